@@ -1,0 +1,25 @@
+# The compiler that is needed, and the flags of our own code (never of a consumer's).
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "mezzo needs g++ 12 or newer (C++20), found g++ ${CMAKE_CXX_COMPILER_VERSION}")
+elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
+  message(FATAL_ERROR "mezzo needs clang 14 or newer (C++20), found ${CMAKE_CXX_COMPILER_VERSION}")
+endif()
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+add_library(mezzo_flags INTERFACE)
+target_compile_features(mezzo_flags INTERFACE cxx_std_20)
+target_compile_options(
+  mezzo_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers>
+                        $<$<AND:$<BOOL:${MEZZO_WERROR}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>)
+if(MEZZO_SANITIZE)
+  target_compile_options(mezzo_flags INTERFACE -fsanitize=${MEZZO_SANITIZE} -fno-omit-frame-pointer -g1)
+  target_link_options(mezzo_flags INTERFACE -fsanitize=${MEZZO_SANITIZE})
+endif()

@@ -1,0 +1,62 @@
+# One folder under src/ = one object library = one box of ARCHITECTURE.md.
+#
+#   mezzo_module(NAME casting TORCH SOURCES ... DEPENDS core policy PUBLIC autocast.h
+#                [LINK targets] [LIBRARIES mezzo mezzo_convert])
+#
+# TORCH      the module uses LibTorch; without it the module builds in every preset.
+# DEPENDS    the modules it may include; tests/layers checks it, see check_layers.cmake.
+# PUBLIC     the headers in include/mezzo/ that belong to it.
+# LIBRARIES  the shared libraries that contain its objects (default: mezzo).
+
+function(mezzo_module)
+  cmake_parse_arguments(PARSE_ARGV 0 m "TORCH" "NAME" "SOURCES;PUBLIC;DEPENDS;LINK;LIBRARIES")
+  if(m_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "mezzo_module(${m_NAME}): unknown arguments ${m_UNPARSED_ARGUMENTS}")
+  endif()
+  list(JOIN m_DEPENDS "," depends)
+  list(JOIN m_PUBLIC "," public)
+  set_property(GLOBAL APPEND PROPERTY MEZZO_LAYERS "${m_NAME}:${depends}:${public}")
+  set_property(GLOBAL APPEND PROPERTY MEZZO_PUBLIC_HEADERS ${m_PUBLIC})
+  if(m_TORCH AND NOT MEZZO_TORCH)
+    return()
+  endif()
+  if(NOT m_LIBRARIES)
+    set(m_LIBRARIES mezzo)
+  endif()
+  add_library(mezzo_${m_NAME} OBJECT ${m_SOURCES})
+  target_include_directories(mezzo_${m_NAME} PRIVATE ${PROJECT_SOURCE_DIR}/include
+                                                     ${PROJECT_SOURCE_DIR}/src
+                                                     ${PROJECT_BINARY_DIR}/include)
+  target_compile_definitions(mezzo_${m_NAME} PRIVATE MEZZO_BUILDING)
+  target_link_libraries(mezzo_${m_NAME} PRIVATE mezzo_flags ${m_LINK})
+  set_target_properties(mezzo_${m_NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  if(m_TORCH)
+    target_link_libraries(mezzo_${m_NAME} PRIVATE LibTorch::torch)
+    set_property(GLOBAL APPEND PROPERTY MEZZO_TORCH_MODULES mezzo_${m_NAME})
+  else()
+    set_property(GLOBAL APPEND PROPERTY MEZZO_PLAIN_MODULES mezzo_${m_NAME})
+  endif()
+  foreach(library IN LISTS m_LIBRARIES)
+    set_property(GLOBAL APPEND PROPERTY MEZZO_MODULES_OF_${library} mezzo_${m_NAME})
+  endforeach()
+  set_property(GLOBAL PROPERTY MEZZO_LINK_OF_mezzo_${m_NAME} "${m_LINK}")
+endfunction()
+
+# Makes a library out of modules. Consumers of a shared one see only its exported symbols; tests link the static one and see all.
+function(mezzo_library name kind)
+  add_library(${name} ${kind})
+  foreach(module IN LISTS ARGN)
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:${module}>)
+    get_property(link GLOBAL PROPERTY MEZZO_LINK_OF_${module})
+    if(kind STREQUAL "SHARED")
+      target_link_libraries(${name} PRIVATE ${link})
+    else()
+      target_link_libraries(${name} PUBLIC ${link})
+    endif()
+  endforeach()
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                            $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
+                                            $<INSTALL_INTERFACE:include>)
+  target_compile_features(${name} PUBLIC cxx_std_20)
+endfunction()

@@ -1,0 +1,31 @@
+# mezzo_test(NAME core [TORCH] SOURCES ... [LINK targets] [LABELS labels] [TIMEOUT seconds])
+#
+# One GoogleTest executable per module, one ctest entry. Tests link the static library of all modules, so that they reach
+# what the shared ones hide. TORCH tests share one precompiled header of torch/torch.h.
+
+function(mezzo_test)
+  cmake_parse_arguments(PARSE_ARGV 0 t "TORCH;NO_PCH" "NAME;TIMEOUT" "SOURCES;LINK;LABELS")
+  if(t_TORCH AND NOT MEZZO_TORCH)
+    return()
+  endif()
+  set(target mezzo_${t_NAME}_test)
+  add_executable(${target} ${t_SOURCES})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${target} PRIVATE mezzo_flags GTest::gmock ${t_LINK})
+  if(t_TORCH)
+    target_link_libraries(${target} PRIVATE mezzo_internal mezzo_test_torch)
+    if(NOT t_NO_PCH)
+      target_precompile_headers(${target} REUSE_FROM mezzo_test_torch)
+    endif()
+    target_compile_options(${target} PRIVATE -O0 -g0)
+  else()
+    target_link_libraries(${target} PRIVATE mezzo_internal_plain mezzo_test_main)
+  endif()
+  add_test(NAME ${t_NAME} COMMAND ${target})
+  if(NOT t_TIMEOUT)
+    set(t_TIMEOUT 600)
+  endif()
+  set_tests_properties(${t_NAME} PROPERTIES TIMEOUT ${t_TIMEOUT} LABELS "${t_LABELS}"
+                       ENVIRONMENT "OMP_WAIT_POLICY=passive;GOMP_SPINCOUNT=0"
+                       WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+endfunction()

@@ -1,0 +1,84 @@
+#include "core/platform.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "core/raise.h"
+
+namespace mezzo::platform {
+
+std::int64_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::int64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::int64_t pages = 0;
+  std::int64_t resident = 0;
+  statm >> pages >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+bool is_terminal(int descriptor) {
+  return isatty(descriptor) != 0;
+}
+
+void* open_library(const std::string& name, std::string* why) {
+  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr && why != nullptr) *why = dlerror();
+  return handle;
+}
+
+void* find_symbol(void* library, const std::string& name) {
+  return dlsym(library, name.c_str());
+}
+
+namespace {
+
+void flush_to_disk(const std::filesystem::path& path) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  fsync(descriptor);
+  close(descriptor);
+}
+
+}  // namespace
+
+void write_atomically(const std::filesystem::path& target,
+                      const std::function<void(std::ostream&)>& write) {
+  std::filesystem::path beside = target;
+  beside += ".tmp" + std::to_string(getpid());
+  try {
+    std::ofstream out(beside, std::ios::binary | std::ios::trunc);
+    if (!out) raise("file", "cannot write '", target.string(), "': ", std::strerror(errno));
+    write(out);
+    out.close();
+    if (!out) raise("file", "cannot write '", target.string(), "': ", std::strerror(errno));
+    flush_to_disk(beside);
+    std::error_code failure;
+    std::filesystem::rename(beside, target, failure);
+    if (failure) raise("file", "cannot replace '", target.string(), "': ", failure.message());
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(beside, ignored);
+    throw;
+  }
+}
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+}  // namespace mezzo::platform

@@ -1,0 +1,39 @@
+// Everything that asks the operating system: the only file of the library with POSIX in it is
+// platform.cpp.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <iosfwd>
+#include <optional>
+#include <string>
+
+namespace mezzo::platform {
+
+/// The largest resident size this process had so far, in bytes.
+std::int64_t peak_resident_bytes();
+
+/// The resident size now, in bytes.
+std::int64_t resident_bytes();
+
+/// Is this file descriptor (1: standard output, 2: standard error) a terminal?
+bool is_terminal(int descriptor);
+
+/// Opens a shared library and returns its handle; nothing, with the reason in `why`, where it
+/// cannot be loaded.
+void* open_library(const std::string& name, std::string* why = nullptr);
+
+/// The address of a symbol of an opened library, or null.
+void* find_symbol(void* library, const std::string& name);
+
+/// Writes a file so that a reader sees the old content or the new one, never a part: `write` fills
+/// a stream beside the target, which is flushed to the disk and renamed over it. What `write`
+/// throws leaves the target as it was.
+void write_atomically(const std::filesystem::path& target,
+                      const std::function<void(std::ostream&)>& write);
+
+/// The processor's name, as the system tells it.
+std::string processor_name();
+
+}  // namespace mezzo::platform

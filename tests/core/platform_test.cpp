@@ -1,0 +1,64 @@
+#include "core/platform.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "mezzo/error.h"
+
+namespace mezzo::platform {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Folder {
+  fs::path path = fs::path(testing::TempDir()) / "mezzo_platform_test";
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+};
+
+std::string content(const fs::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(WriteAtomically, ReplacesTheTarget) {
+  Folder folder;
+  write_atomically(folder.path / "a", [](std::ostream& out) { out << "one"; });
+  write_atomically(folder.path / "a", [](std::ostream& out) { out << "two"; });
+  EXPECT_EQ(content(folder.path / "a"), "two");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path), {}), 1);
+}
+
+TEST(WriteAtomically, LeavesTheTargetWhenTheWriterThrows) {
+  Folder folder;
+  write_atomically(folder.path / "a", [](std::ostream& out) { out << "one"; });
+  EXPECT_THROW(write_atomically(folder.path / "a",
+                                [](std::ostream&) { throw std::runtime_error("half way"); }),
+               std::runtime_error);
+  EXPECT_EQ(content(folder.path / "a"), "one");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path), {}), 1);
+}
+
+TEST(WriteAtomically, NamesATargetThatCannotBeWritten) {
+  try {
+    write_atomically("/nonexistent/folder/file", [](std::ostream&) {});
+    FAIL() << "nothing was thrown";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("/nonexistent/folder/file"));
+  }
+}
+
+TEST(Memory, ThePeakIsAtLeastTheResidentSize) {
+  EXPECT_GT(resident_bytes(), 0);
+  EXPECT_GE(peak_resident_bytes() + (1 << 20), resident_bytes());
+}
+
+TEST(Libraries, AMissingOneSaysWhy) {
+  std::string why;
+  EXPECT_EQ(open_library("libno_such_thing.so", &why), nullptr);
+  EXPECT_THAT(why, testing::HasSubstr("libno_such_thing.so"));
+}
+
+}  // namespace
+}  // namespace mezzo::platform
