@@ -1,0 +1,120 @@
+// The table of operators: which overload runs in which class, why, and who says so. Dispatcher,
+// policies, command line, docs and tests read this one table.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+#include "mezzo/cast_class.h"
+
+namespace mezzo {
+
+/// How kFloat is carried out.
+enum class FloatBy : std::uint8_t {
+  kCast,           ///< the arguments are cast
+  kDtypeArgument,  ///< the operator's empty `dtype` argument is set to float32, arguments stay; a
+                   ///< dtype that the caller gave is respected
+  kAppendDtype,    ///< the same, by calling the overload that has a dtype argument (`norm`)
+};
+
+/// The systems whose lists were merged.
+enum class System : std::uint8_t { kApex, kMxnet, kCuda, kCpu };
+inline constexpr std::size_t kSystemCount = 4;
+inline constexpr std::array<System, kSystemCount> kSystems{System::kApex, System::kMxnet,
+                                                           System::kCuda, System::kCpu};
+
+/// One overload of the dispatcher's namespace aten, in its functional form. In-place and out=
+/// forms follow from it by rule, see find().
+struct Operator {
+  std::string_view name;  ///< as the dispatcher has it, "softmax.int", without "aten::"
+  CastClass half;         ///< class where the low type is float16
+  CastClass bfloat16;     ///< class where the low type is bfloat16
+  FloatBy float_by = FloatBy::kCast;
+  bool matrix = false;  ///< products and sums of products: slow on processors without arithmetic of
+                        ///< the low type, so that they are emulated there
+  bool native_promotion = false;  ///< LibTorch's own type promotion already does kPromote
+  std::array<std::optional<CastClass>, kSystemCount>
+      listed{};          ///< what each System says, if at all
+  std::string_view why;  ///< one clause
+
+  /// The class for that low type (float16 or bfloat16).
+  constexpr CastClass class_for(DType low) const noexcept {
+    return low == DType::kBFloat16 ? bfloat16 : half;
+  }
+  constexpr const std::optional<CastClass>& listed_by(System system) const noexcept {
+    return listed[static_cast<std::size_t>(system)];
+  }
+  /// The part of the name before the overload's: "softmax".
+  constexpr std::string_view base() const noexcept { return name.substr(0, name.find('.')); }
+};
+
+/// All rows, sorted by name; indices are stable within one build.
+std::span<const Operator> operators() noexcept;
+
+/// The row of exactly this overload, without "aten::"; nothing if there is none.
+std::optional<std::size_t> index_of(std::string_view name) noexcept;
+
+/// The three forms of an operator.
+enum class Form : std::uint8_t {
+  kFunctional,  ///< a new result: the row's class holds as it stands
+  kInPlace,     ///< `add_`: the result keeps self's type, the other arguments are cast to it
+  kOut,         ///< `mm.out`: the result keeps the given tensor's type, nothing is cast
+};
+
+/// An overload's row and form.
+struct Found {
+  std::size_t row;
+  Form form;
+};
+
+/// The row that decides about an overload in any form: "addmm_" is decided by "addmm", "mm.out" by
+/// "mm". An out= overload whose functional row cannot be told by name ("add.out") gets the first
+/// row of its base name. Nothing where the table does not know the operator.
+std::optional<Found> find(std::string_view overload) noexcept;
+
+/// All rows that a name means: an overload ("softmax.int"), "conv2d.default" for the overload
+/// without a name, a base name ("softmax": all its overloads), any of them with "aten::" in front,
+/// a name of Apex ("torch.nn.functional.linear", "F.linear", "Tensor.__matmul__"), or of MXNet
+/// ("FullyConnected"). A dispatcher name wins over an equal alias. Empty: unknown.
+std::vector<std::size_t> resolve(std::string_view name);
+
+/// Is this the name of an MXNet or Apex operator that exists, but has no ATen operator that could
+/// be cast (image input, optimizers, creation of tensors)? Such a name resolves to nothing.
+bool is_foreign(std::string_view name) noexcept;
+
+/// The names of Apex and MXNet under which a row can be addressed, sorted.
+std::vector<std::string_view> aliases_of(std::size_t row);
+
+/// Every name that resolve() knows, for "did you mean".
+std::vector<std::string_view> known_names();
+
+/// MXNet's conditional operators: where `argument` has one of `values`, the operator runs in
+/// float32. ATen has an operator of its own for each value, so that these are names for rows.
+struct ConditionalAlias {
+  std::string_view name;       ///< "Activation"
+  std::string_view argument;   ///< "act_type"
+  std::string_view value;      ///< "softrelu"
+  std::string_view operators;  ///< base names, separated by spaces: "softplus"
+};
+std::span<const ConditionalAlias> conditional_aliases() noexcept;
+
+/// "low", "float", "promote", "conditional", "banned", "neutral": as the command line and policy
+/// files write them.
+std::string_view name_of(CastClass) noexcept;
+std::optional<CastClass> parse_cast_class(std::string_view name) noexcept;
+
+/// "apex", "mxnet", "cuda", "cpu".
+std::string_view name_of(System) noexcept;
+
+/// The systems' opinions in words: "as Apex and LibTorch (CUDA); MXNet: promote". Empty where
+/// nobody lists the operator.
+std::string opinions(const Operator&, DType low);
+
+}  // namespace mezzo
