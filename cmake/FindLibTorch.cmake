@@ -5,9 +5,22 @@
 #         LibTorch::torch_cuda  libtorch_cuda and libc10_cuda, where the folder has them
 #         LibTorch_VERSION
 
+if(LibTorch_FIND_VERSION)
+  set(_libtorch_needed "LibTorch ${LibTorch_FIND_VERSION} or newer")
+else()
+  set(_libtorch_needed "LibTorch")
+endif()
 set(LIBTORCH "$ENV{LIBTORCH}" CACHE PATH "LibTorch's folder (include/ and lib/)")
 if(NOT LIBTORCH AND EXISTS "${PROJECT_SOURCE_DIR}/.deps/libtorch/torch")
   set(LIBTORCH "${PROJECT_SOURCE_DIR}/.deps/libtorch/torch" CACHE PATH "LibTorch's folder" FORCE)
+endif()
+
+# Another folder than last time: forget what was found there.
+if(NOT "${LIBTORCH}" STREQUAL "${_LibTorch_SEARCHED}")
+  foreach(found INCLUDE_DIR CPU_LIBRARY C10_LIBRARY CUDA_LIBRARY C10_CUDA_LIBRARY)
+    unset(LibTorch_${found} CACHE)
+  endforeach()
+  set(_LibTorch_SEARCHED "${LIBTORCH}" CACHE INTERNAL "")
 endif()
 
 find_path(LibTorch_INCLUDE_DIR ATen/core/Tensor.h PATHS "${LIBTORCH}/include" NO_DEFAULT_PATH)
@@ -31,13 +44,33 @@ if(LibTorch_INCLUDE_DIR)
   endforeach()
 endif()
 
+# One sentence: what is needed, what was found, what would help.
+set(_libtorch_help "name a folder that has include/ and lib/ with LIBTORCH (a variable of CMake or of the environment)")
+if(EXISTS "${PROJECT_SOURCE_DIR}/cmake/libtorch-2.11.txt")
+  string(APPEND _libtorch_help ", or let ./run setup fetch one")
+endif()
+if(NOT LIBTORCH)
+  set(_libtorch_found "no folder was named")
+elseif(NOT IS_DIRECTORY "${LIBTORCH}")
+  set(_libtorch_found "'${LIBTORCH}' is no folder")
+elseif(NOT LibTorch_INCLUDE_DIR)
+  set(_libtorch_found "'${LIBTORCH}' has no include/ATen/core/Tensor.h")
+elseif(NOT LibTorch_CPU_LIBRARY OR NOT LibTorch_C10_LIBRARY)
+  set(_libtorch_found "'${LIBTORCH}' has no lib/libtorch_cpu.so or no lib/libc10.so")
+elseif(NOT LibTorch_VERSION)
+  set(_libtorch_found "'${LIBTORCH}' does not tell its version")
+elseif(LibTorch_FIND_VERSION AND LibTorch_VERSION VERSION_LESS LibTorch_FIND_VERSION)
+  set(_libtorch_found "'${LIBTORCH}' is LibTorch ${LibTorch_VERSION}")
+else()
+  unset(_libtorch_found)
+endif()
+if(DEFINED _libtorch_found AND LibTorch_FIND_REQUIRED)
+  message(FATAL_ERROR "mezzo needs ${_libtorch_needed}: ${_libtorch_found}; ${_libtorch_help}")
+endif()
+
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(
-  LibTorch
-  REQUIRED_VARS LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_INCLUDE_DIR
-  VERSION_VAR LibTorch_VERSION
-  REASON_FAILURE_MESSAGE
-  "Mezzo needs LibTorch 2.11 or newer. LIBTORCH is '${LIBTORCH}': ./run setup fetches one, or name a folder with include/ and lib/.")
+  LibTorch REQUIRED_VARS LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_INCLUDE_DIR VERSION_VAR LibTorch_VERSION)
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
   add_library(LibTorch::c10 UNKNOWN IMPORTED)
