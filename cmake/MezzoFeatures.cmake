@@ -1,0 +1,58 @@
+# What this build can have beside the CPU library, and a reason where it was asked for and cannot be.
+#
+# Output  MEZZO_NVCC           the CUDA compiler, or empty: no CUDA kernels are built
+#         MEZZO_DISTRIBUTED    as asked
+
+set(MEZZO_NVCC_NEEDED 12.0) # the first nvcc with C++20
+
+function(mezzo_find_nvcc)
+  find_program(MEZZO_NVCC_PROGRAM nvcc HINTS "$ENV{CUDA_HOME}/bin" "$ENV{CUDA_PATH}/bin" PATHS /usr/local/cuda/bin)
+  mark_as_advanced(MEZZO_NVCC_PROGRAM)
+  if(CMAKE_CUDA_COMPILER)
+    set(nvcc "${CMAKE_CUDA_COMPILER}")
+  elseif(DEFINED ENV{CUDACXX})
+    set(nvcc "$ENV{CUDACXX}")
+  elseif(MEZZO_NVCC_PROGRAM)
+    set(nvcc "${MEZZO_NVCC_PROGRAM}")
+  else()
+    set(MEZZO_NVCC "" PARENT_SCOPE)
+    set(why "no nvcc on PATH, in CUDA_HOME or in /usr/local/cuda" PARENT_SCOPE)
+    return()
+  endif()
+  execute_process(COMMAND "${nvcc}" --version OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE code)
+  if(NOT code EQUAL 0)
+    set(MEZZO_NVCC "" PARENT_SCOPE)
+    set(why "'${nvcc}' does not run (${code})" PARENT_SCOPE)
+  elseif(NOT said MATCHES "release ([0-9]+\\.[0-9]+)")
+    set(MEZZO_NVCC "" PARENT_SCOPE)
+    set(why "'${nvcc}' does not tell its version" PARENT_SCOPE)
+  elseif(CMAKE_MATCH_1 VERSION_LESS MEZZO_NVCC_NEEDED)
+    set(MEZZO_NVCC "" PARENT_SCOPE)
+    set(why "'${nvcc}' is nvcc ${CMAKE_MATCH_1}" PARENT_SCOPE)
+  else()
+    set(MEZZO_NVCC "${nvcc}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+set(MEZZO_NVCC "")
+if(NOT MEZZO_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "MEZZO_CUDA is '${MEZZO_CUDA}'; expected AUTO, ON or OFF")
+elseif(NOT MEZZO_CUDA STREQUAL "OFF")
+  mezzo_find_nvcc()
+  if(NOT MEZZO_NVCC AND MEZZO_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "MEZZO_CUDA=ON needs nvcc ${MEZZO_NVCC_NEEDED} or newer: ${why}; install the CUDA toolkit, name its nvcc "
+                        "with CUDACXX, or build with MEZZO_CUDA=AUTO or OFF")
+  elseif(NOT MEZZO_NVCC)
+    message(STATUS "No CUDA kernels: ${why}")
+  endif()
+endif()
+
+if(MEZZO_DISTRIBUTED AND MEZZO_TORCH)
+  foreach(header ProcessGroup.hpp Backend.hpp TCPStore.hpp)
+    set(needed "${LibTorch_INCLUDE_DIR}/torch/csrc/distributed/c10d/${header}")
+    if(NOT EXISTS "${needed}")
+      message(FATAL_ERROR "MEZZO_DISTRIBUTED=ON needs a LibTorch with c10d: '${needed}' does not exist; name another "
+                          "LibTorch with LIBTORCH, or build with MEZZO_DISTRIBUTED=OFF")
+    endif()
+  endforeach()
+endif()
