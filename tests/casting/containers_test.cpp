@@ -1,0 +1,107 @@
+#include "mezzo/containers.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+namespace mezzo::amp {
+namespace {
+
+constexpr TensorCast kToHalf{at::kHalf};
+
+at::Tensor x() {
+  return torch::ones({2, 3});
+}
+
+TEST(CastTensors, CastsAFloatTensor) {
+  const at::Tensor half = cast_tensors(x(), kToHalf);
+  EXPECT_EQ(half.scalar_type(), at::kHalf);
+}
+
+TEST(CastTensors, LeavesIntegersBooleansAndDoubles) {
+  for (const at::ScalarType type : {at::kLong, at::kBool, at::kDouble, at::kComplexFloat}) {
+    EXPECT_EQ(cast_tensors(x().to(type), kToHalf).scalar_type(), type);
+  }
+}
+
+TEST(CastTensors, CastsDoublesWhenAsked) {
+  const TensorCast all{at::kHalf, true};
+  EXPECT_EQ(cast_tensors(x().to(at::kDouble), all).scalar_type(), at::kHalf);
+}
+
+TEST(CastTensors, ToUndefinedChangesNothing) {
+  const at::Tensor tensor = x();
+  const at::Tensor same = cast_tensors(tensor, TensorCast{at::ScalarType::Undefined});
+  EXPECT_TRUE(same.is_same(tensor));
+}
+
+TEST(CastTensors, LeavesAnUndefinedTensor) {
+  EXPECT_FALSE(cast_tensors(at::Tensor(), kToHalf).defined());
+}
+
+TEST(CastTensors, RecordsTheCast) {
+  const at::Tensor leaf = x().requires_grad_();
+  cast_tensors(leaf, kToHalf).sum().backward();
+  EXPECT_EQ(leaf.grad().scalar_type(), at::kFloat);
+}
+
+TEST(CastTensors, KeepsContainersAndTheirKeys) {
+  std::map<std::string, std::vector<std::optional<at::Tensor>>> nested{{"a", {x(), std::nullopt}}};
+  const auto cast = cast_tensors(nested, kToHalf);
+  static_assert(std::is_same_v<std::remove_const_t<decltype(cast)>, decltype(nested)>);
+  EXPECT_EQ(cast.at("a")[0]->scalar_type(), at::kHalf);
+  EXPECT_FALSE(cast.at("a")[1].has_value());
+  EXPECT_EQ(nested.at("a")[0]->scalar_type(), at::kFloat) << "the caller's value stays as it was";
+}
+
+TEST(CastTensors, ReachesTuplesPairsAndArrays) {
+  const auto cast = cast_tensors(
+      std::make_tuple(x(), 3, std::make_pair(std::string("k"), std::array<at::Tensor, 1>{x()})),
+      kToHalf);
+  EXPECT_EQ(std::get<0>(cast).scalar_type(), at::kHalf);
+  EXPECT_EQ(std::get<1>(cast), 3);
+  EXPECT_EQ(std::get<2>(cast).second[0].scalar_type(), at::kHalf);
+}
+
+TEST(CastTensors, ReachesAnUnorderedMap) {
+  std::unordered_map<int, at::Tensor> values{{1, x()}};
+  EXPECT_EQ(cast_tensors(values, kToHalf).at(1).scalar_type(), at::kHalf);
+}
+
+TEST(CastTensors, ReachesAnOrderedDict) {
+  torch::OrderedDict<std::string, at::Tensor> dict;
+  dict.insert("b", x());
+  dict.insert("a", x());
+  const auto cast = cast_tensors(dict, kToHalf);
+  EXPECT_EQ(cast["a"].scalar_type(), at::kHalf);
+  EXPECT_EQ(cast.keys(), dict.keys());
+}
+
+TEST(CastTensors, ReachesAPackedSequence) {
+  const auto packed =
+      torch::nn::utils::rnn::pack_padded_sequence(torch::ones({3, 2, 4}), torch::tensor({3, 2}));
+  const auto cast = cast_tensors(packed, kToHalf);
+  EXPECT_EQ(cast.data().scalar_type(), at::kHalf);
+  EXPECT_TRUE(torch::equal(cast.batch_sizes(), packed.batch_sizes()));
+}
+
+struct Batch {
+  at::Tensor data;
+  int id;
+  Batch to(at::ScalarType type) const { return {data.to(type), id}; }
+};
+
+TEST(CastTensors, AsksAUsersTypeToCastItself) {
+  const Batch cast = cast_tensors(Batch{x(), 7}, kToHalf);
+  EXPECT_EQ(cast.data.scalar_type(), at::kHalf);
+  EXPECT_EQ(cast.id, 7);
+}
+
+TEST(CastTensors, HandsOnWhatHoldsNoTensorWithoutACopy) {
+  const auto owner = std::make_unique<int>(3);
+  EXPECT_EQ(&cast_tensors(owner, kToHalf), &owner);
+  std::vector<std::int64_t> sizes{1, 2};
+  EXPECT_EQ(&cast_tensors(sizes, kToHalf), &sizes);
+}
+
+}  // namespace
+}  // namespace mezzo::amp
