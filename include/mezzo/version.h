@@ -5,8 +5,11 @@
 
 #include "mezzo/export.h"
 
+/// A new one may rename what is public.
 #define MEZZO_VERSION_MAJOR 0
+/// A new one adds to what is public; before 1.0 it may rename, too.
 #define MEZZO_VERSION_MINOR 1
+/// A new one mends.
 #define MEZZO_VERSION_PATCH 0
 
 namespace mezzo {

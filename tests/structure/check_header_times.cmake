@@ -1,0 +1,23 @@
+# A public header that need not see torch/nn compiles in under 5 s (of processor time, syntax alone).
+cmake_minimum_required(VERSION 3.25)
+set(limit 5)
+# What holds modules, optimizers with modules, or checkpoints of both.
+set(may_see_nn amp.h fp16_utils.h gluon.h legacy_amp.h mezzo.h nn.h parallel.h)
+file(GLOB headers RELATIVE ${ROOT}/include ${ROOT}/include/mezzo/*.h)
+foreach(header IN LISTS headers)
+  cmake_path(GET header FILENAME name)
+  if(name IN_LIST may_see_nn)
+    continue()
+  endif()
+  execute_process(
+    COMMAND bash -c "TIMEFORMAT=%U; time '${COMPILER}' -std=c++20 -fsyntax-only -x c++ -I '${ROOT}/include' -isystem '${LIBTORCH_INCLUDE}' \
+                     -isystem '${LIBTORCH_INCLUDE}/torch/csrc/api/include' '${ROOT}/include/${header}' 2>/dev/null"
+    RESULT_VARIABLE code ERROR_VARIABLE seconds)
+  string(STRIP "${seconds}" seconds)
+  message(STATUS "${header}: ${seconds} s")
+  if(NOT code EQUAL 0)
+    message(SEND_ERROR "${header} does not compile")
+  elseif(seconds GREATER_EQUAL limit)
+    message(SEND_ERROR "${header} takes ${seconds} s, the limit is ${limit}: include less")
+  endif()
+endforeach()
