@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -71,6 +73,43 @@ void write_atomically(const std::filesystem::path& target,
     std::filesystem::remove(beside, ignored);
     throw;
   }
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status {};
+  if (descriptor < 0 || fstat(descriptor, &status) != 0) {
+    const int why = errno;
+    if (descriptor >= 0) close(descriptor);
+    raise("file", "cannot read '", path.string(), "': ", std::strerror(why));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    close(descriptor);
+    raise("file", "cannot read '", path.string(), "': not a regular file");
+  }
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ != 0) {
+    void* address = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (address == MAP_FAILED) {
+      const int why = errno;
+      close(descriptor);
+      raise("file", "cannot map '", path.string(), "': ", std::strerror(why));
+    }
+    data_ = static_cast<const char*>(address);
+  }
+  close(descriptor);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<char*>(data_), size_);
+}
+
+void MappedFile::release(std::string_view part) const {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<std::uintptr_t>(part.data()) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<std::uintptr_t>(part.data()) + part.size()) / page * page;
+  if (part.data() < data_ || part.data() + part.size() > data_ + size_ || begin >= end) return;
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 std::string processor_name() {

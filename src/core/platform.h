@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <functional>
 #include <iosfwd>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace mezzo::platform {
 
@@ -32,6 +34,26 @@ void* find_symbol(void* library, const std::string& name);
 /// throws leaves the target as it was.
 void write_atomically(const std::filesystem::path& target,
                       const std::function<void(std::ostream&)>& write);
+
+/// A file, readable as memory while this object lives. Pages come in when they are touched and may
+/// be given back.
+class MappedFile {
+ public:
+  /// Throws Error where the file cannot be opened, or is no regular file.
+  explicit MappedFile(const std::filesystem::path&);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::string_view bytes() const { return {data_, size_}; }
+  /// Lets the system drop the pages wholly inside `part` (a view into bytes()); they are read from
+  /// the file again when touched.
+  void release(std::string_view part) const;
+
+ private:
+  const char* data_ = nullptr;
+  std::size_t size_ = 0;
+};
 
 /// The processor's name, as the system tells it.
 std::string processor_name();
