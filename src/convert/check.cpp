@@ -55,7 +55,8 @@ class Checker {
     const auto outputs = static_cast<int>(node.outputs.size());
     if (schema.is_deprecated) report(name, " is deprecated in opset ", node.opset);
     if (inputs < schema.min_inputs || inputs > schema.max_inputs) {
-      report(name, " has ", inputs, " inputs; it takes ", schema.min_inputs, " to ", schema.max_inputs);
+      report(name, " has ", inputs, " inputs; it takes ", schema.min_inputs, " to ",
+             schema.max_inputs);
     }
     if (outputs < schema.min_outputs || outputs > schema.max_outputs) {
       report(name, " has ", outputs, " outputs; it takes ", schema.min_outputs, " to ",
@@ -85,16 +86,16 @@ class Checker {
     const Variable& variable = node.schema->variable_of(*formal);
     if (!type.is_known()) return;
     if (!variable.types().contains(type)) {
-      report(graph_.describe(node), ": ", side, " ", index, " (", formal->name, ") is ", name_of(type),
-             ", which opset ", node.opset, " does not allow");
+      report(graph_.describe(node), ": ", side, " ", index, " (", formal->name, ") is ",
+             name_of(type), ", which opset ", node.opset, " does not allow");
     }
     if (formal->arity == Arity::kVariadicOfAnyTypes || variable.is_fixed) return;
     Type& first = bound[formal->variable];
     if (!first.is_known()) {
       first = type;
     } else if (first != type && !may_differ(node, first, type)) {
-      report(graph_.describe(node), ": ", side, " ", index, " (", formal->name, ") is ", name_of(type),
-             " where ", variable.name, " is ", name_of(first));
+      report(graph_.describe(node), ": ", side, " ", index, " (", formal->name, ") is ",
+             name_of(type), " where ", variable.name, " is ", name_of(first));
     }
   }
 
@@ -114,7 +115,8 @@ class Checker {
       if (field.number != field::node::kAttribute) continue;
       const std::string_view attribute = field.open().text(field::attribute::kName);
       if (node.schema->attribute(attribute) == nullptr) {
-        report(name, " has the attribute ", attribute, ", which opset ", node.opset, " does not know");
+        report(name, " has the attribute ", attribute, ", which opset ", node.opset,
+               " does not know");
       }
     }
   }
@@ -128,7 +130,8 @@ class Checker {
 
   void same(const std::string& name, std::string_view what, const Type& a, const Type& b) {
     if (a.is_known() && b.is_known() && a != b && a.inside() != b && b.inside() != a) {
-      report(name, ": ", what, " is ", name_of(a), " on one side and ", name_of(b), " on the other");
+      report(name, ": ", what, " is ", name_of(a), " on one side and ", name_of(b),
+             " on the other");
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "convert/concat.h"
 #include "convert/fields.h"
 
 namespace mezzo::convert {
@@ -88,11 +89,21 @@ std::string name_of(const Type& type) {
     if (wrap == Wrap::kOptional) text += "optional(";
   }
   switch (type.base) {
-    case Base::kUnknown: text += "unknown"; break;
-    case Base::kTensor: text += "tensor(" + name_of(type.element) + ")"; break;
-    case Base::kSparseTensor: text += "sparse_tensor(" + name_of(type.element) + ")"; break;
-    case Base::kMap: text += "map(" + name_of(type.key) + ", " + name_of(type.element) + ")"; break;
-    case Base::kOpaque: text += "opaque"; break;
+    case Base::kUnknown:
+      text += "unknown";
+      break;
+    case Base::kTensor:
+      text += concat({"tensor(", name_of(type.element), ")"});
+      break;
+    case Base::kSparseTensor:
+      text += concat({"sparse_tensor(", name_of(type.element), ")"});
+      break;
+    case Base::kMap:
+      text += concat({"map(", name_of(type.key), ", ", name_of(type.element), ")"});
+      break;
+    case Base::kOpaque:
+      text += "opaque";
+      break;
   }
   for (const Wrap wrap : type.wraps) text += wrap == Wrap::kNone ? "" : ")";
   return text;
@@ -102,19 +113,18 @@ Type read_type(Message& proto) {
   namespace f = field::type;
   Type type;
   if (Field* tensor = proto.find(f::kTensor)) {
-    type = tensor_of(
-        static_cast<Element>(tensor->open().number(field::tensor_type::kElement) & 0xFF));
+    type =
+        tensor_of(static_cast<Element>(tensor->open().number(field::tensor_type::kElement) & 0xFF));
   } else if (Field* sparse = proto.find(f::kSparseTensor)) {
     type.base = Base::kSparseTensor;
-    type.element =
-        static_cast<Element>(sparse->open().number(field::tensor_type::kElement) & 0xFF);
+    type.element = static_cast<Element>(sparse->open().number(field::tensor_type::kElement) & 0xFF);
   } else if (Field* map = proto.find(f::kMap)) {
     type.base = Base::kMap;
     type.key = static_cast<Element>(map->open().number(field::map_type::kKey) & 0xFF);
     if (Field* value = map->open().find(field::map_type::kValue)) {
       if (Field* tensor_value = value->open().find(f::kTensor)) {
-        type.element = static_cast<Element>(
-            tensor_value->open().number(field::tensor_type::kElement) & 0xFF);
+        type.element =
+            static_cast<Element>(tensor_value->open().number(field::tensor_type::kElement) & 0xFF);
       }
     }
   } else if (proto.find(f::kOpaque) != nullptr) {
@@ -127,20 +137,18 @@ Type read_type(Message& proto) {
       Field* element = container->open().find(field::container_type::kElement);
       // Containers deeper than two levels stay unknown: no operator takes them.
       Message* inner = element == nullptr ? nullptr : &element->open();
-      const bool deep =
-          inner != nullptr &&
-          [&] {
-            for (const auto outer : {f::kSequence, f::kOptional}) {
-              if (Field* second = inner->find(outer)) {
-                Field* third = second->open().find(field::container_type::kElement);
-                if (third != nullptr && (third->open().find(f::kSequence) != nullptr ||
-                                         third->open().find(f::kOptional) != nullptr)) {
-                  return true;
-                }
-              }
+      const bool deep = inner != nullptr && [&] {
+        for (const auto outer : {f::kSequence, f::kOptional}) {
+          if (Field* second = inner->find(outer)) {
+            Field* third = second->open().find(field::container_type::kElement);
+            if (third != nullptr && (third->open().find(f::kSequence) != nullptr ||
+                                     third->open().find(f::kOptional) != nullptr)) {
+              return true;
             }
-            return false;
-          }();
+          }
+        }
+        return false;
+      }();
       if (inner != nullptr && !deep) type = read_type(*inner).wrapped(wrap);
     }
   }

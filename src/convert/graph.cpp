@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "convert/concat.h"
 #include "convert/fields.h"
 #include "core/raise.h"
 
@@ -46,7 +47,8 @@ class Graph::Builder {
       if (field.number == field::model::kFunctions) read_function(field.open());
     }
     Message& main = model.find(field::model::kGraph)->open();
-    add_scope(main, ScopeKind::kMain, kNone, kNone, "", read_opsets(model, field::model::kOpsetImport));
+    add_scope(main, ScopeKind::kMain, kNone, kNone, "",
+              read_opsets(model, field::model::kOpsetImport));
   }
 
  private:
@@ -88,12 +90,13 @@ class Graph::Builder {
 
   std::string in(ScopeId scope) const {
     const std::string& path = graph_.scope(scope).path;
-    return path.empty() ? "" : " in " + path;
+    return path.empty() ? std::string() : concat({" in ", path});
   }
 
-  ScopeId add_scope(Message& message, ScopeKind kind, ScopeId parent, NodeId owner, std::string path,
-                    Opsets opsets) {
-    if (++depth_ > kDeepestNesting) raise("onnx", "graphs are nested deeper than ", kDeepestNesting);
+  ScopeId add_scope(Message& message, ScopeKind kind, ScopeId parent, NodeId owner,
+                    std::string path, Opsets opsets) {
+    if (++depth_ > kDeepestNesting)
+      raise("onnx", "graphs are nested deeper than ", kDeepestNesting);
     const auto id = static_cast<ScopeId>(graph_.scopes.size());
     Scope& scope = graph_.scopes.emplace_back();
     scope.kind = kind;
@@ -107,7 +110,8 @@ class Graph::Builder {
     } else {
       add_graph_inputs(id, message);
     }
-    add_nodes(id, message, kind == ScopeKind::kFunction ? field::function::kNode : field::graph::kNode);
+    add_nodes(id, message,
+              kind == ScopeKind::kFunction ? field::function::kNode : field::graph::kNode);
     connect(id);
     read_outputs(id, message);
     order(id);
@@ -174,8 +178,9 @@ class Graph::Builder {
       raise("onnx", "initializer '", name, "' is there twice", in(id));
     }
     const ValueId value_id =
-        is_default ? input->second
-                   : add_value(id, name, is_sparse ? Origin::kSparseInitializer : Origin::kInitializer);
+        is_default
+            ? input->second
+            : add_value(id, name, is_sparse ? Origin::kSparseInitializer : Origin::kInitializer);
     Value& value = graph_.value(value_id);
     value.initializer = &tensor;
     if (!is_default) {
@@ -188,7 +193,8 @@ class Graph::Builder {
   void add_nodes(ScopeId id, Message& message, std::uint32_t number) {
     for (Field& field : message.fields()) {
       if (field.number != number) continue;
-      if (graph_.nodes.size() >= kMostNodes) raise("onnx", "the model has more than ", kMostNodes, " nodes");
+      if (graph_.nodes.size() >= kMostNodes)
+        raise("onnx", "the model has more than ", kMostNodes, " nodes");
       add_node(id, field.open());
     }
   }
@@ -266,7 +272,7 @@ class Graph::Builder {
       if (field.number != f::kGraph && field.number != f::kGraphs) continue;
       const ScopeId parent = graph_.node(node_id).scope;
       const std::string_view name = attribute.text(f::kName);
-      std::string path = graph_.describe(graph_.node(node_id)) + "/" + std::string(name);
+      std::string path = concat({graph_.describe(graph_.node(node_id)), "/", name});
       const ScopeId body = add_scope(field.open(), ScopeKind::kBody, parent, node_id,
                                      std::move(path), graph_.scope(parent).opsets);
       graph_.node(node_id).bodies.push_back({name, body});
@@ -284,7 +290,7 @@ class Graph::Builder {
     }
     calls_.push_back(function);
     Opsets opsets = read_opsets(*function, field::function::kOpsetImport);
-    std::string path = graph_.describe(node) + "/function";
+    std::string path = concat({graph_.describe(node), "/function"});
     const ScopeId instance = add_scope(*function, ScopeKind::kFunction, kNone, node_id,
                                        std::move(path), std::move(opsets));
     graph_.node(node_id).instance = instance;
@@ -294,7 +300,8 @@ class Graph::Builder {
   void read_outputs(ScopeId id, Message& message) {
     const bool is_function = graph_.scope(id).kind == ScopeKind::kFunction;
     for (Field& field : message.fields()) {
-      if (field.number != (is_function ? field::function::kOutput : field::graph::kOutput)) continue;
+      if (field.number != (is_function ? field::function::kOutput : field::graph::kOutput))
+        continue;
       const std::string_view name =
           is_function ? text_of(field) : field.open().text(field::value_info::kName);
       const ValueId value = lookup(id, name);
@@ -319,7 +326,8 @@ class Graph::Builder {
       for (const Use& use : value.uses) {
         const NodeId reader = owner_in(id, use);
         if (reader == kNone) continue;
-        if (reader == value.producer) raise("onnx", graph_.describe(graph_.node(reader)), " reads what it makes");
+        if (reader == value.producer)
+          raise("onnx", graph_.describe(graph_.node(reader)), " reads what it makes");
         readers[position.at(value.producer)].push_back(position.at(reader));
         ++missing[position.at(reader)];
       }
@@ -411,14 +419,17 @@ std::string value_text(const Message& attribute) {
     return number_text(std::bit_cast<float>(static_cast<std::uint32_t>(value->value)));
   }
   std::string list;
-  const auto append = [&](const std::string& text) { list += (list.empty() ? "" : ", ") + text; };
+  const auto append = [&](const std::string& text) {
+    if (!list.empty()) list += ", ";
+    list += text;
+  };
   for (const std::int64_t value : repeated_integers(attribute, f::kInts)) {
     append(std::to_string(value));
   }
   for (const Field& field : attribute.fields()) {
-    if (field.number == f::kStrings) append("'" + std::string(field.bytes) + "'");
+    if (field.number == f::kStrings) append(concat({"'", field.bytes, "'"}));
   }
-  return "[" + list + "]";
+  return concat({"[", list, "]"});
 }
 
 }  // namespace
@@ -448,21 +459,20 @@ const Message* Graph::constant(ValueId id) const {
 std::string Graph::describe(const Node& node) const {
   std::string text = "node ";
   if (!node.name.empty()) {
-    text += "'" + std::string(node.name) + "'";
+    text = concat({"node '", node.name, "'"});
   } else {
     const auto& siblings = scope(node.scope).nodes;
     const auto own = std::ranges::find_if(
         siblings, [&](NodeId id) { return this->node(id).message == node.message; });
     text += std::to_string(own - siblings.begin());
   }
-  text += " (" + std::string(node.op) + ")";
   const std::string& path = scope(node.scope).path;
-  return path.empty() ? text : path + "/" + text;
+  return concat({path, path.empty() ? "" : "/", text, " (", node.op, ")"});
 }
 
 std::string Graph::describe(const Value& value) const {
   const std::string& path = scope(value.scope).path;
-  return "'" + std::string(value.name) + "'" + (path.empty() ? "" : " in " + path);
+  return concat({"'", value.name, "'", path.empty() ? "" : " in ", path});
 }
 
 }  // namespace mezzo::convert

@@ -37,9 +37,10 @@ struct Value {
   ScopeId scope = kNone;
   Origin origin = Origin::kNode;
   NodeId producer = kNone;
-  int output = 0;                       // which output of the producer, or which input of the scope
+  int output = 0;  // which output of the producer, or which input of the scope
   bool is_scope_input = false;
-  const Message* initializer = nullptr;  // TensorProto, or SparseTensorProto; also of inputs with defaults
+  const Message* initializer =
+      nullptr;  // TensorProto, or SparseTensorProto; also of inputs with defaults
   Type type;
   std::vector<std::int64_t> dims;  // where the file tells them; -1: unknown
   bool has_dims = false;

@@ -50,7 +50,8 @@ class Inference {
   }
 
   void call(const Node& node) {
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) set_input(node.instance, i, input(node, i));
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      set_input(node.instance, i, input(node, i));
     scope(node.instance);
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       set(node.outputs[i], output_of(node.instance, i));
@@ -101,7 +102,8 @@ class Inference {
     if (!variable.is_fixed && formal->arity != Arity::kVariadicOfAnyTypes) {
       for (std::size_t k = 0; k < node.inputs.size(); ++k) {
         const Formal* in = node.schema->input(k);
-        if (in != nullptr && in->variable == formal->variable && type_of(node.inputs[k]).is_known()) {
+        if (in != nullptr && in->variable == formal->variable &&
+            type_of(node.inputs[k]).is_known()) {
           return type_of(node.inputs[k]);
         }
       }
@@ -115,7 +117,8 @@ class Inference {
       return tensor_of(static_cast<Element>(std::countr_zero(set.tensor)));
     }
     if (std::popcount(set.sequence) == 1 && set.tensor == 0) {
-      return tensor_of(static_cast<Element>(std::countr_zero(set.sequence))).wrapped(Wrap::kSequence);
+      return tensor_of(static_cast<Element>(std::countr_zero(set.sequence)))
+          .wrapped(Wrap::kSequence);
     }
     return {};
   }
@@ -143,7 +146,8 @@ class Inference {
     if (op == "CastLike") return input(node, 0).with(input(node, 1).element);
     if (op == "Constant") return constant_type(node);
     if (op == "ConstantOfShape") return tensor_of(value_element(node, Element::kFloat));
-    if (op == "EyeLike" || op == "Bernoulli" || op == "RandomNormalLike" || op == "RandomUniformLike") {
+    if (op == "EyeLike" || op == "Bernoulli" || op == "RandomNormalLike" ||
+        op == "RandomUniformLike") {
       return tensor_of(element(node, "dtype", input(node, 0).element));
     }
     if (op == "RandomNormal" || op == "RandomUniform") {
@@ -187,7 +191,8 @@ class Inference {
     }
     if (Message* sparse = graph_.attribute(node, "sparse_value")) {
       Field* tensor = sparse->find(field::attribute::kSparseTensor);
-      Field* values = tensor == nullptr ? nullptr : tensor->open().find(field::sparse_tensor::kValues);
+      Field* values =
+          tensor == nullptr ? nullptr : tensor->open().find(field::sparse_tensor::kValues);
       if (values == nullptr) return {};
       return tensor_of(static_cast<Element>(values->open().number(field::tensor::kType) & 0xFF));
     }

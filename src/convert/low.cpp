@@ -37,7 +37,8 @@ __attribute__((target("avx,f16c"))) void halves(std::span<const float> in,
                                                 std::span<std::uint16_t> out) {
   std::size_t i = 0;
   for (; i + 8 <= in.size(); i += 8) {
-    const __m128i packed = _mm256_cvtps_ph(_mm256_loadu_ps(in.data() + i), _MM_FROUND_TO_NEAREST_INT);
+    const __m128i packed =
+        _mm256_cvtps_ph(_mm256_loadu_ps(in.data() + i), _MM_FROUND_TO_NEAREST_INT);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out.data() + i), packed);
   }
   for (; i < in.size(); ++i) out[i] = half_of(in[i]);

@@ -87,15 +87,15 @@ const Formal* Schema::output(std::size_t i) const {
 }
 
 const AttributeFact* Schema::attribute(std::string_view wanted) const {
-  const auto found = std::ranges::find(attributes, wanted, [](const AttributeFact& fact) {
-    return std::string_view(fact.name);
-  });
+  const auto found = std::ranges::find(
+      attributes, wanted, [](const AttributeFact& fact) { return std::string_view(fact.name); });
   return found == attributes.end() ? nullptr : &*found;
 }
 
 const Schema* find_schema(std::string_view domain, std::string_view op, std::int64_t opset) {
   if (domain == "ai.onnx") domain = "";
-  const auto number = static_cast<std::size_t>(std::ranges::find(kDomains, domain) - kDomains.begin());
+  const auto number =
+      static_cast<std::size_t>(std::ranges::find(kDomains, domain) - kDomains.begin());
   if (number == kDomains.size()) return nullptr;
   const auto key = [](const Row& row) {
     return std::tuple(std::size_t{row.domain}, std::string_view(row.name), std::int64_t{row.since});

@@ -111,8 +111,8 @@ Tensor read_tensor(Document& document, const Message& message) {
   const std::size_t size = size_of(tensor.element);
   if (size != 0 && tensor.raw.data() != nullptr && !tensor.raw.empty() &&
       tensor.raw.size() != tensor.count * size) {
-    raise("onnx", "tensor '", tensor.name, "' holds ", tensor.raw.size(), " bytes where its shape needs ",
-          tensor.count * size);
+    raise("onnx", "tensor '", tensor.name, "' holds ", tensor.raw.size(),
+          " bytes where its shape needs ", tensor.count * size);
   }
   if (tensor.element == Element::kFloat && tensor.raw.empty() &&
       stored_floats(message) != tensor.count) {
@@ -122,7 +122,8 @@ Tensor read_tensor(Document& document, const Message& message) {
   return tensor;
 }
 
-void for_each_chunk(const Tensor& tensor, const std::function<void(std::span<const float>)>& visit) {
+void for_each_chunk(const Tensor& tensor,
+                    const std::function<void(std::span<const float>)>& visit) {
   std::vector<float> chunk(std::min<std::uint64_t>(kChunk, tensor.count));
   const auto from_bytes = [&](std::string_view bytes) {
     while (bytes.size() >= 4) {
@@ -160,13 +161,19 @@ void append_as_doubles(std::string_view bytes, std::vector<double>& values) {
 
 void append_raw(const Tensor& tensor, std::vector<double>& values) {
   switch (tensor.element) {
-    case Element::kFloat: return append_as_doubles<float>(tensor.raw, values);
-    case Element::kDouble: return append_as_doubles<double>(tensor.raw, values);
-    case Element::kInt64: return append_as_doubles<std::int64_t>(tensor.raw, values);
-    case Element::kInt32: return append_as_doubles<std::int32_t>(tensor.raw, values);
+    case Element::kFloat:
+      return append_as_doubles<float>(tensor.raw, values);
+    case Element::kDouble:
+      return append_as_doubles<double>(tensor.raw, values);
+    case Element::kInt64:
+      return append_as_doubles<std::int64_t>(tensor.raw, values);
+    case Element::kInt32:
+      return append_as_doubles<std::int32_t>(tensor.raw, values);
     case Element::kBool:
-    case Element::kUint8: return append_as_doubles<std::uint8_t>(tensor.raw, values);
-    case Element::kInt8: return append_as_doubles<std::int8_t>(tensor.raw, values);
+    case Element::kUint8:
+      return append_as_doubles<std::uint8_t>(tensor.raw, values);
+    case Element::kInt8:
+      return append_as_doubles<std::int8_t>(tensor.raw, values);
     case Element::kFloat16:
     case Element::kBFloat16:
       for (std::size_t i = 0; i + 2 <= tensor.raw.size(); i += 2) {
@@ -175,7 +182,8 @@ void append_raw(const Tensor& tensor, std::vector<double>& values) {
         values.push_back(widen(tensor.element, bits));
       }
       return;
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -211,9 +219,9 @@ std::shared_ptr<const Content> rounded_content(Document& document, const Tensor&
 
 Message rounded_tensor(Document& document, const Message& source, Element low,
                        std::string_view name) {
-  constexpr std::array kData{f::kFloatData, f::kInt32Data,    f::kStringData, f::kInt64Data,
-                             f::kRawData,   f::kDoubleData,   f::kUint64Data, f::kExternalData,
-                             f::kLocation};
+  constexpr std::array kData{f::kFloatData,  f::kInt32Data,    f::kStringData,
+                             f::kInt64Data,  f::kRawData,      f::kDoubleData,
+                             f::kUint64Data, f::kExternalData, f::kLocation};
   const Tensor tensor = read_tensor(document, source);
   Message copy = source.clone();
   for (const std::uint32_t number : kData) copy.remove(number);

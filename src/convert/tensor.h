@@ -18,9 +18,9 @@ struct Tensor {
   std::string_view name;
   Element element = Element::kUndefined;
   std::vector<std::int64_t> dims;
-  std::uint64_t count = 0;   // product of dims; 1 for a scalar
+  std::uint64_t count = 0;  // product of dims; 1 for a scalar
   bool is_external = false;
-  std::string_view raw;      // raw_data or the external bytes, where it stands that way
+  std::string_view raw;  // raw_data or the external bytes, where it stands that way
   const Message* message = nullptr;
 };
 

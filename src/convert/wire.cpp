@@ -50,16 +50,27 @@ void skip_group(VarintReader& reader, std::uint32_t number) {
     if (reader.done()) damaged("a group does not end");
     const std::uint64_t tag = reader.next();
     switch (tag & 7) {
-      case 0: reader.next(); break;
-      case 1: reader.take(8); break;
-      case 2: reader.take(reader.next()); break;
-      case 3: open.push_back(static_cast<std::uint32_t>(tag >> 3)); break;
+      case 0:
+        reader.next();
+        break;
+      case 1:
+        reader.take(8);
+        break;
+      case 2:
+        reader.take(reader.next());
+        break;
+      case 3:
+        open.push_back(static_cast<std::uint32_t>(tag >> 3));
+        break;
       case 4:
         if (open.back() != tag >> 3) damaged("a group ends under another number");
         open.pop_back();
         break;
-      case 5: reader.take(4); break;
-      default: damaged("unknown wire type");
+      case 5:
+        reader.take(4);
+        break;
+      default:
+        damaged("unknown wire type");
     }
   }
 }
@@ -78,11 +89,16 @@ std::uint64_t field_size(const Field& field) {
   if (is_as_read(field)) return field.raw.size();
   const std::uint64_t tag = varint_size(std::uint64_t{field.number} << 3);
   switch (field.wire) {
-    case Wire::kVarint: return tag + varint_size(field.value);
-    case Wire::kFixed32: return tag + 4;
-    case Wire::kFixed64: return tag + 8;
-    case Wire::kGroup: return field.bytes.size();
-    case Wire::kBytes: break;
+    case Wire::kVarint:
+      return tag + varint_size(field.value);
+    case Wire::kFixed32:
+      return tag + 4;
+    case Wire::kFixed64:
+      return tag + 8;
+    case Wire::kGroup:
+      return field.bytes.size();
+    case Wire::kBytes:
+      break;
   }
   const std::uint64_t size = payload_size(field);
   return tag + varint_size(size) + size;
@@ -93,10 +109,14 @@ void write_field(Sink& sink, const Field& field) {
   if (field.wire == Wire::kGroup) return sink.write(field.bytes);
   write_varint(sink, std::uint64_t{field.number} << 3 | static_cast<unsigned>(field.wire));
   switch (field.wire) {
-    case Wire::kVarint: return write_varint(sink, field.value);
-    case Wire::kFixed32: return write_little_endian(sink, field.value, 4);
-    case Wire::kFixed64: return write_little_endian(sink, field.value, 8);
-    default: break;
+    case Wire::kVarint:
+      return write_varint(sink, field.value);
+    case Wire::kFixed32:
+      return write_little_endian(sink, field.value, 4);
+    case Wire::kFixed64:
+      return write_little_endian(sink, field.value, 8);
+    default:
+      break;
   }
   write_varint(sink, payload_size(field));
   if (field.message) return field.message->write(sink);
@@ -111,7 +131,9 @@ Field read_field(std::string_view all, VarintReader& reader) {
   if (tag >> 3 == 0 || tag >> 3 > kMaximumFieldNumber) damaged("impossible field number");
   field.number = static_cast<std::uint32_t>(tag >> 3);
   switch (tag & 7) {
-    case 0: field.value = reader.next(); break;
+    case 0:
+      field.value = reader.next();
+      break;
     case 1:
       field.wire = Wire::kFixed64;
       field.value = little_endian(reader.take(8));
@@ -128,7 +150,8 @@ Field read_field(std::string_view all, VarintReader& reader) {
       field.wire = Wire::kFixed32;
       field.value = little_endian(reader.take(4));
       break;
-    default: damaged("unknown wire type");
+    default:
+      damaged("unknown wire type");
   }
   const char* end = reader.take(0).data();
   field.raw = {begin, static_cast<std::size_t>(end - begin)};
