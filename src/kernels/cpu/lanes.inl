@@ -1,0 +1,84 @@
+// A vector of floats and how it gets in and out of memory. Included once per instruction set, in
+// that set's namespace, after kVectorBytes; the set's file adds square_root(Vec) and the float16
+// conversions widen_half() and narrow_half(), which round to nearest even.
+//
+// Only builtins, no function of the standard library: its inline functions are everybody's, and the
+// linker might keep the copy that this instruction set's flags made.
+
+constexpr int kLanes = kVectorBytes / 4;
+
+typedef float RawFloats __attribute__((vector_size(kVectorBytes)));
+typedef std::int32_t RawInts __attribute__((vector_size(kVectorBytes)));
+typedef std::uint32_t RawWords __attribute__((vector_size(kVectorBytes)));
+typedef std::uint16_t RawHalves __attribute__((vector_size(kVectorBytes / 2)));
+typedef float RawHalfFloats __attribute__((vector_size(kVectorBytes / 2)));
+typedef double RawDoubles __attribute__((vector_size(kVectorBytes)));
+
+struct Vec {
+  RawFloats v;
+};
+
+static inline Vec operator+(Vec a, Vec b) {
+  return {a.v + b.v};
+}
+static inline Vec operator-(Vec a, Vec b) {
+  return {a.v - b.v};
+}
+static inline Vec operator*(Vec a, Vec b) {
+  return {a.v * b.v};
+}
+static inline Vec operator/(Vec a, Vec b) {
+  return {a.v / b.v};
+}
+static inline Vec operator+(Vec a, float b) {
+  return {a.v + b};
+}
+static inline Vec operator-(Vec a, float b) {
+  return {a.v - b};
+}
+static inline Vec operator*(Vec a, float b) {
+  return {a.v * b};
+}
+static inline RawFloats floats_of(RawWords bits) {
+  return (RawFloats)bits;
+}
+static inline RawWords words_of(RawFloats x) {
+  return (RawWords)x;
+}
+static inline RawWords choose(RawWords mask, RawWords yes, RawWords no) {
+  return (mask & yes) | (~mask & no);
+}
+static inline Vec largest(Vec a, Vec b) {
+  return {floats_of(choose((RawWords)(a.v > b.v), words_of(a.v), words_of(b.v)))};
+}
+static inline Vec absolute(Vec a) {
+  return {floats_of(words_of(a.v) & 0x7fffffffu)};
+}
+
+// Float16 without a conversion instruction, by integer arithmetic and one exact float operation
+// (after Marat Dukhan's FP16); numbers below float16's normal range stay exact even where
+// the processor flushes float's own.
+static inline RawFloats widen_half_anywhere(RawHalves h) {
+  const RawWords w = __builtin_convertvector(h, RawWords) << 16;
+  const RawWords sign = w & 0x80000000u;
+  const RawWords twice = w + w;
+  const RawFloats normal = floats_of((twice >> 4) + 0x70000000u) * 0x1.0p-112f;
+  const RawFloats tiny = floats_of((twice >> 17) | 0x3f000000u) - 0.5f;
+  const RawWords is_tiny = (RawWords)(twice < 0x08000000u);
+  return floats_of(sign | choose(is_tiny, words_of(tiny), words_of(normal)));
+}
+
+static inline RawHalves narrow_half_anywhere(RawFloats f) {
+  const RawWords w = words_of(f);
+  const RawWords magnitude = w & 0x7fffffffu;
+  const RawWords sign = w & 0x80000000u;
+  const RawWords twice = w + w;
+  const RawFloats scaled = (floats_of(magnitude) * 0x1.0p+112f) * 0x1.0p-110f;
+  RawWords bias = twice & 0xff000000u;
+  bias = choose((RawWords)(bias < 0x71000000u), RawWords{} + 0x71000000u, bias);
+  const RawWords bits = words_of(floats_of((bias >> 1) + 0x07800000u) + scaled);
+  const RawWords number = ((bits >> 13) & 0x00007c00u) + (bits & 0x00000fffu);
+  const RawWords is_nan = (RawWords)(twice > 0xff000000u);
+  const RawWords half = (sign >> 16) | choose(is_nan, RawWords{} + 0x7e00u, number);
+  return __builtin_convertvector(half, RawHalves);
+}

@@ -1,0 +1,29 @@
+// All loops of one instruction set. Its file includes this in its own namespace, after the float16
+// conversions and square_root(Vec), so that every function below exists once per set.
+
+// clang-format off: each file uses what those before it define.
+#include "kernels/cpu/lanes_memory.inl"
+#include "kernels/cpu/ranges.inl"
+#include "kernels/cpu/reductions.inl"
+#include "kernels/cpu/elementwise.inl"
+#include "kernels/cpu/steps.inl"
+// clang-format on
+
+static KernelSet kernel_set_named(const char* name) {
+  KernelSet set;
+  set.name = name;
+  set.all_finite = all_finite;
+  set.max_magnitude = max_magnitude;
+  set.square_sum = square_sum;
+  set.scale = scale;
+  set.axpby = axpby;
+  set.copy = copy;
+  set.copy_as = copy_as;
+  set.adam = adam;
+  set.sgd = sgd;
+  set.adagrad = adagrad;
+  set.lamb_moments = lamb_moments_of;
+  set.lamb_apply = lamb_apply;
+  set.novograd = novograd;
+  return set;
+}

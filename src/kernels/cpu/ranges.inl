@@ -1,0 +1,47 @@
+// Walks a range in whole vectors and a last piece; a loop's body is one lambda that takes either.
+
+template <typename L>
+struct Whole {
+  using V = typename L::V;
+  std::int64_t i;
+
+  inline V load(const void* data, DType dtype) const { return L::load(data, dtype, i); }
+  inline V load_state(const void* data) const { return L::load_state(data, i); }
+  inline void store(void* data, DType dtype, V x) const { L::store(data, dtype, i, x); }
+  inline void store_state(void* data, V x) const { L::store_state(data, i, x); }
+  inline void store_copy(void* data, CopyKind kind, V x) const { L::store_copy(data, kind, i, x); }
+  inline V only(V x) const { return x; }
+};
+
+template <typename L>
+struct Rest {
+  using V = typename L::V;
+  static constexpr DType kState = sizeof(typename L::S) == 8 ? DType::kFloat64 : DType::kFloat32;
+  std::int64_t i;
+  std::int64_t count;
+
+  inline V load(const void* data, DType dtype) const {
+    return Part<L>().load(data, dtype, i, count);
+  }
+  inline V load_state(const void* data) const { return load(data, kState); }
+  inline void store(void* data, DType dtype, V x) const {
+    Part<L>().store(data, dtype, i, count, x);
+  }
+  inline void store_state(void* data, V x) const { store(data, kState, x); }
+  inline void store_copy(void* data, CopyKind kind, V x) const {
+    Part<L>().store_copy(data, kind, i, count, x);
+  }
+  /// x with zeros behind the end.
+  inline V only(V x) const {
+    typename L::S kept[L::kWidth];
+    Part<L>().store(kept, kState, 0, count, x);
+    return Part<L>().load(kept, kState, 0, count);
+  }
+};
+
+template <typename L, typename Body>
+static inline void for_range(Range range, Body&& body) {
+  std::int64_t i = range.begin;
+  for (; i + L::kWidth <= range.end; i += L::kWidth) body(Whole<L>{i});
+  if (i < range.end) body(Rest<L>{i, range.end - i});
+}

@@ -1,0 +1,151 @@
+// The fused steps over one range of one parameter: unscale, update, copy, in one pass.
+
+static inline bool skips(const Guard& guard) {
+  return guard.skip != nullptr && *guard.skip != 0.0f;
+}
+template <typename S>
+static inline S gradient_factor(const Guard& guard, S grad_scale) {
+  return guard.inv_scale == nullptr ? grad_scale : grad_scale * static_cast<S>(*guard.inv_scale);
+}
+
+template <typename L>
+static void adam_lanes(const StepRow& row, Range range, const AdamScalars<double>& given,
+                       const Guard& guard) {
+  using V = typename L::V;
+  const auto h = scalars<typename L::S>(given);
+  const auto factor = gradient_factor(guard, h.grad_scale);
+  for_range<L>(range, [&](auto at) {
+    const V grad = at.load(row.grad, row.grad_dtype) * factor;
+    AdamElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0]),
+                     at.load_state(row.state[1]), V{}};
+    if (h.amsgrad) s.max_exp_avg_sq = at.load_state(row.state[2]);
+    s = adam_element(s, grad, h);
+    at.store(row.param, row.param_dtype, s.param);
+    at.store_state(row.state[0], s.exp_avg);
+    at.store_state(row.state[1], s.exp_avg_sq);
+    if (h.amsgrad) at.store_state(row.state[2], s.max_exp_avg_sq);
+    at.store_copy(row.copy, row.copy_kind, s.param);
+  });
+}
+
+template <typename L>
+static void sgd_lanes(const StepRow& row, Range range, const SgdScalars<double>& given,
+                      const Guard& guard) {
+  using V = typename L::V;
+  const auto h = scalars<typename L::S>(given);
+  const auto factor = gradient_factor(guard, h.grad_scale);
+  for_range<L>(range, [&](auto at) {
+    const V grad = at.load(row.grad, row.grad_dtype) * factor;
+    SgdElement<V> s{at.load(row.param, row.param_dtype), V{}};
+    if (h.momentum != 0 && !h.first) s.buffer = at.load_state(row.state[0]);
+    s = sgd_element(s, grad, h);
+    at.store(row.param, row.param_dtype, s.param);
+    if (h.momentum != 0) at.store_state(row.state[0], s.buffer);
+    at.store_copy(row.copy, row.copy_kind, s.param);
+  });
+}
+
+template <typename L>
+static void adagrad_lanes(const StepRow& row, Range range, const AdagradScalars<double>& given,
+                          const Guard& guard) {
+  using V = typename L::V;
+  const auto h = scalars<typename L::S>(given);
+  const auto factor = gradient_factor(guard, h.grad_scale);
+  for_range<L>(range, [&](auto at) {
+    const V grad = at.load(row.grad, row.grad_dtype) * factor;
+    AdagradElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0])};
+    s = adagrad_element(s, grad, h);
+    at.store(row.param, row.param_dtype, s.param);
+    at.store_state(row.state[0], s.sum);
+    at.store_copy(row.copy, row.copy_kind, s.param);
+  });
+}
+
+template <typename L>
+static LambNorms lamb_moments_lanes(const StepRow& row, Range range,
+                                    const LambScalars<double>& given, const Guard& guard) {
+  using V = typename L::V;
+  const auto h = scalars<typename L::S>(given);
+  const auto factor = gradient_factor(guard, h.grad_scale);
+  SquareSum<V> of_param, of_update;
+  for_range<L>(range, [&](auto at) {
+    const V grad = at.load(row.grad, row.grad_dtype) * factor;
+    LambElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0]),
+                     at.load_state(row.state[1])};
+    s = lamb_moments(s, grad, h);
+    at.store_state(row.state[0], s.exp_avg);
+    at.store_state(row.state[1], s.exp_avg_sq);
+    of_param.add(s.param);
+    of_update.add(at.only(lamb_update(s, h)));
+  });
+  return {of_param.total(), of_update.total()};
+}
+
+template <typename L>
+static void lamb_update_lanes(const StepRow& row, Range range, const LambScalars<double>& given) {
+  using V = typename L::V;
+  const auto h = scalars<typename L::S>(given);
+  for_range<L>(range, [&](auto at) {
+    LambElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0]),
+                     at.load_state(row.state[1])};
+    s.param = s.param - lamb_update(s, h) * h.rate;
+    at.store(row.param, row.param_dtype, s.param);
+    at.store_copy(row.copy, row.copy_kind, s.param);
+  });
+}
+
+template <typename L>
+static void novograd_lanes(const StepRow& row, Range range, const NovogradScalars<double>& given,
+                           const Guard& guard) {
+  using V = typename L::V;
+  const auto h = scalars<typename L::S>(given);
+  const auto factor = gradient_factor(guard, h.grad_scale);
+  for_range<L>(range, [&](auto at) {
+    const V grad = at.load(row.grad, row.grad_dtype) * factor;
+    NovogradElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0])};
+    s = novograd_element(s, grad, h);
+    at.store(row.param, row.param_dtype, s.param);
+    at.store_state(row.state[0], s.exp_avg);
+    at.store_copy(row.copy, row.copy_kind, s.param);
+  });
+}
+
+static inline bool is_double(const StepRow& row) {
+  return row.param_dtype == DType::kFloat64;
+}
+
+static void adam(const StepRow& row, Range range, const AdamScalars<double>& h,
+                 const Guard& guard) {
+  if (skips(guard)) return;
+  is_double(row) ? adam_lanes<DoubleLanes>(row, range, h, guard)
+                 : adam_lanes<FloatLanes>(row, range, h, guard);
+}
+static void sgd(const StepRow& row, Range range, const SgdScalars<double>& h, const Guard& guard) {
+  if (skips(guard)) return;
+  is_double(row) ? sgd_lanes<DoubleLanes>(row, range, h, guard)
+                 : sgd_lanes<FloatLanes>(row, range, h, guard);
+}
+static void adagrad(const StepRow& row, Range range, const AdagradScalars<double>& h,
+                    const Guard& guard) {
+  if (skips(guard)) return;
+  is_double(row) ? adagrad_lanes<DoubleLanes>(row, range, h, guard)
+                 : adagrad_lanes<FloatLanes>(row, range, h, guard);
+}
+static LambNorms lamb_moments_of(const StepRow& row, Range range, const LambScalars<double>& h,
+                                 const Guard& guard) {
+  if (skips(guard)) return {};
+  return is_double(row) ? lamb_moments_lanes<DoubleLanes>(row, range, h, guard)
+                        : lamb_moments_lanes<FloatLanes>(row, range, h, guard);
+}
+static void lamb_apply(const StepRow& row, Range range, const LambScalars<double>& h,
+                       const Guard& guard) {
+  if (skips(guard)) return;
+  is_double(row) ? lamb_update_lanes<DoubleLanes>(row, range, h)
+                 : lamb_update_lanes<FloatLanes>(row, range, h);
+}
+static void novograd(const StepRow& row, Range range, const NovogradScalars<double>& h,
+                     const Guard& guard) {
+  if (skips(guard)) return;
+  is_double(row) ? novograd_lanes<DoubleLanes>(row, range, h, guard)
+                 : novograd_lanes<FloatLanes>(row, range, h, guard);
+}

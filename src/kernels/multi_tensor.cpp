@@ -1,0 +1,151 @@
+#include "kernels/multi_tensor.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+namespace mezzo::kernels {
+
+template <typename Row>
+void Lists::plan(std::span<const Row> rows) {
+  chunks_.clear();
+  for (const Row& row : rows) chunks_.add(row.count);
+}
+
+template <typename Row, typename Visit>
+void Lists::run(std::span<const Row> rows, const Visit& visit) {
+  plan(rows);
+  workers_.run(chunks_.size(), [&](std::int64_t begin, std::int64_t end) {
+    chunks_.for_each(
+        begin, end, [&](std::int64_t i) { return rows[static_cast<std::size_t>(i)].count; },
+        [&](std::int64_t i, Range range, std::int64_t chunk) {
+          visit(static_cast<std::size_t>(i), range, static_cast<std::size_t>(chunk));
+        });
+  });
+}
+
+bool Lists::all_finite(std::span<const Input> in) {
+  const KernelSet& set = kernels();
+  std::atomic<bool> finite{true};
+  run(in, [&](std::size_t i, Range range, std::size_t) {
+    if (finite.load(std::memory_order_relaxed) && !set.all_finite(in[i], range)) {
+      finite.store(false, std::memory_order_relaxed);
+    }
+  });
+  return finite.load();
+}
+
+bool Lists::scale(std::span<const Input> in, std::span<const Output> out, double factor) {
+  const KernelSet& set = kernels();
+  std::atomic<bool> finite{true};
+  run(in, [&](std::size_t i, Range range, std::size_t) {
+    if (!set.scale(in[i], out[i], range, factor)) finite.store(false, std::memory_order_relaxed);
+  });
+  return finite.load();
+}
+
+bool Lists::axpby(std::span<const Input> x, std::span<const Input> y, std::span<const Output> out,
+                  double a, double b) {
+  const KernelSet& set = kernels();
+  std::atomic<bool> finite{true};
+  run(x, [&](std::size_t i, Range range, std::size_t) {
+    if (!set.axpby(x[i], y[i], out[i], range, a, b)) {
+      finite.store(false, std::memory_order_relaxed);
+    }
+  });
+  return finite.load();
+}
+
+void Lists::copy(std::span<const Input> in, std::span<const Output> out) {
+  const KernelSet& set = kernels();
+  run(in, [&](std::size_t i, Range range, std::size_t) { set.copy(in[i], out[i], range); });
+}
+
+double Lists::norm(std::span<const Input> in, Norm norm, std::span<double> per_tensor) {
+  const KernelSet& set = kernels();
+  const auto of_range = norm == Norm::kTwo ? set.square_sum : set.max_magnitude;
+  plan(in);
+  partial_.resize(static_cast<std::size_t>(chunks_.size()));
+  run(in, [&](std::size_t i, Range range, std::size_t chunk) {
+    partial_[chunk] = of_range(in[i], range);
+  });
+  // NaN must win, which std::max would not let it.
+  const auto join = [norm](double a, double b) {
+    if (norm == Norm::kTwo) return a + b;
+    return std::isnan(a) || a > b ? a : b;
+  };
+  double total = 0;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    double of_tensor = 0;
+    const auto tensor = static_cast<std::int64_t>(i);
+    for (std::int64_t chunk = chunks_.first(tensor); chunk < chunks_.first(tensor + 1); ++chunk) {
+      of_tensor = join(of_tensor, partial_[static_cast<std::size_t>(chunk)]);
+    }
+    total = join(total, of_tensor);
+    if (!per_tensor.empty()) {
+      per_tensor[i] = norm == Norm::kTwo ? std::sqrt(of_tensor) : of_tensor;
+    }
+  }
+  return norm == Norm::kTwo ? std::sqrt(total) : total;
+}
+
+void Lists::adam(std::span<const StepRow> rows, std::span<const AdamScalars<double>> scalars,
+                 const Guard& guard) {
+  const KernelSet& set = kernels();
+  run(rows, [&](std::size_t i, Range range, std::size_t) {
+    set.adam(rows[i], range, scalars[rows[i].scalars], guard);
+  });
+}
+
+void Lists::sgd(std::span<const StepRow> rows, std::span<const SgdScalars<double>> scalars,
+                const Guard& guard) {
+  const KernelSet& set = kernels();
+  run(rows, [&](std::size_t i, Range range, std::size_t) {
+    set.sgd(rows[i], range, scalars[rows[i].scalars], guard);
+  });
+}
+
+void Lists::adagrad(std::span<const StepRow> rows, std::span<const AdagradScalars<double>> scalars,
+                    const Guard& guard) {
+  const KernelSet& set = kernels();
+  run(rows, [&](std::size_t i, Range range, std::size_t) {
+    set.adagrad(rows[i], range, scalars[rows[i].scalars], guard);
+  });
+}
+
+void Lists::novograd(std::span<const StepRow> rows,
+                     std::span<const NovogradScalars<double>> scalars, const Guard& guard) {
+  const KernelSet& set = kernels();
+  run(rows, [&](std::size_t i, Range range, std::size_t) {
+    set.novograd(rows[i], range, scalars[rows[i].scalars], guard);
+  });
+}
+
+void Lists::lamb_norms(std::span<const StepRow> rows, std::span<const LambScalars<double>> scalars,
+                       const Guard& guard) {
+  const KernelSet& set = kernels();
+  plan(rows);
+  lamb_partial_.resize(static_cast<std::size_t>(chunks_.size()));
+  run(rows, [&](std::size_t i, Range range, std::size_t chunk) {
+    lamb_partial_[chunk] = set.lamb_moments(rows[i], range, scalars[i], guard);
+  });
+}
+
+LambNorms Lists::lamb_norms_of(std::int64_t row) const {
+  LambNorms sum;
+  for (std::int64_t chunk = chunks_.first(row); chunk < chunks_.first(row + 1); ++chunk) {
+    sum.param += lamb_partial_[static_cast<std::size_t>(chunk)].param;
+    sum.update += lamb_partial_[static_cast<std::size_t>(chunk)].update;
+  }
+  return {std::sqrt(sum.param), std::sqrt(sum.update)};
+}
+
+void Lists::lamb_apply(std::span<const StepRow> rows, std::span<const LambScalars<double>> scalars,
+                       const Guard& guard) {
+  const KernelSet& set = kernels();
+  run(rows, [&](std::size_t i, Range range, std::size_t) {
+    set.lamb_apply(rows[i], range, scalars[i], guard);
+  });
+}
+
+}  // namespace mezzo::kernels
