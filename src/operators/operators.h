@@ -112,9 +112,10 @@ std::optional<CastClass> parse_cast_class(std::string_view name) noexcept;
 
 /// "apex", "mxnet", "cuda", "cpu".
 std::string_view name_of(System) noexcept;
+std::optional<System> parse_system(std::string_view name) noexcept;
 
-/// The systems' opinions in words: "as Apex and LibTorch (CUDA); MXNet: promote". Empty where
-/// nobody lists the operator.
+/// Who agrees with the row and who does not: "as in Apex, LibTorch for CUDA; unlike MXNet:
+/// promote". Empty where nobody lists the operator.
 std::string opinions(const Operator&, DType low);
 
 }  // namespace mezzo

@@ -1,0 +1,88 @@
+// The operator table, part: interpolation, pooling, padding, embedding.
+#pragma once
+
+#include <array>
+
+#include "operators/rows/row.h"
+
+namespace mezzo::rows {
+
+inline constexpr std::string_view kUpsample =
+    "interpolation weights and sums of neighbours in float";
+inline constexpr std::string_view kGrid =
+    "positions in the image need more digits than 16 bits have";
+inline constexpr std::string_view kAvgPool3d = "LibTorch has no 16-bit kernel for processors";
+inline constexpr std::string_view kPool =
+    "picks or averages a few neighbours; LibTorch has 16-bit kernels that sum in float";
+inline constexpr std::string_view kPad = "copies values";
+inline constexpr std::string_view kDropout = "zeroes or scales values";
+inline constexpr std::string_view kEmbedding = "copies rows of the weight";
+inline constexpr std::string_view kFakeQuantize = "rounds to a grid finer than 16 bits";
+inline constexpr std::string_view kColumns = "rearranges values";
+
+inline constexpr std::array kLayerRows{
+    row("_grid_sampler_2d_cpu_fallback", kFloat, "---f", kGrid),
+    row("_upsample_bicubic2d_aa", kFloat, "f-f-", kUpsample),
+    row("_upsample_bicubic2d_aa.vec", kFloat, "f---", kUpsample),
+    row("_upsample_bilinear2d_aa", kFloat, "f-f-", kUpsample),
+    row("_upsample_bilinear2d_aa.vec", kFloat, "f---", kUpsample),
+    row("_upsample_nearest_exact1d", kFloat, "f-f-", kUpsample),
+    row("_upsample_nearest_exact1d.vec", kFloat, "f---", kUpsample),
+    row("_upsample_nearest_exact2d", kFloat, "f-f-", kUpsample),
+    row("_upsample_nearest_exact2d.vec", kFloat, "f---", kUpsample),
+    row("_upsample_nearest_exact3d", kFloat, "f-f-", kUpsample),
+    row("_upsample_nearest_exact3d.vec", kFloat, "f---", kUpsample),
+    row("adaptive_avg_pool1d", kNeutral, "-n--", kPool),
+    row("adaptive_avg_pool2d", kNeutral, "-n--", kPool),
+    row("adaptive_avg_pool3d", kNeutral, "-n-f", kPool),
+    row("adaptive_max_pool1d", kNeutral, "-n--", kPool),
+    row("adaptive_max_pool2d", kNeutral, "-n--", kPool),
+    row("adaptive_max_pool3d", kNeutral, "-n-f", kPool),
+    row("affine_grid_generator", kNeutral, "-n--", kColumns),
+    row("avg_pool1d", kNeutral, "-n--", kPool),
+    row("avg_pool2d", kNeutral, "-n--", kPool),
+    row("avg_pool3d", kFloat, "-n-f", kAvgPool3d),
+    row("col2im", kNeutral, "-n--", kColumns),
+    row("constant_pad_nd", kNeutral, "----", kPad),
+    row("dropout", kNeutral, "-n--", kDropout),
+    row("embedding", kNeutral, "-n--", kEmbedding),
+    row("fake_quantize_per_tensor_affine", kFloat, "---f", kFakeQuantize),
+    row("fake_quantize_per_tensor_affine.tensor_qparams", kFloat, "----", kFakeQuantize),
+    row("fractional_max_pool2d", kNeutral, "---f", kPool),
+    row("fractional_max_pool3d", kNeutral, "---f", kPool),
+    row("grid_sampler", kFloat, "fnpf", kGrid),
+    row("grid_sampler_2d", kFloat, "---f", kGrid),
+    row("grid_sampler_3d", kFloat, "---f", kGrid),
+    row("im2col", kNeutral, "-n--", kColumns),
+    row("max_pool1d", kNeutral, "-n--", kPool),
+    row("max_pool2d", kNeutral, "-n--", kPool),
+    row("max_pool3d", kNeutral, "-n-f", kPool),
+    row("max_unpool2d", kNeutral, "---f", kPool),
+    row("max_unpool3d", kNeutral, "---f", kPool),
+    row("one_hot", kNeutral, "-n--", kEmbedding),
+    row("pad", kNeutral, "----", kPad),
+    row("pixel_shuffle", kNeutral, "-n--", kColumns),
+    row("pixel_unshuffle", kNeutral, "-n--", kColumns),
+    row("reflection_pad1d", kNeutral, "---f", kPad),
+    row("reflection_pad2d", kNeutral, "---f", kPad),
+    row("reflection_pad3d", kNeutral, "----", kPad),
+    row("replication_pad1d", kNeutral, "---f", kPad),
+    row("replication_pad2d", kNeutral, "---f", kPad),
+    row("replication_pad3d", kNeutral, "---f", kPad),
+    row("upsample_bicubic2d", kFloat, "f-f-", kUpsample),
+    row("upsample_bicubic2d.vec", kFloat, "f---", kUpsample),
+    row("upsample_bilinear2d", kFloat, "fnf-", kUpsample),
+    row("upsample_bilinear2d.vec", kFloat, "fn--", kUpsample),
+    row("upsample_linear1d", kFloat, "f-f-", kUpsample),
+    row("upsample_linear1d.vec", kFloat, "f---", kUpsample),
+    row("upsample_nearest1d", kFloat, "f-f-", kUpsample),
+    row("upsample_nearest1d.vec", kFloat, "f---", kUpsample),
+    row("upsample_nearest2d", kFloat, "fnf-", kUpsample),
+    row("upsample_nearest2d.vec", kFloat, "fn--", kUpsample),
+    row("upsample_nearest3d", kFloat, "f-f-", kUpsample),
+    row("upsample_nearest3d.vec", kFloat, "f---", kUpsample),
+    row("upsample_trilinear3d", kFloat, "f-f-", kUpsample),
+    row("upsample_trilinear3d.vec", kFloat, "f---", kUpsample),
+};
+
+}  // namespace mezzo::rows

@@ -1,0 +1,80 @@
+// The operator table, part: factorisations and transforms.
+#pragma once
+
+#include <array>
+
+#include "operators/rows/row.h"
+
+namespace mezzo::rows {
+
+inline constexpr std::string_view kFactor =
+    "a factorisation loses its digits in 16 bits, and LibTorch has no 16-bit kernel";
+inline constexpr std::string_view kFourier =
+    "a transform sums every value; LibTorch has no 16-bit kernel for processors";
+inline constexpr std::string_view kComplex =
+    "makes complex numbers, of which float is the smallest common type";
+
+inline constexpr std::array kLinalgRows{
+    row("_lu_with_info", kFloat, "---f", kFactor),
+    row("cholesky", kFloat, "---f", kFactor),
+    row("cholesky_inverse", kFloat, "-f-f", kFactor),
+    row("cholesky_solve", kFloat, "---f", kFactor),
+    row("fft_fft", kFloat, "-f-f", kFourier),
+    row("fft_fft2", kFloat, "---f", kFourier),
+    row("fft_fftn", kFloat, "---f", kFourier),
+    row("fft_hfft", kFloat, "---f", kFourier),
+    row("fft_ifft", kFloat, "-n-f", kFourier),
+    row("fft_ifft2", kFloat, "---f", kFourier),
+    row("fft_ifftn", kFloat, "---f", kFourier),
+    row("fft_ihfft", kFloat, "---f", kFourier),
+    row("fft_irfft", kFloat, "---f", kFourier),
+    row("fft_irfft2", kFloat, "---f", kFourier),
+    row("fft_irfftn", kFloat, "---f", kFourier),
+    row("fft_rfft", kFloat, "---f", kFourier),
+    row("fft_rfft2", kFloat, "---f", kFourier),
+    row("fft_rfftn", kFloat, "---f", kFourier),
+    row("geqrf", kFloat, "---f", kFactor),
+    row("inverse", kFloat, "---f", kFactor),
+    row("linalg_cholesky", kFloat, "-f-f", kFactor),
+    row("linalg_cholesky_ex", kFloat, "---f", kFactor),
+    row("linalg_cond", kFloat, "---f", kFactor),
+    row("linalg_cond.p_str", kFloat, "---f", kFactor),
+    row("linalg_det", kFloat, "-f--", kFactor),
+    row("linalg_eig", kFloat, "-f-f", kFactor),
+    row("linalg_eigh", kFloat, "-f-f", kFactor),
+    row("linalg_eigvals", kFloat, "-f-f", kFactor),
+    row("linalg_eigvalsh", kFloat, "-f-f", kFactor),
+    row("linalg_householder_product", kFloat, "---f", kFactor),
+    row("linalg_inv", kFloat, "-f-f", kFactor),
+    row("linalg_inv_ex", kFloat, "---f", kFactor),
+    row("linalg_lstsq", kFloat, "-f-f", kFactor),
+    row("linalg_matrix_rank", kFloat, "-f-f", kFactor),
+    row("linalg_matrix_rank.atol_rtol_float", kFloat, "-f-f", kFactor),
+    row("linalg_matrix_rank.atol_rtol_tensor", kFloat, "-f-f", kFactor),
+    row("linalg_matrix_rank.tol_tensor", kFloat, "-f-f", kFactor),
+    row("linalg_pinv", kFloat, "-f--", kFactor),
+    row("linalg_pinv.atol_rtol_float", kFloat, "-f--", kFactor),
+    row("linalg_pinv.atol_rtol_tensor", kFloat, "-f--", kFactor),
+    row("linalg_pinv.rcond_tensor", kFloat, "-f--", kFactor),
+    row("linalg_qr", kFloat, "-f-f", kFactor),
+    row("linalg_slogdet", kFloat, "-f--", kFactor),
+    row("linalg_solve", kFloat, "-f-f", kFactor),
+    row("linalg_solve_triangular", kFloat, "-f--", kFactor),
+    row("linalg_svd", kFloat, "-f-f", kFactor),
+    row("linalg_svdvals", kFloat, "---f", kFactor),
+    row("linalg_tensorinv", kFloat, "-f-f", kFactor),
+    row("linalg_tensorsolve", kFloat, "-f-f", kFactor),
+    row("lu_solve", kFloat, "---f", kFactor),
+    row("orgqr", kFloat, "---f", kFactor),
+    row("ormqr", kFloat, "---f", kFactor),
+    row("pinverse", kFloat, "---f", kFactor),
+    row("polar", kFloat, "---f", kComplex),
+    row("qr", kFloat, "---f", kFactor),
+    row("stft", kFloat, "---f", kFourier),
+    row("stft.center", kFloat, "---f", kFourier),
+    row("svd", kFloat, "---f", kFactor),
+    row("triangular_solve", kFloat, "---f", kFactor),
+    row("view_as_complex", kFloat, "---f", kComplex),
+};
+
+}  // namespace mezzo::rows

@@ -1,0 +1,38 @@
+// The operator table, part: normalisation.
+#pragma once
+
+#include <array>
+
+#include "operators/rows/row.h"
+
+namespace mezzo::rows {
+
+inline constexpr std::string_view kNorm =
+    "mean and variance of many values lose their small parts in 16 bits";
+inline constexpr std::string_view kBatchNorm =
+    "the result has the type of the input; weights and statistics stay float, and the kernel "
+    "computes in float";
+
+inline constexpr std::array kNormRows{
+    row("_batch_norm_impl_index", kNeutral, "----", kBatchNorm),
+    row("_fused_rms_norm", kFloat, "----", kNorm),
+    row("_native_batch_norm_legit.no_stats", kNeutral, "----", kBatchNorm),
+    row("batch_norm", kNeutral, "-n--", kBatchNorm),
+    row("batch_norm_elemt", kNeutral, "----", kBatchNorm),
+    row("batch_norm_gather_stats", kNeutral, "----", kBatchNorm),
+    row("batch_norm_gather_stats_with_counts", kNeutral, "----", kBatchNorm),
+    row("batch_norm_stats", kNeutral, "----", kBatchNorm),
+    row("cosine_similarity", kFloat, "f-f-", kNorm),
+    row("cudnn_batch_norm", kNeutral, "----", kBatchNorm),
+    row("group_norm", kFloat, "fff-", kNorm),
+    row("instance_norm", kFloat, "-f--", kNorm),
+    row("layer_norm", kFloat, "fff-", kNorm),
+    row("miopen_batch_norm", kNeutral, "----", kBatchNorm),
+    row("native_batch_norm", kNeutral, "-n--", kBatchNorm),
+    row("native_group_norm", kFloat, "----", kNorm),
+    row("native_layer_norm", kFloat, "--f-", kNorm),
+    row("renorm", kFloat, "f-f-", kNorm),
+    row("rms_norm", kFloat, "----", kNorm),
+};
+
+}  // namespace mezzo::rows

@@ -1,0 +1,165 @@
+// The operator table, part: element by element.
+#pragma once
+
+#include <array>
+
+#include "operators/rows/row.h"
+
+namespace mezzo::rows {
+
+inline constexpr std::string_view kExp = "overflows float16 early, and errors grow with the result";
+inline constexpr std::string_view kLog = "close to its pole 16 bits keep no digits";
+inline constexpr std::string_view kHypot =
+    "squares leave the range of float16; bfloat16 has the range";
+inline constexpr std::string_view kSoftplus = "exp and log leave the range of 16 bits";
+inline constexpr std::string_view kElu =
+    "an exponential minus one cancels in float16; MXNet drops it from the bfloat16 lists";
+inline constexpr std::string_view kSelu = "an exponential minus one cancels in 16 bits";
+inline constexpr std::string_view kGelu = "follows Apex, which computes it in float";
+inline constexpr std::string_view kLdexp = "powers of two leave the range of 16 bits";
+inline constexpr std::string_view kArithmetic =
+    "arguments must agree; a 0-dimensional tensor does not widen";
+inline constexpr std::string_view kCompare = "arguments must agree before they are compared";
+inline constexpr std::string_view kEqual = "arguments must have one type";
+inline constexpr std::string_view kFused = "three arguments that must agree";
+inline constexpr std::string_view kCross = "arguments must have one type";
+inline constexpr std::string_view kActivation =
+    "bounded or piecewise linear: as exact as its input";
+inline constexpr std::string_view kPointwise = "element-wise and well-behaved in 16 bits";
+inline constexpr std::string_view kDifference = "differences of neighbours are as exact as they";
+
+inline constexpr std::array kPointwiseRows{
+    row("abs", kNeutral, "-n--", kPointwise),
+    row("acos", kFloat, "fff-", kLog),
+    row("acosh", kNeutral, "-n--", kPointwise),
+    row("add.Scalar", kNeutral, "-n--", kOneTensor),
+    native(row("add.Tensor", kPromote, "pp--", kArithmetic)),
+    row("addcdiv", kPromote, "p-p-", kFused),
+    row("addcmul", kPromote, "pnp-", kFused),
+    row("allclose", kNeutral, "-n--", kDifference),
+    row("asin", kFloat, "fff-", kLog),
+    row("asinh", kNeutral, "-n--", kPointwise),
+    row("atan", kNeutral, "-n--", kPointwise),
+    native(row("atan2", kPromote, "pnp-", kArithmetic)),
+    row("atanh", kFloat, "-f--", kLog),
+    row("bitwise_and.Scalar", kNeutral, "-n--", kPointwise),
+    row("bitwise_and.Scalar_Tensor", kNeutral, "-n--", kPointwise),
+    row("bitwise_and.Tensor", kNeutral, "-n--", kPointwise),
+    row("bitwise_left_shift.Scalar_Tensor", kNeutral, "-n--", kPointwise),
+    row("bitwise_left_shift.Tensor", kNeutral, "-n--", kPointwise),
+    row("bitwise_left_shift.Tensor_Scalar", kNeutral, "-n--", kPointwise),
+    row("bitwise_not", kNeutral, "-n--", kPointwise),
+    row("bitwise_or.Scalar", kNeutral, "-n--", kPointwise),
+    row("bitwise_or.Scalar_Tensor", kNeutral, "-n--", kPointwise),
+    row("bitwise_or.Tensor", kNeutral, "-n--", kPointwise),
+    row("bitwise_right_shift.Scalar_Tensor", kNeutral, "-n--", kPointwise),
+    row("bitwise_right_shift.Tensor", kNeutral, "-n--", kPointwise),
+    row("bitwise_right_shift.Tensor_Scalar", kNeutral, "-n--", kPointwise),
+    row("bitwise_xor.Scalar", kNeutral, "-n--", kPointwise),
+    row("bitwise_xor.Scalar_Tensor", kNeutral, "-n--", kPointwise),
+    row("bitwise_xor.Tensor", kNeutral, "-n--", kPointwise),
+    row("ceil", kNeutral, "-n--", kPointwise),
+    row("clamp", kNeutral, "-n--", kPointwise),
+    row("clamp.Tensor", kNeutral, "-n--", kPointwise),
+    row("copysign.Scalar", kNeutral, "-n--", kOneTensor),
+    native(row("copysign.Tensor", kPromote, "-p--", kArithmetic)),
+    row("cos", kNeutral, "-n--", kPointwise),
+    row("cosh", kFloat, "fff-", kExp),
+    row("cross", kPromote, "ppp-", kCross),
+    row("deg2rad", kNeutral, "-n--", kPointwise),
+    row("diff", kNeutral, "-n--", kDifference),
+    row("digamma", kFloat, "-f--", kLog),
+    row("div.Scalar", kNeutral, "-n--", kOneTensor),
+    row("div.Scalar_mode", kNeutral, "-n--", kOneTensor),
+    native(row("div.Tensor", kPromote, "pp--", kArithmetic)),
+    native(row("div.Tensor_mode", kPromote, "pp--", kArithmetic)),
+    row("elu", kFloat, kNeutral, "-c--", kElu),
+    row("eq.Scalar", kNeutral, "-n--", kOneTensor),
+    native(row("eq.Tensor", kPromote, "pp--", kCompare)),
+    row("equal", kPromote, "p---", kEqual),
+    row("erf", kNeutral, "-n--", kPointwise),
+    row("erfinv", kFloat, "fff-", kLog),
+    row("exp", kFloat, "fff-", kExp),
+    row("expm1", kFloat, "fff-", kExp),
+    row("fix", kNeutral, "-n--", kPointwise),
+    row("floor", kNeutral, "-n--", kPointwise),
+    native(row("floor_divide", kPromote, "-n--", kArithmetic)),
+    row("floor_divide.Scalar", kNeutral, "-n--", kOneTensor),
+    native(row("fmax", kPromote, "-p--", kArithmetic)),
+    native(row("fmin", kPromote, "-p--", kArithmetic)),
+    row("fmod.Scalar", kNeutral, "-n--", kOneTensor),
+    native(row("fmod.Tensor", kPromote, "-p--", kArithmetic)),
+    row("gcd", kNeutral, "-n--", kPointwise),
+    row("ge.Scalar", kNeutral, "-n--", kOneTensor),
+    native(row("ge.Tensor", kPromote, "pp--", kCompare)),
+    row("gelu", kFloat, "fn--", kGelu),
+    row("gt.Scalar", kNeutral, "-n--", kOneTensor),
+    native(row("gt.Tensor", kPromote, "pp--", kCompare)),
+    row("hardsigmoid", kNeutral, "-n--", kActivation),
+    row("hypot", kFloat, kPromote, "-f--", kHypot),
+    row("isfinite", kNeutral, "-n--", kPointwise),
+    row("isinf", kNeutral, "-n--", kPointwise),
+    row("isnan", kNeutral, "-n--", kPointwise),
+    row("isneginf", kNeutral, "-n--", kPointwise),
+    row("isposinf", kNeutral, "-n--", kPointwise),
+    row("lcm", kNeutral, "-n--", kPointwise),
+    row("ldexp.Tensor", kFloat, "-f--", kLdexp),
+    row("le.Scalar", kNeutral, "-n--", kOneTensor),
+    native(row("le.Tensor", kPromote, "pp--", kCompare)),
+    row("leaky_relu", kNeutral, "-n--", kActivation),
+    row("lerp.Scalar", kNeutral, "----", kDifference),
+    row("lerp.Tensor", kNeutral, "----", kDifference),
+    row("lgamma", kFloat, "-f--", kLog),
+    row("linalg_cross", kPromote, "----", kCross),
+    row("log", kFloat, "fff-", kLog),
+    row("log10", kFloat, "fff-", kLog),
+    row("log1p", kFloat, "-ff-", kLog),
+    row("log2", kFloat, "fff-", kLog),
+    native(row("logical_and", kPromote, "-p--", kCompare)),
+    row("logical_not", kNeutral, "-n--", kPointwise),
+    native(row("logical_or", kPromote, "-p--", kCompare)),
+    native(row("logical_xor", kPromote, "-p--", kCompare)),
+    row("lt.Scalar", kNeutral, "-n--", kOneTensor),
+    native(row("lt.Tensor", kPromote, "pp--", kCompare)),
+    native(row("maximum", kPromote, "-p--", kArithmetic)),
+    native(row("minimum", kPromote, "-p--", kArithmetic)),
+    row("mish", kNeutral, "-n--", kActivation),
+    row("mul.Scalar", kNeutral, "-n--", kOneTensor),
+    native(row("mul.Tensor", kPromote, "pp--", kArithmetic)),
+    row("nan_to_num", kNeutral, "-n--", kPointwise),
+    row("ne.Scalar", kNeutral, "-n--", kOneTensor),
+    native(row("ne.Tensor", kPromote, "pp--", kCompare)),
+    row("neg", kNeutral, "-n--", kPointwise),
+    row("pow.Scalar", kFloat, "fff-", kExp),
+    row("pow.Tensor_Scalar", kFloat, "fff-", kExp),
+    row("pow.Tensor_Tensor", kFloat, "fff-", kExp),
+    row("rad2deg", kNeutral, "-n--", kPointwise),
+    row("reciprocal", kFloat, "fff-", kExp),
+    row("relu", kNeutral, "-n--", kActivation),
+    row("remainder.Scalar", kNeutral, "-n--", kOneTensor),
+    row("remainder.Scalar_Tensor", kNeutral, "-n--", kOneTensor),
+    native(row("remainder.Tensor", kPromote, "-p--", kArithmetic)),
+    row("round", kNeutral, "-n--", kPointwise),
+    row("round.decimals", kNeutral, "-n--", kPointwise),
+    row("rrelu", kNeutral, "-n--", kActivation),
+    row("rsqrt", kFloat, "fff-", kExp),
+    row("rsub.Scalar", kNeutral, "-n--", kOneTensor),
+    native(row("rsub.Tensor", kPromote, "-n--", kArithmetic)),
+    row("selu", kFloat, "-c--", kSelu),
+    row("sigmoid", kNeutral, "-n--", kActivation),
+    row("sign", kNeutral, "-n--", kPointwise),
+    row("sin", kNeutral, "-n--", kPointwise),
+    row("sinh", kFloat, "fff-", kExp),
+    row("softplus", kFloat, "fcf-", kSoftplus),
+    row("sqrt", kNeutral, "-n--", kPointwise),
+    row("square", kFloat, "-f--", kExp),
+    row("sub.Scalar", kNeutral, "-n--", kOneTensor),
+    native(row("sub.Tensor", kPromote, "pp--", kArithmetic)),
+    row("tan", kFloat, "fff-", kExp),
+    row("tanh", kNeutral, "-n--", kActivation),
+    row("true_divide.Scalar", kNeutral, "----", kOneTensor),
+    native(row("true_divide.Tensor", kPromote, "p---", kArithmetic)),
+    row("trunc", kNeutral, "-n--", kPointwise),
+};
+
+}  // namespace mezzo::rows

@@ -1,0 +1,91 @@
+// The operator table, part: reductions.
+#pragma once
+
+#include <array>
+
+#include "operators/rows/row.h"
+
+namespace mezzo::rows {
+
+inline constexpr std::string_view kSum = "a sum of many values stops growing in 16 bits";
+inline constexpr std::string_view kProd = "a product of many values leaves the range of 16 bits";
+inline constexpr std::string_view kPowers = "sums powers: leaves the range of 16 bits";
+inline constexpr std::string_view kLogSumExp = "sums exponentials";
+inline constexpr std::string_view kQuantile =
+    "interpolates between sorted values; LibTorch has no 16-bit kernel";
+inline constexpr std::string_view kSelect = "picks values, which is exact in any type";
+
+inline constexpr std::array kReductionRows{
+    row("all", kNeutral, "-n--", kSelect),
+    row("all.dim", kNeutral, "-n--", kSelect),
+    row("all.dims", kNeutral, "-n--", kSelect),
+    row("amax", kNeutral, "-n--", kSelect),
+    row("amin", kNeutral, "-n--", kSelect),
+    row("any", kNeutral, "-n--", kSelect),
+    row("any.dim", kNeutral, "-n--", kSelect),
+    row("any.dims", kNeutral, "-n--", kSelect),
+    row("argmax", kNeutral, "-n--", kSelect),
+    row("argmin", kNeutral, "-n--", kSelect),
+    row("argsort", kNeutral, "-f--", kSelect),
+    row("argsort.stable", kNeutral, "-f--", kSelect),
+    row("cdist", kFloat, "--ff", kPowers),
+    by_dtype(row("cumprod", kFloat, "f-f-", kProd)),
+    by_dtype(row("cumprod.dimname", kFloat, "f-f-", kProd)),
+    by_dtype(row("cumsum", kFloat, "fff-", kSum)),
+    by_dtype(row("cumsum.dimname", kFloat, "fff-", kSum)),
+    row("dist", kFloat, "f-f-", kPowers),
+    row("frobenius_norm.dim", kFloat, "--f-", kPowers),
+    row("histc", kNeutral, "-n--", kSelect),
+    by_dtype(row("linalg_matrix_norm", kFloat, "--f-", kPowers)),
+    by_dtype(row("linalg_matrix_norm.str_ord", kFloat, "--f-", kPowers)),
+    by_dtype(row("linalg_norm", kFloat, "-f--", kPowers)),
+    by_dtype(row("linalg_norm.ord_str", kFloat, "-f--", kPowers)),
+    by_dtype(row("linalg_vector_norm", kFloat, "-ff-", kPowers)),
+    row("logaddexp", kFloat, "-f--", kLogSumExp),
+    row("logsumexp", kFloat, "--f-", kLogSumExp),
+    row("max", kNeutral, "-n--", kSelect),
+    row("max.dim", kNeutral, "-n--", kSelect),
+    row("max.other", kNeutral, "-n--", kSelect),
+    by_dtype(row("mean", kFloat, "-f--", kSum)),
+    by_dtype(row("mean.dim", kFloat, "-f--", kSum)),
+    row("min", kNeutral, "-n--", kSelect),
+    row("min.dim", kNeutral, "-n--", kSelect),
+    row("min.other", kNeutral, "-n--", kSelect),
+    row("nanquantile", kFloat, "---f", kQuantile),
+    row("nanquantile.scalar", kFloat, "---f", kQuantile),
+    by_dtype(row("nansum", kFloat, "-f--", kSum)),
+    by_append(row("norm.Scalar", kFloat, "fff-", kPowers)),
+    by_append(row("norm.ScalarOpt_dim", kFloat, "fff-", kPowers)),
+    row("norm.ScalarOpt_dim_dtype", kNeutral, "ff--", kDtypeGiven),
+    row("norm.ScalarOpt_dtype", kNeutral, "ff--", kDtypeGiven),
+    by_append(row("norm.names_ScalarOpt_dim", kFloat, "fff-", kPowers)),
+    row("nuclear_norm", kFloat, "--f-", kPowers),
+    row("nuclear_norm.dim", kFloat, "--f-", kPowers),
+    row("pdist", kFloat, "--f-", kPowers),
+    by_dtype(row("prod", kFloat, "ffff", kProd)),
+    by_dtype(row("prod.dim_Dimname", kFloat, "ffff", kProd)),
+    by_dtype(row("prod.dim_int", kFloat, "ffff", kProd)),
+    row("quantile", kFloat, "-n-f", kQuantile),
+    row("quantile.scalar", kFloat, "-n-f", kQuantile),
+    row("sort", kNeutral, "-n--", kSelect),
+    row("sort.stable", kNeutral, "-n--", kSelect),
+    row("std", kFloat, "ff--", kPowers),
+    row("std.correction", kFloat, "ff--", kPowers),
+    row("std.dim", kFloat, "ff--", kPowers),
+    row("std_mean", kFloat, "----", kPowers),
+    row("std_mean.correction", kFloat, "----", kPowers),
+    row("std_mean.dim", kFloat, "----", kPowers),
+    by_dtype(row("sum", kFloat, "fff-", kSum)),
+    by_dtype(row("sum.dim_DimnameList", kFloat, "fff-", kSum)),
+    by_dtype(row("sum.dim_IntList", kFloat, "fff-", kSum)),
+    row("topk", kNeutral, "-f--", kSelect),
+    row("trace", kFloat, "-f-f", kSum),
+    row("var", kFloat, "ff--", kPowers),
+    row("var.correction", kFloat, "ff--", kPowers),
+    row("var.dim", kFloat, "ff--", kPowers),
+    row("var_mean", kFloat, "-f--", kPowers),
+    row("var_mean.correction", kFloat, "-f--", kPowers),
+    row("var_mean.dim", kFloat, "-f--", kPowers),
+};
+
+}  // namespace mezzo::rows

@@ -1,0 +1,72 @@
+// How the parts of the operator table are written down.
+#pragma once
+
+#include "operators/operators.h"
+
+namespace mezzo::rows {
+
+using enum CastClass;
+
+inline constexpr std::string_view kOneTensor = "one tensor argument: nothing to promote";
+inline constexpr std::string_view kDtypeGiven = "the caller names the dtype";
+
+/// The lists of Apex, MXNet (1.9, else 2.x), LibTorch for CUDA and LibTorch for CPU, one letter
+/// each: l low, f float, p promote, c conditional, b banned, n neutral, - not listed.
+using Listed = const char (&)[kSystemCount + 1];
+
+consteval std::optional<CastClass> class_of_letter(char letter) {
+  switch (letter) {
+    case 'l':
+      return kLow;
+    case 'f':
+      return kFloat;
+    case 'p':
+      return kPromote;
+    case 'c':
+      return kConditional;
+    case 'b':
+      return kBanned;
+    case 'n':
+      return kNeutral;
+    case '-':
+      return std::nullopt;
+    default:
+      throw "a letter that is no class";
+  }
+}
+
+/// A row with one class for float16 and another for bfloat16.
+consteval Operator row(std::string_view name, CastClass half, CastClass bfloat16, Listed listed,
+                       std::string_view why) {
+  Operator op{.name = name, .half = half, .bfloat16 = bfloat16, .why = why};
+  for (std::size_t i = 0; i < kSystemCount; ++i) op.listed[i] = class_of_letter(listed[i]);
+  return op;
+}
+
+consteval Operator row(std::string_view name, CastClass both, Listed listed, std::string_view why) {
+  return row(name, both, both, listed, why);
+}
+
+/// Sums of products: emulated where the processor has no arithmetic of the low type.
+consteval Operator matrix(Operator op) {
+  op.matrix = true;
+  return op;
+}
+
+/// LibTorch's type promotion does it already.
+consteval Operator native(Operator op) {
+  op.native_promotion = true;
+  return op;
+}
+
+consteval Operator by_dtype(Operator op) {
+  op.float_by = FloatBy::kDtypeArgument;
+  return op;
+}
+
+consteval Operator by_append(Operator op) {
+  op.float_by = FloatBy::kAppendDtype;
+  return op;
+}
+
+}  // namespace mezzo::rows

@@ -1,0 +1,138 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "operators/operators.h"
+#include "operators/rows/apex_names.h"
+#include "operators/rows/mxnet_names.h"
+
+namespace mezzo {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<std::string_view> meant_by(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const std::size_t row : resolve(name)) names.push_back(operators()[row].name);
+  return names;
+}
+
+TEST(Resolve, ABaseNameMeansAllItsOverloads) {
+  EXPECT_THAT(meant_by("softmax"), ElementsAre("softmax.Dimname", "softmax.int"));
+  EXPECT_THAT(meant_by("conv2d"), ElementsAre("conv2d", "conv2d.padding"));
+  EXPECT_THAT(meant_by("aten::conv2d"), ElementsAre("conv2d", "conv2d.padding"));
+  EXPECT_THAT(meant_by("mm"), ElementsAre("mm"));
+}
+
+TEST(Resolve, AnOverloadMeansItself) {
+  EXPECT_THAT(meant_by("softmax.int"), ElementsAre("softmax.int"));
+  EXPECT_THAT(meant_by("aten::softmax.int"), ElementsAre("softmax.int"));
+  EXPECT_THAT(meant_by("conv2d.default"), ElementsAre("conv2d"));
+  EXPECT_THAT(meant_by("softmax.default"), IsEmpty()) << "softmax has no overload without a name";
+}
+
+TEST(Resolve, KnowsApexNamesInEverySpelling) {
+  for (const char* name : {"torch.nn.functional.linear", "nn.functional.linear", "F.linear",
+                           "F::linear", "torch::nn::functional::linear", "linear"}) {
+    EXPECT_THAT(meant_by(name), ElementsAre("linear")) << name;
+  }
+  for (const char* name : {"torch.Tensor.__matmul__", "Tensor.__matmul__", "__matmul__",
+                           "torch.matmul", "torch::matmul"}) {
+    EXPECT_THAT(meant_by(name), ElementsAre("matmul")) << name;
+  }
+  EXPECT_THAT(meant_by("F.cross_entropy"), ElementsAre("cross_entropy_loss"));
+  EXPECT_THAT(meant_by("cross_entropy"), ElementsAre("cross_entropy_loss"));
+  EXPECT_THAT(meant_by("torch.relu"), ElementsAre("relu"));
+}
+
+TEST(Resolve, KnowsMxnetNames) {
+  EXPECT_THAT(meant_by("FullyConnected"), ElementsAre("linear"));
+  EXPECT_THAT(meant_by("mx.nd.FullyConnected"), ElementsAre("linear"));
+  EXPECT_THAT(meant_by("batch_dot"), ElementsAre("bmm"));
+  EXPECT_THAT(meant_by("Convolution"), testing::Contains("conv2d.padding"));
+  EXPECT_THAT(meant_by("broadcast_add"), ElementsAre("add.Tensor"));
+  EXPECT_THAT(meant_by("_plus_scalar"), ElementsAre("add.Scalar"));
+  EXPECT_THAT(meant_by("RNN"), testing::IsSupersetOf({"lstm.input", "gru.data", "rnn_relu.input"}));
+  EXPECT_THAT(meant_by("SoftmaxOutput"), ElementsAre("softmax.Dimname", "softmax.int"));
+}
+
+TEST(Resolve, ADispatcherNameWinsOverAnEqualAlias) {
+  EXPECT_THAT(meant_by("dot"), ElementsAre("dot")) << "MXNet's dot is a matrix product";
+}
+
+TEST(Resolve, AnUnknownNameMeansNothing) {
+  for (const char* name : {"", ".", "aten::", "softmx", "conv2d.nothing", "F.", "softmax.", "_"}) {
+    EXPECT_THAT(resolve(name), IsEmpty()) << name;
+    EXPECT_FALSE(is_foreign(name)) << name;
+  }
+}
+
+TEST(Resolve, ForeignNamesAreKnownAsSuch) {
+  for (const char* name : {"sgd_update", "_contrib_hawkesll", "mx.nd.sgd_update", "Tensor.cpu"}) {
+    EXPECT_TRUE(is_foreign(name)) << name;
+    EXPECT_THAT(resolve(name), IsEmpty()) << name;
+  }
+}
+
+TEST(Aliases, EveryOneMeansRowsThatExist) {
+  const auto check = [](const rows::Alias& alias) {
+    std::string_view rest = alias.operators;
+    while (!rest.empty()) {
+      const std::size_t end = std::min(rest.find(' '), rest.size());
+      EXPECT_THAT(resolve(rest.substr(0, end)), testing::Not(IsEmpty()))
+          << alias.name << " means " << rest.substr(0, end);
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+  };
+  for (const rows::Alias& alias : rows::kApexNames) check(alias);
+  for (const rows::Alias& alias : rows::kMxnetNames) check(alias);
+  for (const ConditionalAlias& alias : conditional_aliases()) {
+    EXPECT_THAT(resolve(alias.operators), testing::Not(IsEmpty())) << alias.operators;
+  }
+}
+
+TEST(Aliases, NoNameIsBothForeignAndKnown) {
+  for (const std::string_view name : rows::kMxnetForeign) {
+    EXPECT_THAT(resolve(name), IsEmpty()) << name;
+  }
+}
+
+TEST(Aliases, AreFoundFromTheirRow) {
+  EXPECT_THAT(aliases_of(*index_of("linear")),
+              testing::IsSupersetOf({"FullyConnected", "torch.nn.functional.linear"}));
+  EXPECT_THAT(aliases_of(*index_of("add.Scalar")), testing::Contains("_plus_scalar"));
+  EXPECT_THAT(aliases_of(*index_of("add.Scalar")),
+              testing::Not(testing::Contains("broadcast_add")));
+}
+
+struct FormCase {
+  const char* overload;
+  const char* row;
+  Form form;
+};
+
+TEST(Find, InPlaceAndOutFormsFollowTheirFunctionalRow) {
+  for (const FormCase& c :
+       std::vector<FormCase>{{"mm", "mm", Form::kFunctional},
+                             {"addmm_", "addmm", Form::kInPlace},
+                             {"add_.Tensor", "add.Tensor", Form::kInPlace},
+                             {"exp_", "exp", Form::kInPlace},
+                             {"mm.out", "mm", Form::kOut},
+                             {"softmax.int_out", "softmax.int", Form::kOut},
+                             {"std.correction_out", "std.correction", Form::kOut}}) {
+    const auto found = find(c.overload);
+    ASSERT_TRUE(found) << c.overload;
+    EXPECT_EQ(operators()[found->row].name, c.row) << c.overload;
+    EXPECT_EQ(found->form, c.form) << c.overload;
+  }
+  const auto out = find("add.out");
+  ASSERT_TRUE(out);
+  EXPECT_EQ(operators()[out->row].base(), "add");
+  for (const char* name : {"", "_", "copy_", "mm.outer", "nothing.out", "__iand__.Tensor"}) {
+    EXPECT_FALSE(find(name)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace mezzo
