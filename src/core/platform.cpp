@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 
 #include "core/raise.h"
 
@@ -31,6 +33,13 @@ std::int64_t resident_bytes() {
 
 bool is_terminal(int descriptor) {
   return isatty(descriptor) != 0;
+}
+
+int terminal_columns(int descriptor) {
+  constexpr int kUsual = 80;
+  winsize size{};
+  if (ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsual;
+  return size.ws_col;
 }
 
 void* open_library(const std::string& name, std::string* why) {
@@ -112,12 +121,30 @@ void MappedFile::release(std::string_view part) const {
   madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
-std::string processor_name() {
+namespace {
+
+/// The first value that the system tells of the processor under this name; empty if there is none.
+std::string processor_entry(const std::string& name) {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+    const std::size_t colon = line.find(": ");
+    if (line.rfind(name, 0) == 0 && colon != std::string::npos) return line.substr(colon + 2);
   }
-  return "unknown";
+  return {};
+}
+
+}  // namespace
+
+std::string processor_name() {
+  const std::string name = processor_entry("model name");
+  return name.empty() ? "unknown" : name;
+}
+
+std::vector<std::string> processor_flags() {
+  std::istringstream words(processor_entry("flags"));
+  std::vector<std::string> flags;
+  for (std::string word; words >> word;) flags.push_back(word);
+  return flags;
 }
 
 }  // namespace mezzo::platform

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace mezzo::platform {
 
@@ -21,6 +22,9 @@ std::int64_t resident_bytes();
 
 /// Is this file descriptor (1: standard output, 2: standard error) a terminal?
 bool is_terminal(int descriptor);
+
+/// The width of that terminal in characters; 80 where it cannot be told.
+int terminal_columns(int descriptor);
 
 /// Opens a shared library and returns its handle; nothing, with the reason in `why`, where it
 /// cannot be loaded.
@@ -57,5 +61,9 @@ class MappedFile {
 
 /// The processor's name, as the system tells it.
 std::string processor_name();
+
+/// What the processor can do, in the system's words ("avx2", "avx512_bf16"); empty where it does
+/// not tell.
+std::vector<std::string> processor_flags();
 
 }  // namespace mezzo::platform

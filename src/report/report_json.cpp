@@ -1,0 +1,82 @@
+#include "report/report_json.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/raise.h"
+
+namespace mezzo::report {
+
+namespace {
+
+Json level(const Run& run, const Run* reference) {
+  const RunEnded& figures = run.figures;
+  Json object;
+  object["level"] = run.name;
+  object["test_accuracy"] = figures.test_accuracy;
+  object["seconds_per_step"] = figures.seconds_per_step;
+  object["ratio_to_O0"] =
+      reference == nullptr ? Json()
+                           : Json(figures.seconds_per_step / reference->figures.seconds_per_step);
+  object["peak_memory_bytes"] = figures.peak_memory_bytes;
+  object["parameter_bytes"] = figures.parameter_bytes;
+  object["master_bytes"] = figures.master_bytes;
+  object["optimizer_state_bytes"] = figures.optimizer_state_bytes;
+  object["weight_casts_per_step"] = figures.weight_casts_per_step;
+  object["activation_casts_per_step"] = figures.activation_casts_per_step;
+  object["skipped_steps"] = figures.skipped_steps;
+  object["final_scale"] = figures.final_scale;
+  object["loss"] = Json::array();
+  for (const StepTaken& step : run.steps) object["loss"].push_back(step.loss);
+  return object;
+}
+
+Run run_from_json(const Json& object) {
+  const Fields f(object);
+  Run run;
+  run.name = f.text("level");
+  run.ended = true;
+  run.figures = {f.number("test_accuracy"),         f.number("seconds_per_step"),
+                 f.integer("peak_memory_bytes"),    f.integer("parameter_bytes"),
+                 f.integer("master_bytes"),         f.integer("optimizer_state_bytes"),
+                 f.number("weight_casts_per_step"), f.number("activation_casts_per_step"),
+                 f.integer("skipped_steps"),        f.number("final_scale")};
+  const Json& losses = f.at("loss");
+  if (!losses.is_array()) raise<ConfigError>("report", "field 'loss' must be an array of numbers");
+  for (const Json& loss : losses) {
+    if (!loss.is_number() && !loss.is_null()) {
+      raise<ConfigError>("report", "field 'loss' must be an array of numbers");
+    }
+    StepTaken step{.step = static_cast<std::int64_t>(run.steps.size()) + 1};
+    step.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>();
+    run.steps.push_back(step);
+  }
+  return run;
+}
+
+}  // namespace
+
+const Run* reference_run(const Report& report) {
+  const auto found = std::ranges::find_if(
+      report.runs, [](const Run& run) { return run.ended && run.name == "O0"; });
+  return found == report.runs.end() ? nullptr : &*found;
+}
+
+std::string to_json(const Report& report) {
+  Json object;
+  object["machine"] = to_json_object(report.machine);
+  object["levels"] = Json::array();
+  const Run* reference = reference_run(report);
+  for (const Run& run : report.runs) object["levels"].push_back(level(run, reference));
+  return object.dump(2) + "\n";
+}
+
+Report report_from_json(const Json& object) {
+  const Fields f(object);
+  Report report{.machine = machine_from_json(f.at("machine"))};
+  if (!f.at("levels").is_array()) raise<ConfigError>("report", "field 'levels' must be an array");
+  for (const Json& element : f.at("levels")) report.runs.push_back(run_from_json(element));
+  return report;
+}
+
+}  // namespace mezzo::report

@@ -1,0 +1,172 @@
+// Event files as TensorBoard reads them: records of length, checksum, message, checksum, where a
+// message is a protobuf `tensorflow.Event`; the few fields needed are written by hand.
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "core/raise.h"
+#include "mezzo/report.h"
+#include "report/record.h"
+
+namespace mezzo::report {
+
+namespace {
+
+constexpr std::array<std::uint32_t, 256> crc32c_table() {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t value = byte;
+    for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1) != 0 ? 0x82f63b78U : 0U);
+    table[byte] = value;
+  }
+  return table;
+}
+
+template <class T>
+void append_bytes(std::string& out, T value) {
+  static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
+  std::array<char, sizeof(T)> raw{};
+  std::memcpy(raw.data(), &value, sizeof(T));
+  out.append(raw.data(), raw.size());
+}
+
+void append_varint(std::string& out, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+  out += static_cast<char>(value);
+}
+
+void append_key(std::string& out, int field, int wire_type) {
+  append_varint(out, static_cast<std::uint64_t>(field << 3 | wire_type));
+}
+
+void append_text(std::string& out, int field, std::string_view text) {
+  append_key(out, field, 2);
+  append_varint(out, text.size());
+  out += text;
+}
+
+std::string event_head(double wall_time) {
+  std::string message;
+  append_key(message, 1, 1);  // Event.wall_time, a double
+  append_bytes(message, wall_time);
+  return message;
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// A run's name as the name of a folder.
+std::string folder_name(std::string run) {
+  for (char& c : run) {
+    if (c == '/' || c == '\0') c = '_';
+  }
+  return run.empty() || run == "." || run == ".." ? "run" : run;
+}
+
+class TensorBoard final : public Sink {
+ public:
+  explicit TensorBoard(std::filesystem::path folder) : folder_(std::move(folder)) {
+    std::error_code failure;
+    std::filesystem::create_directories(folder_, failure);
+    if (failure)
+      raise("report", "cannot make folder '", folder_.string(), "': ", failure.message());
+  }
+
+  void write(const Event& event) override {
+    std::visit([this](const auto& e) { put(e); }, event);
+  }
+
+ private:
+  void put(const RunStarted& e) {
+    const std::filesystem::path run = folder_ / folder_name(e.run);
+    std::error_code ignored;
+    std::filesystem::create_directories(run, ignored);
+    file_ = run /
+            ("events.out.tfevents." + std::to_string(static_cast<std::int64_t>(now())) + ".mezzo");
+    out_ = std::ofstream(file_, std::ios::binary | std::ios::trunc);
+    std::string message = event_head(now());
+    append_text(message, 3, "brain.Event:2");  // Event.file_version
+    append(message);
+    step_ = 0;
+  }
+  void put(const StepTaken& e) {
+    step_ = e.step;
+    scalar("train/loss", e.loss);
+    scalar("train/accuracy", e.accuracy);
+    scalar("train/items_per_second", e.items_per_second);
+    scalar("scale/scale", e.scale);
+    scalar("scale/skipped_steps", static_cast<double>(e.skipped_steps));
+  }
+  void put(const EpochEnded& e) {
+    scalar("epoch/loss", e.loss);
+    if (e.test_accuracy) scalar("epoch/test_accuracy", *e.test_accuracy);
+  }
+  void put(const RunEnded& e) {
+    scalar("run/seconds_per_step", e.seconds_per_step);
+    scalar("run/peak_memory_bytes", static_cast<double>(e.peak_memory_bytes));
+  }
+  void put(const Message&) {
+  }  // TensorBoard's text needs a plugin's format; the other sinks have it
+
+  void scalar(std::string_view tag, double value) {
+    append(scalar_event(now(), step_, tag, static_cast<float>(value)));
+  }
+
+  void append(const std::string& message) {
+    out_ << framed(message) << std::flush;
+    if (!out_) raise("report", "cannot write '", file_.string(), "'");
+  }
+
+  std::filesystem::path folder_, file_;
+  std::ofstream out_;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view data) {
+  static constexpr std::array<std::uint32_t, 256> kTable = crc32c_table();
+  std::uint32_t value = 0xffffffffU;
+  for (const char c : data)
+    value = (value >> 8) ^ kTable[(value ^ static_cast<unsigned char>(c)) & 0xff];
+  return ~value;
+}
+
+std::string framed(std::string_view message) {
+  // The checksum of a checksum would be weak: the format rotates it and adds a constant.
+  const auto masked = [](std::string_view data) {
+    return std::rotr(crc32c(data), 15) + 0xa282ead8U;
+  };
+  std::string record;
+  append_bytes(record, static_cast<std::uint64_t>(message.size()));
+  append_bytes(record, masked(record));
+  record += message;
+  append_bytes(record, masked(message));
+  return record;
+}
+
+std::string scalar_event(double wall_time, std::int64_t step, std::string_view tag, float number) {
+  std::string value;
+  append_text(value, 1, tag);  // Summary.Value.tag
+  append_key(value, 2, 5);     // Summary.Value.simple_value, a float
+  append_bytes(value, number);
+  std::string summary;
+  append_text(summary, 1, value);  // Summary.value
+  std::string message = event_head(wall_time);
+  append_key(message, 2, 0);  // Event.step
+  append_varint(message, static_cast<std::uint64_t>(step));
+  append_text(message, 5, summary);  // Event.summary
+  return message;
+}
+
+std::unique_ptr<Sink> tensorboard(const std::filesystem::path& folder) {
+  return std::make_unique<TensorBoard>(folder);
+}
+
+}  // namespace mezzo::report
