@@ -29,6 +29,7 @@ struct RunStarted {
   std::int64_t epochs = 0;           ///< how many are planned
   std::int64_t steps_per_epoch = 0;  ///< how many are planned in each
   std::int64_t batch_size = 0;
+  std::string items = "items";  ///< what a batch is made of: "images", "words"
   Machine machine = {};
   bool operator==(const RunStarted&) const = default;
 };

@@ -85,10 +85,10 @@ class Console final : public Sink {
     return run_.run + "  epoch " + std::to_string(epoch) + '/' + std::to_string(run_.epochs);
   }
 
-  static std::string figures(const StepTaken& e) {
+  std::string figures(const StepTaken& e) const {
     return "loss " + fixed(e.loss, 3) + "  acc " + fixed(100 * e.accuracy, 1) + " %  " +
-           fixed(e.items_per_second, 0) + " images/s  scale " + scale_text(e.scale) + "  skipped " +
-           std::to_string(e.skipped_steps);
+           fixed(e.items_per_second, 0) + ' ' + run_.items + "/s  scale " + scale_text(e.scale) +
+           "  skipped " + std::to_string(e.skipped_steps);
   }
 
   std::string remaining(std::int64_t step) const {

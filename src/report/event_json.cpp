@@ -49,10 +49,13 @@ Machine machine_from_json(const Json& object) {
 Json to_json_object(const Event& event) {
   return std::visit(
       Overloaded{[](const RunStarted& e) {
-                   return Json{
-                       {"event", "run_started"},     {"run", e.run},
-                       {"epochs", e.epochs},         {"steps_per_epoch", e.steps_per_epoch},
-                       {"batch_size", e.batch_size}, {"machine", to_json_object(e.machine)}};
+                   return Json{{"event", "run_started"},
+                               {"run", e.run},
+                               {"epochs", e.epochs},
+                               {"steps_per_epoch", e.steps_per_epoch},
+                               {"batch_size", e.batch_size},
+                               {"items", e.items},
+                               {"machine", to_json_object(e.machine)}};
                  },
                  [](const StepTaken& e) {
                    return Json{{"event", "step"},        {"epoch", e.epoch},
@@ -91,8 +94,9 @@ Event event_from_json(const Json& object) {
   const Fields f(object);
   const std::string kind = f.text("event");
   if (kind == "run_started") {
-    return RunStarted{f.text("run"), f.integer("epochs"), f.integer("steps_per_epoch"),
-                      f.integer("batch_size"), machine_from_json(f.at("machine"))};
+    return RunStarted{
+        f.text("run"),           f.integer("epochs"), f.integer("steps_per_epoch"),
+        f.integer("batch_size"), f.text("items"),     machine_from_json(f.at("machine"))};
   }
   if (kind == "step") {
     return StepTaken{f.integer("epoch"),

@@ -1,0 +1,170 @@
+// Trains a small convolutional network on Fashion-MNIST in float and in mixed precision.
+//
+//   fashion_mnist                       every default level in turn, each in its own process, then
+//   a
+//                                       table, report.json and report.html
+//   fashion_mnist --opt-level O1        one level, here
+//   fashion_mnist --compare all         O3 too, as a baseline of speed
+//
+// The network and the loop below are an ordinary LibTorch program. What the support folder adds
+// reads the images, parses options, watches the loop and runs the levels one after another.
+#include <mezzo/error.h>
+#include <torch/torch.h>
+
+#include <iostream>
+
+#include "support/command_line.h"
+#include "support/compare.h"
+#include "support/images.h"
+#include "support/process.h"
+#include "support/recorder.h"
+
+namespace {
+
+using torch::nn::BatchNorm2d;
+using torch::nn::Conv2d;
+using torch::nn::Conv2dOptions;
+
+// The first two convolutions halve the image, so that later ones are cheap.
+struct NetImpl : torch::nn::Module {
+  Conv2d conv1{Conv2dOptions(1, 32, 5).stride(2).padding(2).bias(false)};
+  Conv2d conv2{Conv2dOptions(32, 64, 3).stride(2).padding(1).bias(false)};
+  Conv2d conv3{Conv2dOptions(64, 128, 3).padding(1).bias(false)};
+  BatchNorm2d norm1{32}, norm2{64}, norm3{128};
+  torch::nn::Linear classify{128 * 7 * 7, 10};
+
+  NetImpl() {
+    register_module("conv1", conv1);
+    register_module("conv2", conv2);
+    register_module("conv3", conv3);
+    register_module("norm1", norm1);
+    register_module("norm2", norm2);
+    register_module("norm3", norm3);
+    register_module("classify", classify);
+  }
+
+  at::Tensor forward(at::Tensor x) {
+    x = torch::relu(norm1(conv1(x)));  // [N, 32, 14, 14]
+    x = torch::relu(norm2(conv2(x)));  // [N, 64, 7, 7]
+    x = torch::relu(norm3(conv3(x)));  // [N, 128, 7, 7]
+    return classify(x.flatten(1));
+  }
+};
+TORCH_MODULE(Net);
+
+struct Settings {
+  std::string opt_level, compare = "O0", report = "report.json", log;
+  std::string data = "/usr/share/datasets/fashion-mnist", device = "cpu";
+  int epochs = 3, batch_size = 128, steps = 0, seed = 1;
+};
+
+// Rises over the first quarter of the training and then falls to zero.
+double learning_rate(double progress) {
+  constexpr double kPeak = 0.1, kRise = 0.25;
+  return kPeak * std::min(progress / kRise, (1 - progress) / (1 - kRise));
+}
+
+template <class Model>
+double accuracy(const Model& model, const examples::Images& images) {
+  const torch::NoGradGuard no_grad;
+  constexpr std::int64_t kBatch = 500;
+  std::int64_t correct = 0;
+  for (const at::Tensor& indices :
+       torch::arange(images.size(), images.labels.device()).split(kBatch)) {
+    const auto [pixels, labels] = images.batch(indices);
+    correct += model->forward(pixels).argmax(1).eq(labels).sum().template item<std::int64_t>();
+  }
+  return static_cast<double>(correct) / static_cast<double>(images.size());
+}
+
+void train(const Settings& settings) {
+  const at::Device device = examples::device_of(settings.device);
+  const auto training = examples::load_images(settings.data, "train", device);
+  const auto test = examples::load_images(settings.data, "t10k", device);
+  const std::int64_t most = settings.steps > 0 ? settings.steps : training.size();
+  const std::int64_t steps_per_epoch = std::min(training.size() / settings.batch_size, most);
+  const auto total = static_cast<double>(settings.epochs * steps_per_epoch);
+  const examples::MemoryPeak memory;
+
+  torch::manual_seed(static_cast<std::uint64_t>(settings.seed));
+  Net model;
+  model->to(device);
+  torch::optim::SGD optimizer(model->parameters(),
+                              torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(5e-4));
+
+  examples::Recorder recorder(settings.log,
+                              {.run = settings.opt_level,
+                               .epochs = settings.epochs,
+                               .steps_per_epoch = steps_per_epoch,
+                               .batch_size = settings.batch_size,
+                               .items = "images",
+                               .machine = examples::machine_of(device)},
+                              [] { return examples::Counters{}; });
+  std::int64_t step = 0;
+  for (int epoch = 1; epoch <= settings.epochs; ++epoch) {
+    model->train();
+    recorder.begin_epoch();
+    const auto batches = torch::randperm(training.size(), device).split(settings.batch_size);
+    for (std::int64_t i = 0; i < steps_per_epoch; ++i) {
+      const auto [images, labels] = training.batch(batches[i]);
+      const double rate = learning_rate(static_cast<double>(++step) / total);
+      for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
+
+      optimizer.zero_grad();
+      const at::Tensor outputs = model->forward(images);
+      const at::Tensor loss = torch::nn::functional::cross_entropy(outputs, labels);
+      loss.backward();
+      optimizer.step();
+      recorder.step(loss, outputs, labels);
+    }
+    model->eval();
+    recorder.end_epoch(accuracy(model, test));
+  }
+  recorder.end({.peak_memory_bytes = memory.bytes(),
+                .parameter_bytes = examples::bytes_of(model->parameters()),
+                .optimizer_state_bytes = examples::momentum_bytes(optimizer)});
+}
+
+int run(int argc, char** argv) {
+  const std::vector<std::string> levels{"O0"};
+  Settings settings;
+  examples::CommandLine line("fashion_mnist",
+                             "Trains a network on Fashion-MNIST, in float and mixed precision.");
+  line.option("opt-level", settings.opt_level, "train this level alone")
+      .option("compare", settings.compare, "levels to put side by side, or all")
+      .option("epochs", settings.epochs, "times through the images")
+      .option("batch-size", settings.batch_size, "images per step")
+      .option("device", settings.device, "where to train: cpu, cuda, cuda:1")
+      .option("data", settings.data, "folder of the images")
+      .option("report", settings.report, "figures as JSON; the page with plots goes beside it")
+      .option("log", settings.log, "every event of one level, as JSON lines")
+      .option("seed", settings.seed, "of weights and of the order of the images")
+      .option("steps", settings.steps, "end each epoch after so many steps; 0: after all images");
+  if (!line.parse(argc, argv)) return 0;
+  line.require("epochs", settings.epochs, 1, 10000);
+  line.require("batch-size", settings.batch_size, 2, 60000);
+  line.require("steps", settings.steps, 0, 60000);
+
+  const bool one_level = line.given("opt-level");
+  if (one_level && line.given("compare"))
+    throw mezzo::ConfigError("--opt-level and --compare exclude each other");
+  const auto chosen =
+      examples::parse_levels(one_level ? settings.opt_level : settings.compare, levels, levels);
+  if (one_level && !line.given("report")) {
+    train(settings);
+    return 0;
+  }
+  if (line.given("log")) throw mezzo::ConfigError("--log needs --opt-level, and no --report");
+  examples::require_report_writable(settings.report);
+  const auto report =
+      examples::compare_levels(chosen, line.given_except({"opt-level", "compare", "report"}));
+  std::cout << mezzo::report::to_table(report);
+  examples::save_report(report, settings.report);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return examples::run_program("fashion_mnist", run, argc, argv);
+}

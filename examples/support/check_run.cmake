@@ -1,0 +1,10 @@
+# Runs a program and checks how it ended: cmake -DPROGRAM=... "-DARGUMENTS=a|b" -DCODE=2 -DOUTPUT=regex -P check_run.cmake
+string(REPLACE "|" ";" arguments "${ARGUMENTS}")
+execute_process(COMMAND ${PROGRAM} ${arguments} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+message("${output}")
+if(NOT code EQUAL CODE)
+  message(FATAL_ERROR "expected exit code ${CODE}, got ${code}")
+endif()
+if(OUTPUT AND NOT output MATCHES "${OUTPUT}")
+  message(FATAL_ERROR "the output does not match '${OUTPUT}'")
+endif()

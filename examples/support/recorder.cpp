@@ -1,0 +1,145 @@
+#include "support/recorder.h"
+
+#include <ATen/Parallel.h>
+#include <mezzo/error.h>
+#include <torch/cuda.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+#include <torch/version.h>
+
+#include <algorithm>
+
+namespace examples {
+
+namespace {
+
+constexpr std::int64_t kStepsPerEvent = 10;
+
+double seconds_between(std::chrono::steady_clock::time_point a,
+                       std::chrono::steady_clock::time_point b) {
+  return std::chrono::duration<double>(b - a).count();
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+}  // namespace
+
+Recorder::Recorder(const std::string& log, mezzo::report::RunStarted run,
+                   std::function<Counters()> counters)
+    : sink_(mezzo::report::progress()),
+      run_(std::move(run)),
+      counters_(std::move(counters)),
+      before_(counters_()) {
+  if (!log.empty()) sink_ = mezzo::report::tee(std::move(sink_), mezzo::report::json_lines(log));
+  sink_->write(run_);
+}
+
+void Recorder::begin_epoch() {
+  ++epoch_;
+  items_in_epoch_ = losses_ = 0;
+  loss_sum_ = 0;
+  correct_ = {};
+  epoch_began_ = since_ = Clock::now();
+}
+
+void Recorder::step(const at::Tensor& loss, const at::Tensor& outputs, const at::Tensor& labels) {
+  const at::Tensor correct = outputs.detach().argmax(1).eq(labels).sum();
+  correct_ = correct_.defined() ? correct_ + correct : correct;
+  ++step_;
+  ++steps_since_;
+  items_since_ += labels.size(0);
+  items_in_epoch_ += labels.size(0);
+  const std::int64_t in_epoch = step_ - (epoch_ - 1) * run_.steps_per_epoch;
+  if (in_epoch % kStepsPerEvent != 0 && in_epoch != run_.steps_per_epoch) return;
+
+  const double loss_value = loss.item<double>();
+  const double accuracy = correct_.item<double>() / static_cast<double>(items_in_epoch_);
+  const auto now = Clock::now();
+  const double seconds = seconds_between(since_, now);
+  seconds_per_step_.push_back(seconds / static_cast<double>(steps_since_));
+  const Counters counters = counters_();
+  sink_->write(
+      mezzo::report::StepTaken{.epoch = epoch_,
+                               .step = step_,
+                               .loss = loss_value,
+                               .accuracy = accuracy,
+                               .items_per_second = static_cast<double>(items_since_) / seconds,
+                               .scale = counters.scale,
+                               .skipped_steps = counters.skipped_steps});
+  loss_sum_ += loss_value;
+  ++losses_;
+  steps_since_ = items_since_ = 0;
+  since_ = Clock::now();
+}
+
+void Recorder::end_epoch(double test_accuracy) {
+  test_accuracy_ = test_accuracy;
+  sink_->write(mezzo::report::EpochEnded{
+      .epoch = epoch_,
+      .loss = loss_sum_ / static_cast<double>(std::max<std::int64_t>(losses_, 1)),
+      .accuracy = correct_.item<double>() / static_cast<double>(items_in_epoch_),
+      .test_accuracy = test_accuracy,
+      .seconds = seconds_between(epoch_began_, since_)});
+}
+
+void Recorder::end(mezzo::report::RunEnded figures) {
+  const Counters counters = counters_();
+  const auto steps = static_cast<double>(std::max<std::int64_t>(step_, 1));
+  figures.test_accuracy = test_accuracy_;
+  figures.seconds_per_step = median(seconds_per_step_);
+  figures.weight_casts_per_step =
+      static_cast<double>(counters.weight_casts - before_.weight_casts) / steps;
+  figures.activation_casts_per_step =
+      static_cast<double>(counters.activation_casts - before_.activation_casts) / steps;
+  figures.skipped_steps = counters.skipped_steps;
+  figures.final_scale = counters.scale;
+  sink_->write(figures);
+}
+
+mezzo::report::Machine machine_of(at::Device device) {
+  mezzo::report::Machine machine = mezzo::report::this_machine();
+  machine.threads = at::get_num_threads();
+  machine.devices = {device.str()};
+  machine.versions["libtorch"] = TORCH_VERSION;
+  return machine;
+}
+
+at::Device device_of(const std::string& name) {
+  at::Device device(at::kCPU);
+  try {
+    device = at::Device(name);
+  } catch (const c10::Error& error) {
+    throw mezzo::ConfigError("--device: " + std::string(error.what_without_backtrace()));
+  }
+  const bool there =
+      device.is_cpu() || (device.is_cuda() && device.index() < torch::cuda::device_count());
+  if (!there) {
+    throw mezzo::Error("device '" + name + "' is not there: this process sees the CPU and " +
+                       std::to_string(torch::cuda::device_count()) + " CUDA devices");
+  }
+  return device;
+}
+
+std::int64_t momentum_bytes(torch::optim::Optimizer& sgd) {
+  std::int64_t sum = 0;
+  for (const auto& [parameter, state] : sgd.state()) {
+    const auto* momentum = dynamic_cast<const torch::optim::SGDParamState*>(state.get());
+    if (momentum != nullptr) sum += bytes_of({momentum->momentum_buffer()});
+  }
+  return sum;
+}
+
+std::int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
+  std::int64_t sum = 0;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.defined()) sum += static_cast<std::int64_t>(tensor.nbytes());
+  }
+  return sum;
+}
+
+}  // namespace examples

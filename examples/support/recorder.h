@@ -1,0 +1,68 @@
+// Watches a training loop: times its steps and hands a sink what happened every few of them, so
+// that a device is not made to wait for its results at each.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <mezzo/report.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace examples {
+
+/// What the program knows of its loss scale and casts, asked only when a few steps are reported.
+struct Counters {
+  double scale = 1;
+  std::int64_t skipped_steps = 0, weight_casts = 0, activation_casts = 0;
+};
+
+class Recorder {
+ public:
+  /// Shows progress on standard error and, with a `log`, writes every event to that file as JSON
+  /// lines. `run` says what is planned; `counters` is called now and then until end().
+  Recorder(const std::string& log, mezzo::report::RunStarted run,
+           std::function<Counters()> counters);
+
+  /// A training epoch begins, from now time counts.
+  void begin_epoch();
+  /// After each step: its loss, the model's outputs [N, kinds] and what they should have been.
+  void step(const at::Tensor& loss, const at::Tensor& outputs, const at::Tensor& labels);
+  void end_epoch(double test_accuracy);
+  /// Completes the figures that the recorder knows and ends the run.
+  void end(mezzo::report::RunEnded figures);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::unique_ptr<mezzo::report::Sink> sink_;
+  mezzo::report::RunStarted run_;
+  std::function<Counters()> counters_;
+  std::int64_t epoch_ = 0, step_ = 0;
+  std::int64_t items_in_epoch_ = 0, items_since_ = 0, steps_since_ = 0;
+  at::Tensor correct_;  // on the device
+  double loss_sum_ = 0, test_accuracy_ = 0;
+  std::int64_t losses_ = 0;
+  Clock::time_point epoch_began_, since_;
+  std::vector<double> seconds_per_step_;
+  Counters before_;
+};
+
+/// Where this program runs, `device` and the threads that compute included.
+mezzo::report::Machine machine_of(at::Device device);
+
+/// The device of that name, ready to be used. Throws mezzo::ConfigError for a name that LibTorch
+/// does not know and mezzo::Error for a device that is not there.
+at::Device device_of(const std::string& name);
+
+/// Bytes of the momenta that SGD keeps.
+std::int64_t momentum_bytes(torch::optim::Optimizer& sgd);
+
+/// Bytes of all elements of these tensors.
+std::int64_t bytes_of(const std::vector<at::Tensor>& tensors);
+
+}  // namespace examples
