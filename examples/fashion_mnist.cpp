@@ -65,14 +65,14 @@ double learning_rate(double progress) {
 }
 
 template <class Model>
-double accuracy(const Model& model, const examples::Images& images) {
+double accuracy(Model model, const examples::Images& images) {
   const torch::NoGradGuard no_grad;
   constexpr std::int64_t kBatch = 500;
   std::int64_t correct = 0;
   for (const at::Tensor& indices :
        torch::arange(images.size(), images.labels.device()).split(kBatch)) {
     const auto [pixels, labels] = images.batch(indices);
-    correct += model->forward(pixels).argmax(1).eq(labels).sum().template item<std::int64_t>();
+    correct += model(pixels).argmax(1).eq(labels).sum().template item<std::int64_t>();
   }
   return static_cast<double>(correct) / static_cast<double>(images.size());
 }
@@ -111,7 +111,7 @@ void train(const Settings& settings) {
       for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
 
       optimizer.zero_grad();
-      const at::Tensor outputs = model->forward(images);
+      const at::Tensor outputs = model(images);
       const at::Tensor loss = torch::nn::functional::cross_entropy(outputs, labels);
       loss.backward();
       optimizer.step();

@@ -43,7 +43,7 @@ void Recorder::begin_epoch() {
   ++epoch_;
   items_in_epoch_ = losses_ = 0;
   loss_sum_ = 0;
-  correct_ = {};
+  correct_ = at::Tensor();
   epoch_began_ = since_ = Clock::now();
 }
 

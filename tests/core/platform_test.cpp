@@ -60,5 +60,17 @@ TEST(Libraries, AMissingOneSaysWhy) {
   EXPECT_THAT(why, testing::HasSubstr("libno_such_thing.so"));
 }
 
+TEST(Processor, TellsItsNameAndWhatItCanDo) {
+  EXPECT_FALSE(processor_name().empty());
+#if defined(__x86_64__)
+  EXPECT_THAT(processor_flags(), testing::Contains("sse2"));
+#endif
+}
+
+TEST(Terminal, ThatIsNoneHasTheUsualWidth) {
+  EXPECT_FALSE(is_terminal(-1));
+  EXPECT_EQ(terminal_columns(-1), 80);
+}
+
 }  // namespace
 }  // namespace mezzo::platform

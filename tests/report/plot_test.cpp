@@ -1,0 +1,71 @@
+#include "report/plot.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "report/text.h"
+
+namespace mezzo::report {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+LinePlot plot_of(std::vector<Point> points) {
+  LinePlot plot{.label = "test", .x_name = "step", .tick = [](double y) { return fixed(y, 1); }};
+  plot.series.push_back({"run <1>", 0, std::move(points)});
+  return plot;
+}
+
+int count(const std::string& text, const std::string& what) {
+  int found = 0;
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
+  return found;
+}
+
+TEST(Plot, TicksAreRoundAndSpanTheRange) {
+  EXPECT_THAT(round_ticks(0, 1),
+              ElementsAre(0, 0.2, testing::DoubleEq(0.4), testing::DoubleNear(0.6, 1e-9), 0.8, 1));
+  EXPECT_THAT(round_ticks(0, 470), ElementsAre(0, 100, 200, 300, 400));
+  EXPECT_THAT(round_ticks(-1, 1), ElementsAre(-1, -0.5, 0, 0.5, 1));
+}
+
+TEST(Plot, ANumberThatIsNoneInterruptsTheLine) {
+  const std::string svg = to_svg(plot_of({{1, 1}, {2, std::nan("")}, {3, 2}, {4, 3}}));
+  EXPECT_EQ(count(svg, "M"), 2);
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+}
+
+TEST(Plot, WithoutAnyNumberSaysSo) {
+  EXPECT_THAT(to_svg(plot_of({{1, INFINITY}})), HasSubstr("Nothing was recorded"));
+  EXPECT_THAT(to_svg(BarPlot{"test", {}}), HasSubstr("Nothing was recorded"));
+}
+
+TEST(Plot, OneConstantPointIsDrawnInTheMiddle) {
+  EXPECT_THAT(to_svg(plot_of({{5, 7}})), Not(testing::AnyOf(HasSubstr("nan"), HasSubstr("inf"))));
+}
+
+TEST(Plot, NamesAreEscaped) {
+  EXPECT_THAT(to_svg(plot_of({{1, 1}, {2, 2}})), HasSubstr("run &lt;1&gt;"));
+  EXPECT_EQ(escaped("<a href='x'>\"&"), "&lt;a href=&#39;x&#39;&gt;&quot;&amp;");
+}
+
+TEST(Plot, StepsHoldAValueUntilTheNext) {
+  LinePlot plot = plot_of({{0, 2}, {10, 4}});
+  plot.steps = true;
+  plot.logarithmic = true;
+  const std::string svg = to_svg(plot);
+  EXPECT_EQ(count(svg, "H548.0L548.0"), 1);
+}
+
+TEST(Plot, BarsOfManyPartsStandInARow) {
+  const std::string svg = to_svg(BarPlot{"test", {{"a", {{1, 0, "one"}, {3, 1, "three"}}, "4"}}});
+  EXPECT_EQ(count(svg, "<rect"), 2);
+  EXPECT_THAT(svg, HasSubstr("x='160.0'"));  // a quarter of the way from 70 to 430
+}
+
+}  // namespace
+}  // namespace mezzo::report
