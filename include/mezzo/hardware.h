@@ -34,9 +34,9 @@ struct ComputeChoice {
 /// goes back to the measurement. Another type: ConfigError. Thread-safe.
 MEZZO_API void set_compute_mode(at::ScalarType low, ComputeMode);
 
-/// The mode in force: kNative or kEmulated. The first call measures for some 10 ms, once in a
-/// process for each type, unless a mode was forced. Another type than float16 or bfloat16:
-/// ConfigError. Thread-safe.
+/// The mode in force: kNative or kEmulated. The first call measures for some tens of milliseconds,
+/// once in a process for each type, unless a mode was forced. Another type than float16 or
+/// bfloat16: ConfigError. Thread-safe.
 MEZZO_API ComputeMode compute_mode(at::ScalarType low);
 
 /// The same with its reason; measures, if nothing has yet, also where a mode was forced.

@@ -1,6 +1,11 @@
 #include "casting/hardware.h"
 
+#include "core/torch.h"
+
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
@@ -12,13 +17,8 @@
 #include <mutex>
 #include <sstream>
 
-#include "core/torch.h"
 #include "mezzo/hardware.h"
 #include "policy/scalar_type.h"
-
-#include <ATen/ops/convolution.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/mm.h>
 
 namespace mezzo {
 namespace {

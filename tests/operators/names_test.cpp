@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "operators/operators.h"
-#include "operators/rows/apex_names.h"
-#include "operators/rows/mxnet_names.h"
+#include "operators/rows/apex_names_table.h"
+#include "operators/rows/mxnet_names_table.h"
 
 namespace mezzo {
 namespace {
