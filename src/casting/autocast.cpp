@@ -1,0 +1,110 @@
+#include "mezzo/autocast.h"
+
+#include <algorithm>
+
+#include "casting/scope.h"
+#include "operators/operators.h"
+#include "policy/registry.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace mezzo::casting {
+
+/// What a snapshot carries.
+struct ScopeState {
+  Policy policy;
+  Mode mode;
+  const CastListener* listener;
+};
+
+}  // namespace mezzo::casting
+
+namespace mezzo::amp {
+
+Autocast::Autocast(Policy policy) : scope_(std::make_unique<casting::Scope>(policy)) {}
+
+Autocast::~Autocast() = default;
+
+std::optional<Policy> Autocast::current() {
+  const casting::Frame* frame = casting::current_frame();
+  if (frame == nullptr || frame->policy == nullptr || !frame->rules.casts_operators)
+    return std::nullopt;
+  return *frame->source;
+}
+
+DisableCasts::DisableCasts() : disabled_(std::make_unique<casting::Disabled>()) {}
+
+DisableCasts::~DisableCasts() = default;
+
+Snapshot::Snapshot() {
+  const casting::Frame* frame = casting::current_frame();
+  if (frame == nullptr || frame->policy == nullptr) return;
+  const auto mode =
+      frame->rules.casts_operators ? casting::Mode::kOperators : casting::Mode::kEmulationOnly;
+  state_ = std::make_shared<const casting::ScopeState>(
+      casting::ScopeState{*frame->source, mode, frame->listener});
+}
+
+Snapshot::Snapshot(const Snapshot&) = default;
+Snapshot& Snapshot::operator=(const Snapshot&) = default;
+Snapshot::~Snapshot() = default;
+
+Snapshot::Guard::Guard(const Snapshot& snapshot) {
+  if (snapshot.state_) {
+    const casting::ScopeState& state = *snapshot.state_;
+    scope_ = std::make_unique<casting::Scope>(state.policy, state.mode, state.listener);
+  } else {
+    disabled_ = std::make_unique<casting::Disabled>();
+  }
+}
+
+Snapshot::Guard::~Guard() = default;
+
+namespace detail {
+
+std::optional<at::ScalarType> active_low_type() {
+  const casting::Frame* frame = casting::active_frame();
+  if (frame == nullptr || !frame->rules.casts_operators) return std::nullopt;
+  return frame->rules.low;
+}
+
+void WidestType::look(const at::Tensor& tensor) {
+  if (!tensor.defined()) return;
+  const at::ScalarType seen = tensor.scalar_type();
+  if (seen != at::kFloat && seen != at::kHalf && seen != at::kBFloat16) return;
+  type = type && *type != seen ? at::kFloat : seen;
+}
+
+}  // namespace detail
+
+namespace {
+
+void register_function(const char* where, const std::string& op, CastClass kind) {
+  const std::string qualified = op.find("::") == std::string::npos ? "aten::" + op : op;
+  const std::size_t dot = qualified.find('.');
+  const c10::OperatorName name(qualified.substr(0, dot),
+                               dot == std::string::npos ? "" : qualified.substr(dot + 1));
+  if (resolve(op).empty() && !c10::Dispatcher::singleton().findSchema(name)) {
+    raise(where, "the dispatcher has no operator '", op,
+          "'; load the library that defines it first, and name it with its namespace and overload, "
+          "as in "
+          "'my_ops::roi_align' or 'my_ops::pool.out'");
+  }
+  register_operator(op, kind);
+}
+
+}  // namespace
+
+void register_half_function(const std::string& op) {
+  register_function("register_half_function", op, CastClass::kLow);
+}
+
+void register_float_function(const std::string& op) {
+  register_function("register_float_function", op, CastClass::kFloat);
+}
+
+void register_promote_function(const std::string& op) {
+  register_function("register_promote_function", op, CastClass::kPromote);
+}
+
+}  // namespace mezzo::amp

@@ -1,0 +1,54 @@
+// Known operators whose kernels are compiled in: products and attention.
+#include "casting/bindings.h"
+#include "casting/kernel.h"
+
+#include <ATen/ops/_addmm_activation_ops.h>
+#include <ATen/ops/_native_multi_head_attention_ops.h>
+#include <ATen/ops/_prelu_kernel_ops.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_ops.h>
+#include <ATen/ops/_trilinear_ops.h>
+#include <ATen/ops/addbmm_ops.h>
+#include <ATen/ops/addmm_ops.h>
+#include <ATen/ops/addmv_ops.h>
+#include <ATen/ops/addr_ops.h>
+#include <ATen/ops/baddbmm_ops.h>
+#include <ATen/ops/bilinear_ops.h>
+#include <ATen/ops/bmm_ops.h>
+#include <ATen/ops/chain_matmul_ops.h>
+#include <ATen/ops/cross_ops.h>
+#include <ATen/ops/dot_ops.h>
+#include <ATen/ops/einsum_ops.h>
+#include <ATen/ops/ger_ops.h>
+#include <ATen/ops/inner_ops.h>
+#include <ATen/ops/kron_ops.h>
+#include <ATen/ops/linalg_cross_ops.h>
+#include <ATen/ops/linalg_matmul_ops.h>
+#include <ATen/ops/linalg_multi_dot_ops.h>
+#include <ATen/ops/linalg_vecdot_ops.h>
+#include <ATen/ops/linear_ops.h>
+#include <ATen/ops/matmul_ops.h>
+#include <ATen/ops/mm_ops.h>
+#include <ATen/ops/mv_ops.h>
+#include <ATen/ops/outer_ops.h>
+#include <ATen/ops/prelu_ops.h>
+#include <ATen/ops/scaled_dot_product_attention_ops.h>
+#include <ATen/ops/tensordot_ops.h>
+#include <ATen/ops/vdot_ops.h>
+
+namespace mezzo::casting {
+
+void bind_matrix(Binder& binder) {
+  namespace ops = at::_ops;
+  binder.add<ops::mm, ops::bmm, ops::mv, ops::addmm, ops::addmv, ops::addr, ops::addbmm,
+             ops::baddbmm, ops::matmul, ops::linear, ops::linalg_vecdot, ops::chain_matmul,
+             ops::linalg_multi_dot, ops::einsum, ops::_addmm_activation, ops::linalg_matmul,
+             ops::dot, ops::vdot, ops::inner, ops::outer, ops::ger, ops::tensordot, ops::bilinear,
+             ops::kron, ops::cross, ops::linalg_cross, ops::prelu, ops::_prelu_kernel,
+             ops::_trilinear, ops::mm_out, ops::bmm_out, ops::mv_out, ops::addmm_out,
+             ops::addmv_out, ops::addr_out, ops::addbmm_out, ops::baddbmm_out, ops::matmul_out,
+             ops::linear_out, ops::addmm_, ops::addmv_, ops::addr_, ops::addbmm_, ops::baddbmm_,
+             ops::dot_out, ops::scaled_dot_product_attention,
+             ops::_scaled_dot_product_flash_attention, ops::_native_multi_head_attention>();
+}
+
+}  // namespace mezzo::casting

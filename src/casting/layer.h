@@ -1,0 +1,26 @@
+// The casting layer inside LibTorch's dispatcher: which key it lives on, and its one-time
+// installation.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/torch.h"
+#include "policy/compiled.h"
+
+namespace mezzo::casting {
+
+/// Registers the kernels that a policy needs and that are not there yet: most of them once per
+/// process, at first use. LibTorch leaves free was taken by another library.
+void install_layer(const CompiledPolicy& policy);
+
+/// The dispatch key of the layer: the first of AutocastPrivateUse1, IPU, HPU and XLA that nobody
+/// had claimed. Undefined before install_layer().
+c10::DispatchKey layer_key() noexcept;
+
+/// The operators that have a kernel in the layer, as "softmax.int" or "my_ops::roi_align".
+std::vector<std::string> layer_operators();
+
+}  // namespace mezzo::casting

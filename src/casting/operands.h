@@ -1,0 +1,157 @@
+// How a kernel looks at its arguments and holds what it casts: the tensors among the parameters of
+// any operator.
+#pragma once
+
+#include <ATen/core/IListRef.h>
+#include <ATen/core/List.h>
+
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "casting/cast.h"
+#include "casting/decision.h"
+#include "core/torch.h"
+
+namespace mezzo::casting {
+
+/// Adds one tensor to what was seen. Undefined, integer, complex and float8 tensors do not count.
+inline void see(Operands& seen, const at::TensorBase& tensor) {
+  if (!tensor.defined()) return;
+  const at::ScalarType type = tensor.scalar_type();
+  switch (type) {
+    case at::kFloat:
+      seen.float32 = true;
+      break;
+    case at::kHalf:
+      seen.half = true;
+      break;
+    case at::kBFloat16:
+      seen.bfloat16 = true;
+      break;
+    case at::kDouble:
+      seen.untouchable = true;
+      return;
+    default:
+      return;
+  }
+  if (tensor.is_sparse() || !on_cast_device(tensor)) seen.untouchable = true;
+  if (!tensor.is_cpu()) seen.off_cpu = true;
+}
+
+/// How a parameter of type A takes part. The general case: it holds no tensor and is handed on as
+/// it is.
+template <typename A>
+struct Operand {
+  static void look(Operands&, const std::remove_reference_t<A>&) {}
+  const std::remove_reference_t<A>& value;
+  Operand(const std::remove_reference_t<A>& argument, const Casting&) : value(argument) {}
+  decltype(auto) get() const { return value; }
+};
+
+template <>
+struct Operand<const at::Tensor&> {
+  static void look(Operands& seen, const at::Tensor& tensor) { see(seen, tensor); }
+  const at::Tensor* original;
+  at::Tensor owned;
+  Operand(const at::Tensor& tensor, const Casting& casting) : original(&tensor) {
+    if (casting.needs(tensor)) {
+      owned = casting.apply(tensor);
+      original = &owned;
+    }
+  }
+  Operand(const Operand&) = delete;
+  Operand& operator=(const Operand&) = delete;
+  const at::Tensor& get() const { return *original; }
+};
+
+/// A tensor that the operator writes: it decides the type of the others and is handed on itself.
+template <>
+struct Operand<at::Tensor&> {
+  static void look(Operands& seen, const at::Tensor& tensor) {
+    see(seen, tensor);
+    if (tensor.defined() && at::isFloatingType(tensor.scalar_type()))
+      seen.written = tensor.scalar_type();
+  }
+  at::Tensor& value;
+  Operand(at::Tensor& tensor, const Casting&) : value(tensor) {}
+  at::Tensor& get() const { return value; }
+};
+
+template <>
+struct Operand<const std::optional<at::Tensor>&> {
+  static void look(Operands& seen, const std::optional<at::Tensor>& tensor) {
+    if (tensor) see(seen, *tensor);
+  }
+  const std::optional<at::Tensor>* original;
+  std::optional<at::Tensor> owned;
+  Operand(const std::optional<at::Tensor>& tensor, const Casting& casting) : original(&tensor) {
+    if (tensor && casting.needs(*tensor)) {
+      owned = casting.apply(*tensor);
+      original = &owned;
+    }
+  }
+  Operand(const Operand&) = delete;
+  Operand& operator=(const Operand&) = delete;
+  const std::optional<at::Tensor>& get() const { return *original; }
+};
+
+template <>
+struct Operand<at::TensorList> {
+  static void look(Operands& seen, at::TensorList list) {
+    for (const at::Tensor& tensor : list) see(seen, tensor);
+  }
+  at::TensorList original;
+  std::vector<at::Tensor> owned;
+  Operand(at::TensorList list, const Casting& casting) : original(list) {
+    bool needed = false;
+    for (const at::Tensor& tensor : list) needed = needed || casting.needs(tensor);
+    if (!needed) return;
+    owned.reserve(list.size());
+    for (const at::Tensor& tensor : list)
+      owned.push_back(casting.needs(tensor) ? casting.apply(tensor) : tensor);
+    original = owned;
+  }
+  Operand(const Operand&) = delete;
+  Operand& operator=(const Operand&) = delete;
+  at::TensorList get() const { return original; }
+};
+
+template <>
+struct Operand<const at::ITensorListRef&> {
+  static void look(Operands& seen, const at::ITensorListRef& list) {
+    for (const at::Tensor& tensor : list) see(seen, tensor);
+  }
+  const at::ITensorListRef* original;
+  std::vector<at::Tensor> owned;
+  std::optional<at::ITensorListRef> cast;
+  Operand(const at::ITensorListRef& list, const Casting& casting) : original(&list) {
+    bool needed = false;
+    for (const at::Tensor& tensor : list) needed = needed || casting.needs(tensor);
+    if (!needed) return;
+    owned.reserve(list.size());
+    for (const at::Tensor& tensor : list)
+      owned.push_back(casting.needs(tensor) ? casting.apply(tensor) : tensor);
+    cast.emplace(at::TensorList(owned));
+    original = &*cast;
+  }
+  Operand(const Operand&) = delete;
+  Operand& operator=(const Operand&) = delete;
+  const at::ITensorListRef& get() const { return *original; }
+};
+
+/// The results of an emulated operator, rounded to the low type. Integers and what is not a tensor
+/// stay.
+template <typename T>
+void round_in_place(T& result, at::ScalarType low) {
+  if constexpr (std::is_same_v<T, at::Tensor>) {
+    if (result.defined() && result.scalar_type() == at::kFloat) result = result.to(low);
+  } else if constexpr (std::is_same_v<T, std::vector<at::Tensor>>) {
+    for (at::Tensor& part : result) round_in_place(part, low);
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {
+    std::apply([low](auto&... parts) { (round_in_place(parts, low), ...); }, result);
+  }
+}
+
+}  // namespace mezzo::casting

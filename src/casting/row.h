@@ -1,0 +1,82 @@
+// What a kernel knows of its operator: its row in the table, and how its class is asked for.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "casting/scope.h"
+
+namespace mezzo::casting {
+
+class Row {
+ public:
+  Row() = default;
+  /// @param index     the row in the table, or the number of an operator that a user registered
+  /// @param overload  the dispatcher's name without "aten::", such as "addmm_" or "softmax.int"
+  Row(std::size_t index, std::string overload);
+
+  std::string_view name() const { return overload_; }
+  bool is_matrix_operator(at::ScalarType low) const {
+    return low == at::kHalf ? matrix_half_ : matrix_bfloat16_;
+  }
+
+  /// The class under the frame's policy; a conditional one is resolved by `text(i)`, the i-th
+  /// argument as text.
+  template <typename Text>
+  CastClass resolve(const Frame& frame, Text&& text) const {
+    const CastClass kind = frame.policy->class_of(index_);
+    if (kind != CastClass::kConditional) return kind;
+    const std::optional<std::size_t> argument = condition_argument(frame);
+    return argument && condition_holds(frame, text(*argument)) ? CastClass::kFloat
+                                                               : CastClass::kNeutral;
+  }
+
+  /// Throws the error of a banned operator.
+  [[noreturn]] void refuse(const Frame& frame) const;
+
+ private:
+  std::optional<std::size_t> condition_argument(const Frame& frame) const;
+  bool condition_holds(const Frame& frame, std::string_view value) const;
+
+  std::size_t index_ = 0;
+  std::string overload_;
+  bool matrix_half_ = false;
+  bool matrix_bfloat16_ = false;
+};
+
+/// An argument as a condition's values write it: "tanh", "true", "1", "0.5", "none". Empty for
+/// tensors and lists.
+std::string text_of(bool value);
+std::string text_of(std::int64_t value);
+std::string text_of(double value);
+
+template <typename T>
+std::string argument_text_of(const T& value) {
+  if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+    return std::string(std::string_view(value));
+  } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::int64_t> ||
+                       std::is_same_v<T, double>) {
+    return text_of(value);
+  } else if constexpr (std::is_same_v<T, at::Scalar>) {
+    return value.isFloatingPoint() ? text_of(value.toDouble()) : text_of(value.toLong());
+  } else if constexpr (requires {
+                         value.has_value();
+                         *value;
+                       }) {
+    return value.has_value() ? argument_text_of(*value) : "none";
+  } else {
+    return {};
+  }
+}
+
+template <typename... A>
+std::string argument_text(std::size_t wanted, const A&... arguments) {
+  std::string text;
+  std::size_t index = 0;
+  ((index++ == wanted ? void(text = argument_text_of(arguments)) : void()), ...);
+  return text;
+}
+
+}  // namespace mezzo::casting

@@ -1,0 +1,75 @@
+#include "casting/scope.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <utility>
+
+#include "casting/hardware.h"
+#include "casting/layer.h"
+#include "casting/weight_shadows.h"
+
+namespace mezzo::casting {
+namespace {
+
+thread_local const Frame* innermost = nullptr;
+
+// The key must be both included and taken out of the set that every thread excludes by default.
+void switch_key(bool on) {
+  const c10::DispatchKey key = layer_key();
+  c10::impl::tls_set_dispatch_key_included(key, on);
+  c10::impl::tls_set_dispatch_key_excluded(key, !on);
+}
+
+ScopeRules rules_of(const CompiledPolicy& policy, Mode mode) {
+  return {.low = policy.low(),
+          .emulated = emulated(policy.low()),
+          .casts_operators = mode == Mode::kOperators};
+}
+
+}  // namespace
+
+Scope::Scope(const Policy& policy, Mode mode, const CastListener* listener) : policy_(policy) {
+  frame_.source = &policy_;
+  frame_.policy = &compiled(policy_);
+  install_layer(*frame_.policy);
+  frame_.rules = rules_of(*frame_.policy, mode);
+  frame_.graph_task = torch::autograd::get_current_graph_task_id();
+  frame_.listener = listener;
+  frame_.previous = std::exchange(innermost, &frame_);
+  key_was_on_ = c10::impl::tls_is_dispatch_key_included(layer_key());
+  if (!key_was_on_) switch_key(true);
+}
+
+Scope::~Scope() {
+  if (!key_was_on_) switch_key(false);
+  innermost = frame_.previous;
+  if (innermost == nullptr) WeightShadows::global().sweep();
+}
+
+Disabled::Disabled() {
+  if (innermost != nullptr && innermost->policy != nullptr) {
+    frame_.source = innermost->source;
+    frame_.policy = innermost->policy;
+    frame_.rules = innermost->rules;
+    frame_.rules.casts_operators = false;
+    frame_.graph_task = innermost->graph_task;
+  }
+  frame_.previous = std::exchange(innermost, &frame_);
+}
+
+Disabled::~Disabled() {
+  innermost = frame_.previous;
+}
+
+const Frame* current_frame() noexcept {
+  return innermost;
+}
+
+const Frame* active_frame() noexcept {
+  const Frame* frame = innermost;
+  if (frame == nullptr || frame->policy == nullptr) return nullptr;
+  return torch::autograd::get_current_graph_task_id() == frame->graph_task ? frame : nullptr;
+}
+
+}  // namespace mezzo::casting

@@ -1,0 +1,74 @@
+// The scope on the stack inside which operators are cast, and what the kernels ask it.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "casting/decision.h"
+#include "core/torch.h"
+#include "mezzo/policy.h"
+#include "policy/compiled.h"
+
+namespace mezzo::casting {
+
+enum class Mode : std::uint8_t {
+  kOperators,      // operators follow the policy (O1, O4)
+  kEmulationOnly,  // dtypes stay as they are; only matrix operators of an emulated low type compute
+                   // in float (O2, O3, O5)
+};
+
+/// Told of each cast: the operator, the type it had, the type it gets. Called on the thread of the
+/// operator.
+using CastListener =
+    std::function<void(std::string_view op, at::ScalarType from, at::ScalarType to)>;
+
+/// What the kernels see of the innermost scope of their thread.
+struct Frame {
+  const Frame* previous = nullptr;
+  const Policy* source = nullptr;          // what the scope was opened with
+  const CompiledPolicy* policy = nullptr;  // the same, as the kernels read it; null: casts are off
+  ScopeRules rules;
+  int graph_task = -1;
+  const CastListener* listener = nullptr;
+};
+
+/// Switches the casting layer on for this thread until it is destroyed. Scopes nest, the inner one
+/// rules; they must be destroyed in the reverse order on the thread that made them. A backward pass
+/// that starts inside a scope runs with casts off; a scope that is opened inside a backward pass
+/// (recomputation) casts.
+class Scope {
+ public:
+  [[nodiscard]] explicit Scope(const Policy& policy, Mode mode = Mode::kOperators,
+                               const CastListener* listener = nullptr);
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  Policy policy_;
+  Frame frame_;
+  bool key_was_on_;
+};
+
+/// Casts off for this thread until it is destroyed; nests with itself and with scopes. What only
+/// decides how an emulated low type computes stays on, since it changes no dtype.
+class Disabled {
+ public:
+  [[nodiscard]] Disabled();
+  ~Disabled();
+  Disabled(const Disabled&) = delete;
+  Disabled& operator=(const Disabled&) = delete;
+
+ private:
+  Frame frame_;
+};
+
+/// The frame whose rules hold for an operator called now on this thread; null: pass through. Null
+/// as well in a backward pass that runs inside the scope, and on threads that inherited LibTorch's
+/// thread-local state but not ours.
+const Frame* active_frame() noexcept;
+
+/// The innermost frame of this thread, whatever runs; null outside all scopes.
+const Frame* current_frame() noexcept;
+
+}  // namespace mezzo::casting

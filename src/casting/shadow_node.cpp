@@ -1,0 +1,32 @@
+#include "casting/shadow_node.h"
+
+#include <ATen/ops/t.h>
+#include <ATen/ops/to.h>
+
+#include <cstdint>
+
+namespace mezzo::casting {
+
+// The highest sequence number makes the engine run it as soon as its gradient is there, as it does
+// accumulators. With an ordinary number a node that lives on from earlier iterations would run
+// last, and all weight gradients would pile up.
+ShadowNode::ShadowNode(torch::autograd::Edge edge, Way way, GradientFlowed flowed)
+    : Node(UINT64_MAX), way_(way), flowed_(std::move(flowed)) {
+  add_next_edge(std::move(edge));
+}
+
+torch::autograd::variable_list ShadowNode::apply(torch::autograd::variable_list&& gradients) {
+  flowed_->store(true, std::memory_order_release);
+  at::Tensor gradient = std::move(gradients[0]);
+  if (!gradient.defined()) return {gradient};
+  if (gradient.scalar_type() == at::kFloat) gradient = gradient.to(way_.low);
+  if (way_.transposed) {
+    gradient = gradient.t();
+    // Contiguous like the weight, or the accumulator would copy it once more.
+    return {gradient.to(gradient.options().dtype(way_.leaf), false, false,
+                        at::MemoryFormat::Contiguous)};
+  }
+  return {gradient.to(way_.leaf)};
+}
+
+}  // namespace mezzo::casting
