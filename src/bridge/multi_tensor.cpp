@@ -1,0 +1,161 @@
+#include "bridge/multi_tensor.h"
+
+#include <ATen/ops/empty_like.h>
+
+#include "bridge/overlap.h"
+#include "bridge/tensors.h"
+#include "bridge/workers.h"
+
+namespace mezzo::bridge {
+namespace {
+
+std::string nth(const char* list, std::size_t i) {
+  return std::string(list) + '[' + std::to_string(i) + ']';
+}
+
+// Lists of tensors as kernel buffers. Where a tensor is not dense, or not laid out as the output it
+// belongs to, a dense copy stands for it until write_back().
+class Buffers {
+ public:
+  explicit Buffers(std::string_view where) : where_(where) {}
+
+  void add_output(const char* list, std::size_t i, const at::Tensor& tensor) {
+    const DType dtype = check_kernel_tensor(where_, nth(list, i), tensor);
+    const bool direct = is_dense(tensor);
+    standins_.push_back(direct ? tensor : empty_dense(tensor));
+    if (!direct) indirect_.emplace_back(tensor, standins_.back());
+    outputs.push_back(output_of(standins_.back(), dtype));
+    extents_.push_back({outputs.back().data, tensor.nbytes(), names_.size(), true});
+    names_.push_back(nth(list, i));
+    written_.push_back(tensor);
+  }
+
+  kernels::Input input(const char* list, std::size_t i, const at::Tensor& tensor,
+                       const at::Tensor* like) {
+    const DType dtype = check_kernel_tensor(where_, nth(list, i), tensor);
+    if (like != nullptr && tensor.sizes() != like->sizes()) {
+      raise<ConfigError>(where_, nth(list, i), " has sizes ", tensor.sizes(), ", its output ",
+                         like->sizes());
+    }
+    const bool direct = is_dense(tensor) && (like == nullptr || same_layout(tensor, *like));
+    held_.push_back(direct ? tensor : copy_laid_out_as(tensor, like));
+    const kernels::Input input = input_of(held_.back(), dtype);
+    if (like != nullptr && input.data != outputs[i].data) {
+      extents_.push_back({input.data, tensor.nbytes(), names_.size(), false});
+      names_.push_back(nth(list, i));
+    }
+    return input;
+  }
+
+  const at::Tensor& standin(std::size_t i) const { return standins_[i]; }
+
+  void check_overlaps() {
+    if (const auto overlap = find_overlap(extents_)) {
+      raise<ConfigError>(where_, names_[overlap->first.index], " and ",
+                         names_[overlap->second.index], " overlap in memory");
+    }
+  }
+
+  void write_back() {
+    for (auto& [tensor, standin] : indirect_) tensor.detach().copy_(standin);
+    for (const at::Tensor& tensor : written_) bump_version(tensor);
+  }
+
+  std::vector<kernels::Output> outputs;
+
+ private:
+  static at::Tensor empty_dense(const at::Tensor& like) {
+    return at::empty_like(like, like.options().requires_grad(false), at::MemoryFormat::Contiguous);
+  }
+  static at::Tensor copy_laid_out_as(const at::Tensor& tensor, const at::Tensor* like) {
+    at::Tensor copy =
+        like == nullptr ? empty_dense(tensor) : empty_laid_out_as(*like, tensor.scalar_type());
+    return copy.copy_(tensor.detach());
+  }
+
+  std::string_view where_;
+  std::vector<at::Tensor> standins_, held_, written_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> indirect_;
+  std::vector<Extent> extents_;
+  std::vector<std::string> names_;
+};
+
+void check_lengths(std::string_view where, const char* a, at::TensorList list_a, const char* b,
+                   at::TensorList list_b) {
+  if (list_a.size() != list_b.size()) {
+    raise<ConfigError>(where, "'", a, "' has ", list_a.size(), " tensors, '", b, "' has ",
+                       list_b.size());
+  }
+}
+
+std::vector<kernels::Input> inputs_of(Buffers& buffers, const char* name, at::TensorList list,
+                                      bool like_outputs) {
+  std::vector<kernels::Input> inputs;
+  inputs.reserve(list.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    inputs.push_back(buffers.input(name, i, list[i], like_outputs ? &buffers.standin(i) : nullptr));
+  }
+  return inputs;
+}
+
+void add_outputs(Buffers& buffers, const char* name, at::TensorList list) {
+  for (std::size_t i = 0; i < list.size(); ++i) buffers.add_output(name, i, list[i]);
+}
+
+}  // namespace
+
+bool all_finite(std::string_view where, at::TensorList tensors) {
+  Buffers buffers(where);
+  const auto inputs = inputs_of(buffers, "tensors", tensors, false);
+  return kernels::Lists(torch_workers()).all_finite(inputs);
+}
+
+double norm(std::string_view where, at::TensorList tensors, kernels::Norm which,
+            std::vector<double>* per_tensor) {
+  Buffers buffers(where);
+  const auto inputs = inputs_of(buffers, "tensors", tensors, false);
+  std::span<double> each;
+  if (per_tensor != nullptr) {
+    per_tensor->resize(tensors.size());
+    each = *per_tensor;
+  }
+  return kernels::Lists(torch_workers()).norm(inputs, which, each);
+}
+
+bool scale(std::string_view where, at::TensorList in, at::TensorList out, double factor) {
+  check_lengths(where, "in", in, "out", out);
+  Buffers buffers(where);
+  add_outputs(buffers, "out", out);
+  const auto inputs = inputs_of(buffers, "in", in, true);
+  buffers.check_overlaps();
+  const bool finite = kernels::Lists(torch_workers()).scale(inputs, buffers.outputs, factor);
+  buffers.write_back();
+  return finite;
+}
+
+bool axpby(std::string_view where, at::TensorList x, at::TensorList y, at::TensorList out, double a,
+           double b) {
+  check_lengths(where, "x", x, "out", out);
+  check_lengths(where, "y", y, "out", out);
+  Buffers buffers(where);
+  add_outputs(buffers, "out", out);
+  const auto inputs_x = inputs_of(buffers, "x", x, true);
+  const auto inputs_y = inputs_of(buffers, "y", y, true);
+  buffers.check_overlaps();
+  const bool finite =
+      kernels::Lists(torch_workers()).axpby(inputs_x, inputs_y, buffers.outputs, a, b);
+  buffers.write_back();
+  return finite;
+}
+
+void copy(std::string_view where, at::TensorList in, at::TensorList out) {
+  check_lengths(where, "in", in, "out", out);
+  Buffers buffers(where);
+  add_outputs(buffers, "out", out);
+  const auto inputs = inputs_of(buffers, "in", in, true);
+  buffers.check_overlaps();
+  kernels::Lists(torch_workers()).copy(inputs, buffers.outputs);
+  buffers.write_back();
+}
+
+}  // namespace mezzo::bridge

@@ -1,0 +1,130 @@
+#include <torch/optim/adam.h>
+
+#include <cmath>
+
+#include "mezzo/optim.h"
+#include "optim/archive.h"
+#include "optim/checks.h"
+#include "optim/step_work.h"
+
+namespace mezzo::optim {
+namespace {
+
+using torch::optim::AdamParamState;
+
+kernels::AdamScalars<double> scalars_of(const FusedAdamOptions& options, std::int64_t step,
+                                        double grad_scale) {
+  const auto [beta1, beta2] = options.betas();
+  const auto t = static_cast<double>(step);
+  const double bias1 = options.bias_correction() ? 1 - std::pow(beta1, t) : 1;
+  const double bias2 = options.bias_correction() ? 1 - std::pow(beta2, t) : 1;
+  const double decay = options.weight_decay();
+  kernels::AdamScalars<double> h{};
+  h.beta1 = beta1;
+  h.one_minus_beta1 = 1 - beta1;
+  h.beta2 = beta2;
+  h.one_minus_beta2 = 1 - beta2;
+  h.step_size = options.lr() / bias1;
+  h.inv_sqrt_bias2 = 1 / std::sqrt(bias2);
+  h.eps = options.eps();
+  h.keep = options.adam_w_mode() ? 1 - options.lr() * decay : 1;
+  h.l2 = options.adam_w_mode() ? 0 : decay;
+  h.grad_scale = grad_scale;
+  h.amsgrad = options.amsgrad();
+  h.eps_inside_sqrt = options.eps_inside_sqrt();
+  return h;
+}
+
+}  // namespace
+
+FusedAdamOptions::FusedAdamOptions(double lr) : lr_(lr) {}
+
+double FusedAdamOptions::get_lr() const {
+  return lr();
+}
+
+void FusedAdamOptions::set_lr(double value) {
+  lr(value);
+}
+
+void FusedAdamOptions::serialize(torch::serialize::OutputArchive& archive) const {
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(lr);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(betas);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(eps);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(weight_decay);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(amsgrad);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(adam_w_mode);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(bias_correction);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(eps_inside_sqrt);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(max_grad_norm);
+}
+
+void FusedAdamOptions::serialize(torch::serialize::InputArchive& archive) {
+  read_if_there<double>(archive, "lr", [&](double value) { lr(value); });
+  read_if_there<betas_t>(archive, "betas", [&](const betas_t& value) { betas(value); });
+  read_if_there<double>(archive, "eps", [&](double value) { eps(value); });
+  read_if_there<double>(archive, "weight_decay", [&](double value) { weight_decay(value); });
+  read_if_there<bool>(archive, "amsgrad", [&](bool value) { amsgrad(value); });
+  read_if_there<bool>(archive, "adam_w_mode", [&](bool value) { adam_w_mode(value); });
+  read_if_there<bool>(archive, "bias_correction", [&](bool value) { bias_correction(value); });
+  read_if_there<bool>(archive, "eps_inside_sqrt", [&](bool value) { eps_inside_sqrt(value); });
+  read_if_there<double>(archive, "max_grad_norm", [&](double value) { max_grad_norm(value); });
+}
+
+FusedAdam::FusedAdam(const ParamGroups& groups, FusedAdamOptions defaults)
+    : FusedOptimizer(groups, std::make_unique<FusedAdamOptions>(defaults)) {
+  FusedAdam::check(defaults);
+  for (const auto& group : param_groups()) FusedAdam::check(group.options());
+}
+
+FusedAdam::FusedAdam(std::vector<at::Tensor> params, FusedAdamOptions defaults)
+    : FusedAdam(ParamGroups{torch::optim::OptimizerParamGroup(std::move(params))}, defaults) {}
+
+void FusedAdam::check(const Options& given) const {
+  const auto& options = options_as<FusedAdamOptions>(name(), given);
+  check_not_negative(name(), "lr", options.lr());
+  check_not_negative(name(), "eps", options.eps());
+  check_beta(name(), "betas[0]", std::get<0>(options.betas()));
+  check_beta(name(), "betas[1]", std::get<1>(options.betas()));
+  check_not_negative(name(), "weight_decay", options.weight_decay());
+  check_not_negative(name(), "max_grad_norm", options.max_grad_norm());
+}
+
+double FusedAdam::max_grad_norm(const Options& options) const {
+  return static_cast<const FusedAdamOptions&>(options).max_grad_norm();
+}
+
+void FusedAdam::update(StepWork& work) {
+  auto& table = work.table<kernels::AdamScalars<double>>();
+  for (std::size_t i = 0; i < work.rows.size(); ++i) {
+    const Stepped& stepped = work.parameters[i];
+    const auto& options =
+        static_cast<const FusedAdamOptions&>(param_groups()[stepped.group].options());
+    auto& state = work.state_of<AdamParamState>(*this, *stepped.param);
+    kernels::StepRow& row = work.rows[i];
+    row.state[0] = work.state_memory(state.exp_avg(), stepped);
+    row.state[1] = work.state_memory(state.exp_avg_sq(), stepped);
+    if (options.amsgrad()) row.state[2] = work.state_memory(state.max_exp_avg_sq(), stepped);
+    const std::int64_t step = state.step() + 1;
+    row.scalars = table.index_of(stepped.group, step, false, [&] {
+      return scalars_of(options, step, work.group_factor[stepped.group]);
+    });
+  }
+  for (auto* state : work.states) ++static_cast<AdamParamState*>(state)->step();
+  work.lists.adam(work.rows, table.all(), work.guard);
+}
+
+void FusedAdam::save(torch::serialize::OutputArchive& archive) const {
+  torch::optim::serialize<AdamParamState, FusedAdamOptions>(archive, *this);
+}
+
+void FusedAdam::load(torch::serialize::InputArchive& archive) {
+  load_optimizer<AdamParamState, FusedAdamOptions>(
+      name(), archive, *this,
+      [this](const AdamParamState& state, const at::Tensor& param, const std::string& of) {
+        check_state_tensor(name(), "exp_avg", state.exp_avg(), param, of);
+        check_state_tensor(name(), "exp_avg_sq", state.exp_avg_sq(), param, of);
+      });
+}
+
+}  // namespace mezzo::optim

@@ -1,0 +1,112 @@
+#include "mezzo/optim.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+
+#include "core/torch.h"
+#include "optim/step_access.h"
+#include "optim/step_work.h"
+
+namespace mezzo::optim {
+namespace {
+
+float read_flag(const char* optimizer, const char* what, const at::Tensor& flag, float otherwise) {
+  if (!flag.defined()) return otherwise;
+  if (flag.numel() != 1) {
+    raise<ConfigError>(optimizer, what, " has ", flag.numel(), " elements; expected one");
+  }
+  return flag.item<float>();
+}
+
+// Lets go of what the step borrowed, whatever happens.
+class Borrowed {
+ public:
+  explicit Borrowed(StepWork& work) : work_(work) {}
+  ~Borrowed() { work_.release(); }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+
+ private:
+  StepWork& work_;
+};
+
+}  // namespace
+
+FusedOptimizer::FusedOptimizer(const ParamGroups& groups, std::unique_ptr<Options> defaults)
+    : torch::optim::Optimizer(groups, std::move(defaults)), work_(std::make_unique<StepWork>()) {}
+
+FusedOptimizer::~FusedOptimizer() = default;
+
+at::Tensor FusedOptimizer::step(LossClosure closure) {
+  at::Tensor loss;
+  if (closure) {
+    at::AutoGradMode with_gradients(true);
+    loss = closure();
+  }
+  StepAccess::step(*this, {}, {});
+  return loss;
+}
+
+void FusedOptimizer::step_unless(const at::Tensor& found_inf, const at::Tensor& inv_scale) {
+  StepAccess::step(*this, {.found_inf = found_inf}, inv_scale);
+}
+
+StepWork& StepAccess::work(FusedOptimizer& optimizer) {
+  return *optimizer.work_;
+}
+
+void StepAccess::step(FusedOptimizer& optimizer, StepDecision decision,
+                      const at::Tensor& inv_scale) {
+  at::NoGradGuard no_grad;
+  StepWork& work = *optimizer.work_;
+  const char* name = optimizer.name();
+  double bound = 0;
+  for (const auto& group : optimizer.param_groups()) {
+    optimizer.check(group.options());
+    bound = std::max(bound, optimizer.max_grad_norm(group.options()));
+  }
+  const Borrowed borrowed(work);
+  work.gather(name, optimizer.param_groups());
+
+  std::optional<double> norm;
+  if (decision.look_at_gradients) {
+    if (bound > 0) norm = work.gradient_norm();
+    if (!(norm ? std::isfinite(*norm) : work.gradients_finite())) decision.found_inf.fill_(1);
+    if (decision.agree) decision.agree(decision.found_inf);
+  }
+  const bool applies = read_flag(name, "found_inf", decision.found_inf, 0.0f) == 0.0f;
+  if (applies && !work.rows.empty()) {
+    const float scale = read_flag(name, "inv_scale", inv_scale, 1.0f);
+    work.guard.inv_scale = &scale;
+    if (bound > 0) clip(optimizer, (norm ? *norm : work.gradient_norm()) * double(scale));
+    optimizer.update(work);
+    work.bump_versions();
+  }
+  if (work.context) work.context->stepped(applies);
+}
+
+void StepAccess::clip(FusedOptimizer& optimizer, double norm) {
+  StepWork& work = *optimizer.work_;
+  for (std::size_t group = 0; group < work.group_factor.size(); ++group) {
+    const double most = optimizer.max_grad_norm(optimizer.param_groups()[group].options());
+    // A norm that is not finite passes through, so that the damage shows instead of hiding.
+    if (most > 0 && !(norm <= most)) work.group_factor[group] = most / (norm + 1e-6);
+  }
+}
+
+void set_step_context(FusedOptimizer& optimizer, std::shared_ptr<StepContext> context) {
+  StepAccess::work(optimizer).context = std::move(context);
+}
+
+void step_checked(FusedOptimizer& optimizer, at::Tensor& found_inf, const at::Tensor& inv_scale,
+                  const std::function<void(at::Tensor&)>& agree) {
+  if (!found_inf.defined() || found_inf.numel() != 1) {
+    raise<ConfigError>("step_checked", "found_inf must have one element");
+  }
+  StepAccess::step(optimizer, {.found_inf = found_inf, .look_at_gradients = true, .agree = agree},
+                   inv_scale);
+}
+
+}  // namespace mezzo::optim

@@ -1,0 +1,119 @@
+#include <torch/optim/sgd.h>
+
+#include "bridge/tensors.h"
+#include "mezzo/optim.h"
+#include "optim/archive.h"
+#include "optim/checks.h"
+#include "optim/step_work.h"
+
+namespace mezzo::optim {
+namespace {
+
+using torch::optim::SGDParamState;
+
+kernels::SgdScalars<double> scalars_of(const FusedSGDOptions& options, bool first,
+                                       double grad_scale) {
+  kernels::SgdScalars<double> h{};
+  h.lr = options.lr();
+  h.momentum = options.momentum();
+  h.one_minus_dampening = 1 - options.dampening();
+  h.weight_decay = options.weight_decay();
+  h.grad_scale = grad_scale;
+  h.nesterov = options.nesterov();
+  h.decay_after_momentum = options.wd_after_momentum();
+  h.first = first;
+  return h;
+}
+
+}  // namespace
+
+FusedSGDOptions::FusedSGDOptions(double lr) : lr_(lr) {}
+
+double FusedSGDOptions::get_lr() const {
+  return lr();
+}
+
+void FusedSGDOptions::set_lr(double value) {
+  lr(value);
+}
+
+void FusedSGDOptions::serialize(torch::serialize::OutputArchive& archive) const {
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(lr);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(momentum);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(dampening);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(weight_decay);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(nesterov);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(wd_after_momentum);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(max_grad_norm);
+}
+
+void FusedSGDOptions::serialize(torch::serialize::InputArchive& archive) {
+  read_if_there<double>(archive, "lr", [&](double value) { lr(value); });
+  read_if_there<double>(archive, "momentum", [&](double value) { momentum(value); });
+  read_if_there<double>(archive, "dampening", [&](double value) { dampening(value); });
+  read_if_there<double>(archive, "weight_decay", [&](double value) { weight_decay(value); });
+  read_if_there<bool>(archive, "nesterov", [&](bool value) { nesterov(value); });
+  read_if_there<bool>(archive, "wd_after_momentum", [&](bool value) { wd_after_momentum(value); });
+  read_if_there<double>(archive, "max_grad_norm", [&](double value) { max_grad_norm(value); });
+}
+
+FusedSGD::FusedSGD(const ParamGroups& groups, FusedSGDOptions defaults)
+    : FusedOptimizer(groups, std::make_unique<FusedSGDOptions>(defaults)) {
+  FusedSGD::check(defaults);
+  for (const auto& group : param_groups()) FusedSGD::check(group.options());
+}
+
+FusedSGD::FusedSGD(std::vector<at::Tensor> params, FusedSGDOptions defaults)
+    : FusedSGD(ParamGroups{torch::optim::OptimizerParamGroup(std::move(params))}, defaults) {}
+
+void FusedSGD::check(const Options& given) const {
+  const auto& options = options_as<FusedSGDOptions>(name(), given);
+  check_not_negative(name(), "lr", options.lr());
+  check_not_negative(name(), "momentum", options.momentum());
+  check_not_negative(name(), "weight_decay", options.weight_decay());
+  check_not_negative(name(), "max_grad_norm", options.max_grad_norm());
+  if (!std::isfinite(options.dampening())) {
+    raise<ConfigError>(name(), "dampening is ", options.dampening(), "; expected a finite number");
+  }
+  if (options.nesterov() && (options.momentum() <= 0 || options.dampening() != 0)) {
+    raise<ConfigError>(name(), "nesterov with momentum ", options.momentum(), " and dampening ",
+                       options.dampening(), "; expected momentum above 0 and dampening 0");
+  }
+}
+
+double FusedSGD::max_grad_norm(const Options& options) const {
+  return static_cast<const FusedSGDOptions&>(options).max_grad_norm();
+}
+
+void FusedSGD::update(StepWork& work) {
+  auto& table = work.table<kernels::SgdScalars<double>>();
+  for (std::size_t i = 0; i < work.rows.size(); ++i) {
+    const Stepped& stepped = work.parameters[i];
+    const auto& options =
+        static_cast<const FusedSGDOptions&>(param_groups()[stepped.group].options());
+    bool first = false;
+    if (options.momentum() != 0) {
+      auto& state = work.state_of<SGDParamState>(*this, *stepped.param);
+      first = !state.momentum_buffer().defined();
+      work.rows[i].state[0] = work.state_memory(state.momentum_buffer(), stepped);
+    }
+    work.rows[i].scalars = table.index_of(stepped.group, 0, first, [&] {
+      return scalars_of(options, first, work.group_factor[stepped.group]);
+    });
+  }
+  work.lists.sgd(work.rows, table.all(), work.guard);
+}
+
+void FusedSGD::save(torch::serialize::OutputArchive& archive) const {
+  torch::optim::serialize<SGDParamState, FusedSGDOptions>(archive, *this);
+}
+
+void FusedSGD::load(torch::serialize::InputArchive& archive) {
+  load_optimizer<SGDParamState, FusedSGDOptions>(
+      name(), archive, *this,
+      [this](const SGDParamState& state, const at::Tensor& param, const std::string& of) {
+        check_state_tensor(name(), "momentum_buffer", state.momentum_buffer(), param, of);
+      });
+}
+
+}  // namespace mezzo::optim

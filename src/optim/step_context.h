@@ -1,0 +1,50 @@
+// How mixed precision joins a fused step: it may lend each parameter a low-precision gradient to
+// read and a low-precision copy to write in the same pass.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "core/torch.h"
+#include "mezzo/optim.h"
+
+namespace mezzo::optim {
+
+/// What one parameter's update reads and writes besides its own. Both may be undefined. They have
+/// the parameter's sizes; a gradient of another layout is copied first, a copy of another layout is
+/// an error.
+struct LowCopy {
+  /// Half, bfloat16 or float; read in place of `.grad()`.
+  at::Tensor source_grad;
+  /// Half or bfloat16, or float with `rounded_to`: gets the new weight.
+  at::Tensor copy;
+  /// kHalf or kBFloat16: `copy` is float and holds numbers rounded to that type, for processors
+  /// that compute the low type in float.
+  std::optional<at::ScalarType> rounded_to;
+};
+
+class StepContext {
+ public:
+  virtual ~StepContext() = default;
+
+  /// Asked once per parameter and step, in the order of the groups, before anything is written.
+  virtual LowCopy low_copy(const at::Tensor& parameter) = 0;
+
+  /// Called once after each step that was not an error: all weights and copies are written, and
+  /// their versions bumped, if `applied`. Where the flag lives on a device nobody has read it:
+  /// `applied` is then true though nothing may have moved.
+  virtual void stepped(bool applied) = 0;
+};
+
+/// Lends a context to an optimizer, or takes it back (null). The optimizer shares it.
+MEZZO_API void set_step_context(FusedOptimizer& optimizer, std::shared_ptr<StepContext> context);
+
+/// The step of `defer_unscale`: looks at every gradient that the step would read, sets `found_inf`
+/// (one float, on the parameters' device) to 1 if one is not finite, lets `agree` join the flag
+/// with others (ranks, optimizers), and then does what step_unless(found_inf, inv_scale) does.
+/// Where gradients are clipped the look is the norm's own pass.
+MEZZO_API void step_checked(FusedOptimizer& optimizer, at::Tensor& found_inf,
+                            const at::Tensor& inv_scale,
+                            const std::function<void(at::Tensor&)>& agree = {});
+
+}  // namespace mezzo::optim

@@ -1,0 +1,202 @@
+#include "optim/step_work.h"
+
+#include <ATen/ops/empty_strided.h>
+
+#include <sstream>
+
+#include "bridge/tensors.h"
+
+namespace mezzo::optim {
+namespace {
+
+kernels::CopyKind copy_kind_of(const LowCopy& lent) {
+  using kernels::CopyKind;
+  const at::ScalarType type = lent.copy.scalar_type();
+  if (!lent.rounded_to) {
+    if (type == at::kHalf) return CopyKind::kFloat16;
+    if (type == at::kBFloat16) return CopyKind::kBFloat16;
+    if (type == at::kFloat) return CopyKind::kFloat32;
+  } else if (type == at::kFloat) {
+    if (*lent.rounded_to == at::kHalf) return CopyKind::kRoundedToFloat16;
+    if (*lent.rounded_to == at::kBFloat16) return CopyKind::kRoundedToBFloat16;
+  }
+  return CopyKind::kNone;
+}
+
+bool reads_directly(const at::Tensor& grad, const at::Tensor& param) {
+  return bridge::is_dense(grad) && bridge::same_layout(grad, param) && !grad.is_neg() &&
+         !grad._is_zerotensor();
+}
+
+}  // namespace
+
+std::string name_of(const Stepped& stepped) {
+  std::ostringstream text;
+  text << "parameter " << stepped.index << " of group " << stepped.group << " ("
+       << bridge::describe(*stepped.param) << ')';
+  return text.str();
+}
+
+void StepWork::gather(const char* optimizer, ParamGroups& groups) {
+  release();
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    const std::vector<at::Tensor>& params = groups[group].params();
+    for (std::size_t index = 0; index < params.size(); ++index) {
+      add(optimizer, {&params[index], group, index});
+    }
+  }
+  group_factor.assign(groups.size(), 1.0);
+  check_overlaps(optimizer);
+}
+
+void StepWork::add(const char* optimizer, const Stepped& stepped) {
+  const at::Tensor& param = *stepped.param;
+  if (!param.defined()) {
+    raise<ConfigError>(optimizer, "parameter ", stepped.index, " of group ", stepped.group,
+                       " is undefined");
+  }
+  LowCopy lent;
+  if (context) lent = context->low_copy(param);
+  const at::Tensor& own = lent.source_grad.defined() ? lent.source_grad : param.grad();
+  if (!own.defined()) return;
+  const auto param_dtype = bridge::kernel_dtype(param.scalar_type());
+  if (!param_dtype || !param.is_cpu() || param.layout() != at::kStrided) {
+    bridge::check_kernel_tensor(optimizer, name_of(stepped), param);
+  }
+  if (!bridge::is_dense(param)) {
+    raise<ConfigError>(optimizer, name_of(stepped), " has strides ", param.strides(),
+                       ", with holes or overlaps; expected a dense tensor");
+  }
+  const at::Tensor* grad = &own;
+  const auto grad_dtype = bridge::kernel_dtype(own.scalar_type());
+  const bool is_double = *param_dtype == DType::kFloat64;
+  const bool direct = grad_dtype && own.is_cpu() && own.layout() == at::kStrided &&
+                      own.sizes() == param.sizes() &&
+                      (is_double || *grad_dtype != DType::kFloat64) && reads_directly(own, param);
+  if (!direct) {
+    held_.push_back(readable_gradient(optimizer, stepped, own, is_double));
+    grad = &held_.back();
+  }
+  kernels::StepRow row;
+  row.param = param.mutable_data_ptr();
+  row.grad = grad->const_data_ptr();
+  row.count = param.numel();
+  row.param_dtype = *param_dtype;
+  row.grad_dtype = direct ? *grad_dtype : *bridge::kernel_dtype(grad->scalar_type());
+  if (lent.copy.defined()) add_copy(optimizer, stepped, lent, row);
+  if (context) lent_.push_back(std::move(lent));
+  rows.push_back(row);
+  parameters.push_back(stepped);
+}
+
+at::Tensor StepWork::readable_gradient(const char* optimizer, const Stepped& stepped,
+                                       const at::Tensor& grad, bool like_double) {
+  const at::Tensor& param = *stepped.param;
+  const std::string name = "the gradient of " + name_of(stepped);
+  bridge::check_kernel_tensor(optimizer, name, grad);
+  if (grad.sizes() != param.sizes()) {
+    raise<ConfigError>(optimizer, name, " has sizes ", grad.sizes());
+  }
+  const bool too_wide = grad.scalar_type() == at::kDouble && !like_double;
+  at::Tensor copy = bridge::empty_laid_out_as(param, too_wide ? at::kFloat : grad.scalar_type());
+  return copy.copy_(grad.detach());
+}
+
+void StepWork::add_copy(const char* optimizer, const Stepped& stepped, const LowCopy& lent,
+                        kernels::StepRow& row) {
+  const at::Tensor& copy = lent.copy;
+  row.copy_kind = copy_kind_of(lent);
+  if (row.copy_kind == kernels::CopyKind::kNone || !copy.is_cpu() ||
+      copy.sizes() != stepped.param->sizes() || !bridge::is_dense(copy) ||
+      !bridge::same_layout(copy, *stepped.param)) {
+    raise<ConfigError>(optimizer, "the low-precision copy (", bridge::describe(copy), ", strides ",
+                       copy.strides(), ") does not fit ", name_of(stepped), ", strides ",
+                       stepped.param->strides());
+  }
+  row.copy = copy.mutable_data_ptr();
+}
+
+void StepWork::check_overlaps(const char* optimizer) {
+  // Sorting thousands of addresses every step would cost more than a small step does.
+  bool as_before = seen_.size() == 2 * rows.size();
+  for (std::size_t i = 0; as_before && i < rows.size(); ++i) {
+    as_before = seen_[2 * i] == rows[i].param && seen_[2 * i + 1] == rows[i].copy;
+  }
+  if (as_before) return;
+  extents_.clear();
+  seen_.clear();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const kernels::StepRow& row = rows[i];
+    const auto count = static_cast<std::size_t>(row.count);
+    extents_.push_back({row.param, count * size_of(row.param_dtype), i, true});
+    if (row.copy != nullptr) {
+      const std::size_t copy_bytes = lent_[i].copy.element_size();
+      extents_.push_back({row.copy, count * copy_bytes, i, true});
+    }
+  }
+  if (const auto overlap = bridge::find_overlap(extents_)) {
+    const auto first = std::min(overlap->first.index, overlap->second.index);
+    const auto second = std::max(overlap->first.index, overlap->second.index);
+    raise<ConfigError>(optimizer, name_of(parameters[first]), " and ", name_of(parameters[second]),
+                       " share memory, or one is listed twice");
+  }
+  for (const kernels::StepRow& row : rows) {
+    seen_.push_back(row.param);
+    seen_.push_back(row.copy);
+  }
+}
+
+bool StepWork::gradients_finite() {
+  gradients_.clear();
+  for (const kernels::StepRow& row : rows) {
+    gradients_.push_back({row.grad, row.grad_dtype, row.count});
+  }
+  return lists.all_finite(gradients_);
+}
+
+double StepWork::gradient_norm(kernels::Norm norm, std::vector<double>* per_tensor) {
+  gradients_.clear();
+  for (const kernels::StepRow& row : rows) {
+    gradients_.push_back({row.grad, row.grad_dtype, row.count});
+  }
+  std::span<double> each;
+  if (per_tensor != nullptr) {
+    per_tensor->resize(rows.size());
+    each = *per_tensor;
+  }
+  return lists.norm(gradients_, norm, each);
+}
+
+void* StepWork::state_memory(at::Tensor& state, const Stepped& of) {
+  const at::Tensor& param = *of.param;
+  const at::ScalarType type = param.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  if (!state.defined()) {
+    state = bridge::empty_laid_out_as(param, type).zero_();
+  } else if (state.sizes() != param.sizes()) {
+    raise<ConfigError>("optimizer", "the state (", bridge::describe(state), ") of ", name_of(of),
+                       " has other sizes: it belongs to another parameter or optimizer");
+  } else if (state.scalar_type() != type || !state.is_cpu() || !bridge::is_dense(state) ||
+             !bridge::same_layout(state, param)) {
+    state = bridge::empty_laid_out_as(param, type).copy_(state.detach());
+  }
+  return state.mutable_data_ptr();
+}
+
+void StepWork::bump_versions() {
+  for (const Stepped& stepped : parameters) bridge::bump_version(*stepped.param);
+  for (const LowCopy& lent : lent_) {
+    if (lent.copy.defined()) bridge::bump_version(lent.copy);
+  }
+}
+
+void StepWork::release() {
+  parameters.clear();
+  rows.clear();
+  states.clear();
+  held_.clear();
+  lent_.clear();
+  gradients_.clear();
+  guard = {};
+}
+
+}  // namespace mezzo::optim

@@ -1,0 +1,96 @@
+// Everything that one fused step needs to know about its parameters, gathered and checked before
+// anything moves. The memory is kept from step to step, so that a steady step allocates nothing.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bridge/overlap.h"
+#include "bridge/workers.h"
+#include "kernels/multi_tensor.h"
+#include "optim/states.h"
+#include "optim/step_context.h"
+
+namespace mezzo::optim {
+
+/// One parameter of this step; the entry of the same index in `rows` is its memory.
+struct Stepped {
+  const at::Tensor* param = nullptr;
+  std::size_t group = 0;
+  std::size_t index = 0;  // in its group
+};
+
+/// "parameter 3 of group 0 (Float [2, 3] on cpu)".
+std::string name_of(const Stepped&);
+
+class StepWork {
+ public:
+  std::shared_ptr<StepContext> context;
+
+  std::vector<Stepped> parameters;
+  std::vector<kernels::StepRow> rows;
+  /// What multiplies the gradients of a group beside the inverse scale: clipping.
+  std::vector<double> group_factor;
+  kernels::Guard guard;
+  kernels::Lists lists{bridge::torch_workers()};
+
+  /// The states of `parameters`, for optimizers to fill.
+  std::vector<torch::optim::OptimizerParamState*> states;
+
+  /// The state of a parameter, made if missing; it also joins `states`.
+  template <typename State>
+  State& state_of(torch::optim::Optimizer& optimizer, const at::Tensor& param) {
+    auto& slot = optimizer.state()[param.unsafeGetTensorImpl()];
+    if (!slot) slot = std::make_unique<State>();
+    states.push_back(slot.get());
+    return static_cast<State&>(*slot);
+  }
+
+  /// An empty table of the step's numbers.
+  template <typename Scalars>
+  ScalarTable<Scalars>& table() {
+    auto* own = std::get_if<ScalarTable<Scalars>>(&table_);
+    if (own == nullptr) own = &table_.emplace<ScalarTable<Scalars>>();
+    own->clear();
+    return *own;
+  }
+
+  /// Finds the parameters with gradients, checks them and fills `rows` but for their states.
+  void gather(const char* optimizer, ParamGroups& groups);
+
+  /// Is every gradient finite? Reads all of them, writes nothing.
+  bool gradients_finite();
+
+  /// The norm of all gradients as they stand, each tensor's in `per_tensor` if given.
+  double gradient_norm(kernels::Norm norm = kernels::Norm::kTwo,
+                       std::vector<double>* per_tensor = nullptr);
+
+  /// The memory of a parameter's state tensor: made anew, zeros, if undefined; converted and laid
+  /// out as the kernels read it if a file or another optimizer left it otherwise.
+  void* state_memory(at::Tensor& state, const Stepped& of);
+
+  /// Bumps the versions of weights and copies.
+  void bump_versions();
+
+  /// Lets go of everything borrowed; the memory stays.
+  void release();
+
+ private:
+  void add(const char* optimizer, const Stepped& stepped);
+  void add_copy(const char* optimizer, const Stepped& stepped, const LowCopy& lent,
+                kernels::StepRow& row);
+  at::Tensor readable_gradient(const char* optimizer, const Stepped& stepped,
+                               const at::Tensor& grad, bool like_double);
+  void check_overlaps(const char* optimizer);
+
+  AnyScalarTable table_;
+  std::vector<at::Tensor> held_;
+  std::vector<LowCopy> lent_;
+  std::vector<kernels::Input> gradients_;
+  std::vector<const void*> seen_;  // the memory that check_overlaps() found good last
+  std::vector<bridge::Extent> extents_;
+};
+
+}  // namespace mezzo::optim
