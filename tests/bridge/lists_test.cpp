@@ -1,0 +1,137 @@
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include "bridge/multi_tensor.h"
+#include "bridge/overlap.h"
+#include "bridge/tensors.h"
+#include "mezzo/error.h"
+
+namespace mezzo::bridge {
+namespace {
+
+std::vector<at::Tensor> mixed_list() {
+  torch::manual_seed(1);
+  return {torch::randn({3, 5}),
+          torch::randn({2, 8, 4, 4}).to(at::kHalf).contiguous(at::MemoryFormat::ChannelsLast),
+          torch::randn({0}),
+          torch::randn({7, 9}).to(at::kBFloat16).t(),
+          torch::randn({70001}),
+          torch::randn({4, 6}, at::kDouble).slice(1, 0, 6, 2),
+          torch::randn({1}).expand({5})};
+}
+
+TEST(Overlap, IsFoundAmongWrittenMemoryOnly) {
+  const std::vector<unsigned char> memory(100);
+  const auto at_byte = [&](std::size_t begin, std::size_t bytes, std::size_t index, bool written) {
+    return Extent{memory.data() + begin, bytes, index, written};
+  };
+  std::vector<Extent> touching{at_byte(10, 10, 0, true), at_byte(0, 10, 1, true),
+                               at_byte(20, 0, 2, true)};
+  EXPECT_FALSE(find_overlap(touching));
+  std::vector<Extent> reads{at_byte(0, 50, 0, false), at_byte(10, 50, 1, false)};
+  EXPECT_FALSE(find_overlap(reads));
+  std::vector<Extent> inside{at_byte(0, 90, 0, false), at_byte(5, 2, 1, false),
+                             at_byte(80, 5, 2, true)};
+  const auto found = find_overlap(inside);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->first.index, 0);
+  EXPECT_EQ(found->second.index, 2);
+}
+
+TEST(Lists, NormsTakeAnyTypeAndLayout) {
+  const auto list = mixed_list();
+  std::vector<double> each;
+  const double total = norm("test", list, kernels::Norm::kTwo, &each);
+  double squares = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const double expected = list[i].to(at::kDouble).norm().item<double>();
+    EXPECT_NEAR(each[i], expected, 1e-10 * (1 + expected)) << i;
+    squares += expected * expected;
+  }
+  EXPECT_NEAR(total, std::sqrt(squares), 1e-10 * total);
+}
+
+TEST(Lists, ScaleWritesEveryLayoutAndBumpsVersions) {
+  const auto in = mixed_list();
+  std::vector<at::Tensor> out{torch::empty({3, 5}, at::kHalf),
+                              torch::empty({2, 8, 4, 4}),
+                              torch::empty({0}),
+                              torch::empty({7, 9}).t(),
+                              torch::empty({70001}, at::kBFloat16),
+                              torch::empty({4, 6}, at::kDouble).slice(1, 0, 6, 2),
+                              torch::empty({5})};
+  out[3] = torch::empty({9, 7});
+  std::vector<std::int64_t> versions;
+  for (const auto& tensor : out) versions.push_back(tensor._version());
+  EXPECT_TRUE(scale("test", {in[0], in[1], in[2], in[3], in[4], in[5], in[6]}, out, 0.5));
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const auto expected = (in[i].to(at::kDouble) * 0.5).to(out[i].scalar_type());
+    EXPECT_TRUE(torch::allclose(out[i], expected, 1e-2, 1e-6)) << i;
+    EXPECT_GT(out[i]._version(), versions[i]) << i;
+  }
+}
+
+TEST(Lists, FindWhatIsNotFinite) {
+  auto list = mixed_list();
+  EXPECT_TRUE(all_finite("test", list));
+  list[1].index_put_({1, 7, 3, 3}, INFINITY);
+  EXPECT_FALSE(all_finite("test", list));
+}
+
+struct BadList {
+  const char* name;
+  std::function<void()> call;
+  const char* message;
+};
+
+TEST(Lists, BadListsAreErrorsThatNameTheTensor) {
+  const at::Tensor x = torch::randn({10});
+  const std::vector<BadList> cases{
+      {"lengths",
+       [&] {
+         scale("f", {x, x}, {x}, 1);
+       },
+       "'in' has 2 tensors, 'out' has 1"},
+      {"sizes",
+       [&] {
+         scale("f", {x}, {torch::empty({5, 2})}, 1);
+       },
+       "in[0] has sizes [10]"},
+      {"integer",
+       [&] {
+         all_finite("f", {x, torch::zeros({2}, at::kInt)});
+       },
+       "tensors[1] has type Int"},
+      {"complex", [&] { all_finite("f", {torch::zeros({2}, at::kComplexFloat)}); },
+       "tensors[0] has type ComplexFloat"},
+      {"sparse", [&] { all_finite("f", {torch::eye(3).to_sparse()}); }, "to_dense()"},
+      {"quantised", [&] { all_finite("f", {torch::quantize_per_tensor(x, 0.1, 0, at::kQInt8)}); },
+       "quantised"},
+      {"undefined", [&] { all_finite("f", {at::Tensor()}); }, "tensors[0] is undefined"},
+      {"overlapping outputs",
+       [&] {
+         scale("f", {torch::ones({4}), torch::ones({4})}, {x.narrow(0, 0, 4), x.narrow(0, 3, 4)},
+               1);
+       },
+       "out[0] and out[1] overlap"},
+      {"shifted in place", [&] { scale("f", {x.narrow(0, 0, 4)}, {x.narrow(0, 1, 4)}, 1); },
+       "in[0] and out[0] overlap"},
+  };
+  for (const BadList& row : cases) {
+    try {
+      row.call();
+      ADD_FAILURE() << row.name << ": no error";
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr(row.message)) << row.name;
+    }
+  }
+}
+
+TEST(Lists, EmptyListsAreFine) {
+  EXPECT_TRUE(all_finite("f", {}));
+  EXPECT_EQ(norm("f", {}, kernels::Norm::kTwo), 0);
+  EXPECT_TRUE(scale("f", {}, {}, 1));
+}
+
+}  // namespace
+}  // namespace mezzo::bridge

@@ -1,0 +1,124 @@
+#include "optim/step_context.h"
+
+#include <map>
+
+#include "mezzo/error.h"
+#include "optim/trajectory.h"
+
+namespace mezzo::optim {
+namespace {
+
+using namespace testing_support;
+
+class Lender final : public StepContext {
+ public:
+  std::map<void*, LowCopy> lent;
+  std::vector<bool> steps;
+
+  LowCopy low_copy(const at::Tensor& parameter) override {
+    const auto found = lent.find(parameter.unsafeGetTensorImpl());
+    return found == lent.end() ? LowCopy{} : found->second;
+  }
+  void stepped(bool applied) override { steps.push_back(applied); }
+};
+
+struct LowCase {
+  const char* name;
+  at::ScalarType grad, copy;
+  std::optional<at::ScalarType> rounded_to;
+};
+const LowCase kCases[] = {{"HalfGradientsAndCopies", at::kHalf, at::kHalf, {}},
+                          {"BFloat16GradientsAndCopies", at::kBFloat16, at::kBFloat16, {}},
+                          {"FloatGradientsAndHalfCopies", at::kFloat, at::kHalf, {}},
+                          {"CopiesRoundedToHalf", at::kFloat, at::kFloat, at::kHalf},
+                          {"CopiesRoundedToBFloat16", at::kBFloat16, at::kFloat, at::kBFloat16}};
+
+class LowPrecision : public testing::TestWithParam<LowCase> {};
+INSTANTIATE_TEST_SUITE_P(Optim, LowPrecision, testing::ValuesIn(kCases),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+TEST_P(LowPrecision, IsReadAndWrittenInTheSamePass) {
+  const LowCase& c = GetParam();
+  const auto masters = make_parameters();
+  const auto others = make_parameters();
+  FusedAdam fused(masters, FusedAdamOptions(0.01));
+  FusedAdam reference(others, FusedAdamOptions(0.01));
+  const auto lender = std::make_shared<Lender>();
+  set_step_context(fused, lender);
+  const at::ScalarType low = c.rounded_to.value_or(c.copy);
+  for (int step = 0; step < 5; ++step) {
+    set_gradients(others, step);
+    for (std::size_t i = 0; i < masters.size(); ++i) {
+      const at::Tensor grad = others[i].grad().mul(256).to(c.grad);
+      LowCopy& lent = lender->lent[masters[i].unsafeGetTensorImpl()];
+      lent.source_grad = grad;
+      if (step == 0) lent.copy = torch::empty_like(masters[i].detach(), c.copy);
+      lent.rounded_to = c.rounded_to;
+      others[i].mutable_grad() = grad.to(at::kFloat) / 256;
+    }
+    at::Tensor found = torch::zeros({1});
+    step_checked(fused, found, torch::full({1}, 1.0 / 256));
+    reference.step();
+    for (std::size_t i = 0; i < masters.size(); ++i) {
+      EXPECT_FALSE(masters[i].grad().defined());
+      const LowCopy& lent = lender->lent[masters[i].unsafeGetTensorImpl()];
+      EXPECT_TRUE(
+          torch::equal(lent.copy.to(at::kFloat), masters[i].detach().to(low).to(at::kFloat)));
+      EXPECT_GT(lent.copy._version(), step);
+    }
+  }
+  EXPECT_TRUE(identical(masters, others));
+  EXPECT_EQ(lender->steps, std::vector<bool>(5, true));
+}
+
+TEST(StepContext, LearnsOfASkipAndItsCopiesStay) {
+  const auto masters = make_parameters();
+  FusedSGD sgd(masters, FusedSGDOptions(0.1));
+  const auto lender = std::make_shared<Lender>();
+  set_step_context(sgd, lender);
+  set_gradients(masters, 0);
+  for (const at::Tensor& param : masters) {
+    lender->lent[param.unsafeGetTensorImpl()].copy = torch::full_like(param.detach(), 7, at::kHalf);
+  }
+  sgd.step_unless(torch::ones({1}));
+  for (const auto& [key, lent] : lender->lent) {
+    EXPECT_TRUE((lent.copy == 7).all().item<bool>());
+  }
+  EXPECT_EQ(lender->steps, std::vector<bool>{false});
+  set_step_context(sgd, nullptr);
+  sgd.step();
+  EXPECT_EQ(lender->steps.size(), 1);
+}
+
+TEST(StepContext, ClippingChecksOnTheWay) {
+  const auto params = make_parameters();
+  FusedAdam adam(params, FusedAdamOptions(0.01).max_grad_norm(1));
+  set_gradients(params, 0);
+  params[5].mutable_grad().index_put_({19999}, INFINITY);
+  const auto before = values(params);
+  at::Tensor found = torch::zeros({1});
+  step_checked(adam, found, torch::ones({1}));
+  EXPECT_EQ(found.item<float>(), 1);
+  EXPECT_TRUE(identical(params, before));
+}
+
+TEST(StepContext, ACopyThatDoesNotFitIsAnError) {
+  const auto params = make_parameters();
+  FusedSGD sgd(params, FusedSGDOptions(0.1));
+  const auto lender = std::make_shared<Lender>();
+  set_step_context(sgd, lender);
+  set_gradients(params, 0);
+  const auto before = values(params);
+  LowCopy& lent = lender->lent[params[4].unsafeGetTensorImpl()];
+  const std::vector<at::Tensor> wrong{torch::empty({8, 3, 3, 3}, at::kHalf),
+                                      torch::empty({216}, at::kHalf),
+                                      torch::empty_like(params[4].detach(), at::kInt)};
+  for (const at::Tensor& copy : wrong) {
+    lent.copy = copy;
+    EXPECT_THROW(sgd.step(), ConfigError);
+    EXPECT_TRUE(identical(params, before));
+  }
+}
+
+}  // namespace
+}  // namespace mezzo::optim

@@ -1,0 +1,255 @@
+// What all fused optimizers share: skipping, checking, layouts, versions, errors.
+#include <functional>
+#include <limits>
+
+#include "mezzo/error.h"
+#include "mezzo/optim.h"
+#include "optim/step_context.h"
+#include "optim/trajectory.h"
+
+namespace mezzo::optim {
+namespace {
+
+using namespace testing_support;
+
+using Make = std::function<std::unique_ptr<FusedOptimizer>(std::vector<at::Tensor>)>;
+struct Kind {
+  const char* name;
+  Make make;
+};
+
+std::vector<Kind> kinds() {
+  return {{"FusedAdam",
+           [](std::vector<at::Tensor> params) {
+             return std::make_unique<FusedAdam>(params, FusedAdamOptions(0.01).amsgrad(true));
+           }},
+          {"FusedSGD", [](std::vector<at::Tensor> params) {
+             return std::make_unique<FusedSGD>(params, FusedSGDOptions(0.01).momentum(0.9));
+           }}};
+}
+
+class FusedStep : public testing::TestWithParam<Kind> {};
+INSTANTIATE_TEST_SUITE_P(Optim, FusedStep, testing::ValuesIn(kinds()),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+TEST_P(FusedStep, MovesNothingWhenTheFlagIsSetNotEvenTheCount) {
+  const auto params = make_parameters();
+  const auto others = make_parameters();
+  const auto skipping = GetParam().make(params);
+  const auto straight = GetParam().make(others);
+  for (int step = 0; step < 6; ++step) {
+    set_gradients(params, step);
+    const auto before = values(params);
+    for (const at::Tensor& flag :
+         {torch::ones({1}), torch::ones({}, at::kInt), torch::full({}, 3.0)}) {
+      skipping->step_unless(flag);
+      EXPECT_TRUE(identical(params, before));
+    }
+    skipping->step_unless(torch::zeros({1}));
+    set_gradients(others, step);
+    straight->step();
+  }
+  EXPECT_TRUE(identical(params, others));
+}
+
+TEST_P(FusedStep, ASkippedFirstStepLeavesNoState) {
+  const auto params = make_parameters();
+  const auto optimizer = GetParam().make(params);
+  set_gradients(params, 0);
+  optimizer->step_unless(torch::ones({1}));
+  EXPECT_TRUE(optimizer->state().empty());
+}
+
+TEST_P(FusedStep, MultipliesByTheInverseScale) {
+  const auto params = make_parameters();
+  const auto others = make_parameters();
+  const auto scaled = GetParam().make(params);
+  const auto straight = GetParam().make(others);
+  for (int step = 0; step < 5; ++step) {
+    set_gradients(params, step);
+    for (const at::Tensor& param : params) param.mutable_grad().mul_(1024);
+    scaled->step_unless({}, torch::full({1}, 1.0 / 1024));
+    set_gradients(others, step);
+    straight->step();
+  }
+  EXPECT_TRUE(identical(params, others));
+}
+
+TEST_P(FusedStep, OneBadElementOfAnyGradientStopsTheWholeStep) {
+  const auto params = make_parameters();
+  const auto optimizer = GetParam().make(params);
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    if (params[i].numel() == 0) continue;
+    for (const double bad : {double(INFINITY), -double(INFINITY), std::nan("")}) {
+      set_gradients(params, 1);
+      std::vector<at::indexing::TensorIndex> last(static_cast<std::size_t>(params[i].dim()), -1);
+      params[i].mutable_grad().index_put_(last, bad);
+      const auto before = values(params);
+      at::Tensor found = torch::zeros({1});
+      step_checked(*optimizer, found, torch::ones({1}));
+      EXPECT_EQ(found.item<float>(), 1);
+      EXPECT_TRUE(identical(params, before));
+    }
+  }
+  set_gradients(params, 1);
+  const auto before = values(params);
+  at::Tensor found = torch::zeros({1});
+  step_checked(*optimizer, found, torch::ones({1}));
+  EXPECT_EQ(found.item<float>(), 0);
+  EXPECT_FALSE(identical(params, before));
+}
+
+TEST_P(FusedStep, OthersMayVetoACheckedStep) {
+  const auto params = make_parameters();
+  const auto optimizer = GetParam().make(params);
+  set_gradients(params, 1);
+  const auto before = values(params);
+  at::Tensor found = torch::zeros({1});
+  step_checked(*optimizer, found, {}, [](at::Tensor& flag) { flag.fill_(1); });
+  EXPECT_TRUE(identical(params, before));
+}
+
+TEST_P(FusedStep, TakesGradientsOfAnotherLayoutOrView) {
+  const auto params = make_parameters();
+  const auto others = make_parameters();
+  const auto ours = GetParam().make(params);
+  const auto same = GetParam().make(others);
+  for (int step = 0; step < 3; ++step) {
+    set_gradients(params, step);
+    set_gradients(others, step);
+    params[4].mutable_grad() = params[4].grad().contiguous();
+    params[0].mutable_grad() = params[0].grad().t().contiguous().t();
+    params[1].mutable_grad() = torch::stack({params[1].grad(), params[1].grad()}, 1).select(1, 0);
+    ours->step();
+    same->step();
+  }
+  EXPECT_TRUE(identical(params, others));
+}
+
+TEST_P(FusedStep, BumpsTheVersionsOfWeightsAndDoesNotTouchGradients) {
+  const auto params = make_parameters();
+  const auto optimizer = GetParam().make(params);
+  set_gradients(params, 0);
+  std::vector<at::Tensor> grads;
+  std::vector<std::int64_t> versions;
+  for (const at::Tensor& param : params) {
+    grads.push_back(param.grad().clone());
+    versions.push_back(param._version());
+  }
+  optimizer->step();
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    EXPECT_GT(params[i]._version(), versions[i]);
+    EXPECT_TRUE(torch::equal(params[i].grad(), grads[i]));
+  }
+}
+
+TEST_P(FusedStep, CallsTheClosureWithGradients) {
+  const auto params = make_parameters();
+  const auto optimizer = GetParam().make(params);
+  torch::NoGradGuard no_grad;
+  const at::Tensor loss = optimizer->step([&] {
+    optimizer->zero_grad();
+    at::Tensor sum = (params[0] * params[0]).sum();
+    sum.backward();
+    return sum;
+  });
+  EXPECT_TRUE(loss.requires_grad());
+  EXPECT_TRUE(params[0].grad().defined());
+}
+
+TEST_P(FusedStep, GivesTheSameBitsForAnyNumberOfThreads) {
+  const int threads = at::get_num_threads();
+  std::vector<std::vector<at::Tensor>> results;
+  for (const int count : {1, 2}) {
+    at::set_num_threads(count);
+    const auto params = make_parameters();
+    const auto optimizer = GetParam().make(params);
+    for (int step = 0; step < 3; ++step) {
+      set_gradients(params, step);
+      optimizer->step();
+    }
+    results.push_back(params);
+  }
+  at::set_num_threads(threads);
+  EXPECT_TRUE(identical(results[0], results[1]));
+}
+
+TEST_P(FusedStep, NoParametersAndNoGradientsAreFine) {
+  const auto params = make_parameters();
+  const auto optimizer = GetParam().make(params);
+  const auto before = values(params);
+  optimizer->step();
+  EXPECT_TRUE(identical(params, before));
+  GetParam().make({})->step();
+}
+
+struct BadInput {
+  const char* name;
+  std::function<std::vector<at::Tensor>()> params;
+  const char* message;
+};
+
+at::Tensor with_gradient(at::Tensor param, const at::Tensor& grad) {
+  param.requires_grad_(true);
+  param.mutable_grad() = grad;
+  return param;
+}
+
+TEST_P(FusedStep, BadInputIsAnErrorThatNamesTheParameterAndChangesNothing) {
+  const at::Tensor memory = torch::zeros({10});
+  const std::vector<BadInput> cases{
+      {"sparse gradient",
+       [] {
+         return std::vector{with_gradient(torch::ones({3, 3}), torch::eye(3).to_sparse())};
+       },
+       "the gradient of parameter 1 of group 0"},
+      {"complex weight",
+       [] {
+         return std::vector{with_gradient(torch::ones({3}, at::kComplexFloat),
+                                          torch::ones({3}, at::kComplexFloat))};
+       },
+       "has type ComplexFloat; expected Float, Half, BFloat16 or Double"},
+      {"overlapping weights",
+       [=] {
+         return std::vector{with_gradient(memory.narrow(0, 0, 5).detach(), torch::ones({5})),
+                            with_gradient(memory.narrow(0, 4, 5).detach(), torch::ones({5}))};
+       },
+       "share memory"},
+      {"listed twice",
+       [] {
+         const at::Tensor param = with_gradient(torch::ones({3}), torch::ones({3}));
+         return std::vector{param, param};
+       },
+       "listed twice"},
+      {"a weight with holes",
+       [=] {
+         return std::vector{with_gradient(memory.slice(0, 0, 10, 2).detach(), torch::ones({5}))};
+       },
+       "with holes or overlaps"}};
+  for (const BadInput& row : cases) {
+    const at::Tensor good = with_gradient(torch::ones({2}), torch::ones({2}));
+    std::vector<at::Tensor> params{good};
+    for (const at::Tensor& param : row.params()) params.push_back(param);
+    const auto optimizer = GetParam().make(params);
+    try {
+      optimizer->step();
+      ADD_FAILURE() << row.name << ": no error";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr(row.message)) << row.name;
+      EXPECT_THAT(error.what(), testing::HasSubstr("parameter 1 of group 0")) << row.name;
+    }
+    EXPECT_TRUE(torch::equal(good.detach(), torch::ones({2}))) << row.name;
+    EXPECT_TRUE(optimizer->state().empty()) << row.name;
+  }
+}
+
+TEST_P(FusedStep, AFlagOfTwoElementsIsAnError) {
+  const auto params = make_parameters();
+  const auto optimizer = GetParam().make(params);
+  set_gradients(params, 0);
+  EXPECT_THROW(optimizer->step_unless(torch::zeros({2})), ConfigError);
+  EXPECT_THROW(optimizer->step_unless({}, torch::zeros({2})), ConfigError);
+}
+
+}  // namespace
+}  // namespace mezzo::optim
