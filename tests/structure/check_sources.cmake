@@ -44,8 +44,8 @@ file(GLOB_RECURSE texts RELATIVE ${ROOT} ${ROOT}/*.md ${ROOT}/*.cmake ${ROOT}/CM
 list(FILTER texts EXCLUDE REGEX "^(build|out|\\.deps)/")
 forbidden("a path of one machine" "(^|[^A-Za-z0-9_.}])/(home|root|work|Users|mnt)/[a-z]" ${ours} ${texts} run .ci/run .ci/lint)
 
-# One concept a file. Tables may be longer: they say so in their name.
-set(limit 400)
+# One concept a file: the aim is 400 lines, and 500 is too long. Tables may be longer: they say so in their name.
+set(limit 500)
 list(FILTER sources EXCLUDE REGEX "(_table|_rows)\\.(cpp|h|inl)$")
 foreach(file IN LISTS public_headers sources)
   file(STRINGS ${ROOT}/${file} lines)
