@@ -48,6 +48,11 @@ void* open_library(const std::string& name, std::string* why) {
   return handle;
 }
 
+std::filesystem::path program_path() {
+  std::error_code unknown;
+  return std::filesystem::read_symlink("/proc/self/exe", unknown);
+}
+
 void* find_symbol(void* library, const std::string& name) {
   return dlsym(library, name.c_str());
 }

@@ -30,6 +30,9 @@ int terminal_columns(int descriptor);
 /// cannot be loaded.
 void* open_library(const std::string& name, std::string* why = nullptr);
 
+/// The file of the running program; empty where the system does not tell.
+std::filesystem::path program_path();
+
 /// The address of a symbol of an opened library, or null.
 void* find_symbol(void* library, const std::string& name);
 

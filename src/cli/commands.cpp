@@ -1,0 +1,23 @@
+#include "cli/command.h"
+
+#include <array>
+
+namespace mezzo::cli {
+
+Action setup_info(CLI::App&);
+Action setup_lists(CLI::App&);
+Action setup_explain(CLI::App&);
+
+std::span<const Command> commands() {
+  static constexpr std::array kCommands{
+      Command{"info", "Show versions, devices, and how 16-bit operators are computed here",
+              "mezzo info --json", setup_info},
+      Command{"lists", "List the operators and their classes, or the levels",
+              "mezzo lists --class float --dtype bfloat16 --system apex", setup_lists},
+      Command{"explain", "Say in which type an operator runs, at which level, and why",
+              "mezzo explain softmax", setup_explain},
+  };
+  return kCommands;
+}
+
+}  // namespace mezzo::cli

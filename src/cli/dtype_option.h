@@ -1,0 +1,29 @@
+// The option --dtype of several subcommands.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <optional>
+#include <string>
+
+#include "core/dtype.h"
+
+namespace mezzo::cli {
+
+/// Adds --dtype: float16 or bfloat16, in any of their spellings. `to` must outlive the parsing.
+inline void add_low_dtype_option(CLI::App& app, std::optional<DType>& to,
+                                 const std::string& description) {
+  app.add_option_function<std::string>(
+         "--dtype",
+         [&to](const std::string& text) {
+           to = parse_dtype(text);
+           if (!to || !is_low(*to)) {
+             throw CLI::ValidationError("--dtype",
+                                        "'" + text + "' is neither float16 nor bfloat16");
+           }
+         },
+         description)
+      ->type_name("float16|bfloat16");
+}
+
+}  // namespace mezzo::cli

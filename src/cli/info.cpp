@@ -1,0 +1,138 @@
+// mezzo info
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iomanip>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "cli/command.h"
+#include "cli/text_table.h"
+#include "cli/torch_part.h"
+#include "core/platform.h"
+#include "mezzo/error.h"
+#include "mezzo/version.h"
+
+namespace mezzo::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The instruction sets that decide how fast 16-bit arithmetic is, as the system names them.
+constexpr std::string_view kSets[] = {
+    "f16c",     "fma",      "avx2",        "avx_vnni",    "avx512f",     "avx512bw",
+    "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile",
+    "amx_bf16", "amx_fp16", "asimd",       "asimdhp",     "bf16",        "sve"};
+
+Json instruction_sets() {
+  const std::vector<std::string> flags = platform::processor_flags();
+  Json found = Json::array();
+  for (const std::string_view set : kSets) {
+    if (std::ranges::find(flags, set) != flags.end()) found.push_back(set);
+  }
+  return found;
+}
+
+/// What can be told without LibTorch.
+Json machine() {
+  Json info;
+  info["versions"] = {{"mezzo", version()}, {"compiler", __VERSION__}, {"libtorch", nullptr}};
+  info["devices"] = Json::array({{{"type", "cpu"},
+                                  {"name", platform::processor_name()},
+                                  {"cores", std::thread::hardware_concurrency()}}});
+  info["isa"] = instruction_sets();
+  info["rates"] = nullptr;
+  info["compute"] = nullptr;
+  return info;
+}
+
+void add_torch(const Json& torch, Json& info) {
+  info["versions"]["libtorch"] = torch["libtorch"];
+  for (const Json& device : torch["devices"]) {
+    if (device["type"] == "cpu") {
+      info["devices"][0].update(device);
+    } else {
+      info["devices"].push_back(device);
+    }
+  }
+  for (const char* key : {"rates", "compute", "kernel_set", "kernel_sets", "absent"}) {
+    info[key] = torch[key];
+  }
+}
+
+std::string words(const Json& list) {
+  std::string text;
+  for (const Json& item : list) (text += text.empty() ? "" : " ") += item.get<std::string>();
+  return text;
+}
+
+std::string rounded(double value) {
+  std::ostringstream text;
+  text << std::setprecision(3) << value;
+  return text.str();
+}
+
+void print_torch(const Json& info, TextTable& table) {
+  table.add({"kernels",
+             info["kernel_set"].get<std::string>() + " (of " + words(info["kernel_sets"]) + ")"});
+  for (const char* dtype : {"float32", "bfloat16", "float16"}) {
+    table.add({dtype, rounded(info["rates"][dtype].get<double>()) + " GFLOP/s in products"});
+  }
+  for (const auto& [dtype, compute] : info["compute"].items()) {
+    table.add(
+        {dtype, compute["mode"].get<std::string>() + ": " + compute["why"].get<std::string>()});
+  }
+  for (const Json& missing : info["absent"]) {
+    table.add(
+        {"without " + missing["what"].get<std::string>(), missing["cost"].get<std::string>()});
+  }
+}
+
+void print(const Json& info) {
+  const Json& libtorch = info["versions"]["libtorch"];
+  TextTable table({"mezzo", info["versions"]["mezzo"].get<std::string>()});
+  table.add({"compiler", info["versions"]["compiler"].get<std::string>()});
+  table.add({"libtorch", libtorch.is_null() ? "not loaded" : libtorch.get<std::string>()});
+  for (const Json& device : info["devices"]) {
+    std::string text = device.value("name", "");
+    if (device.contains("cores")) text += ", " + device["cores"].dump() + " cores";
+    if (device.contains("threads")) text += ", " + device["threads"].dump() + " threads";
+    if (device.contains("index")) text += "device " + device["index"].dump();
+    table.add({device["type"].get<std::string>(), text});
+  }
+  table.add({"isa", words(info["isa"])});
+  if (!libtorch.is_null()) print_torch(info, table);
+  table.print(std::cout);
+}
+
+struct Options {
+  bool json = false;
+};
+
+int run(const Options& options) {
+  Json info = machine();
+  int code = kDone;
+  try {
+    add_torch(ask_torch("info", nullptr), info);
+  } catch (const UnsupportedError& error) {
+    std::cerr << "mezzo info: " << error.what() << '\n';
+    code = kFailed;  // what is known without it is shown all the same
+  }
+  if (options.json) {
+    std::cout << info.dump(2) << '\n';
+  } else {
+    print(info);
+  }
+  return code;
+}
+
+}  // namespace
+
+Action setup_info(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_flag("--json", options->json, "Print JSON");
+  return [options] { return run(*options); };
+}
+
+}  // namespace mezzo::cli

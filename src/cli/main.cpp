@@ -1,0 +1,61 @@
+// The program `mezzo`. It starts without LibTorch: see torch_part.h.
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "cli/command.h"
+#include "mezzo/error.h"
+#include "mezzo/version.h"
+
+namespace mezzo::cli {
+namespace {
+
+struct Entry {
+  const CLI::App* app;
+  Action action;
+};
+
+int run(const Entry& entry) {
+  const std::string where = "mezzo " + entry.app->get_name() + ": ";
+  try {
+    const int code = entry.action();
+    if (!std::cout.flush()) {
+      std::cerr << where << "the result cannot be written to standard output\n";
+      return kFailed;
+    }
+    return code;
+  } catch (const ConfigError& error) {
+    std::cerr << where << error.what() << '\n';
+    return kWrongUsage;
+  } catch (const std::exception& error) {
+    std::cerr << where << error.what() << '\n';
+    return kFailed;
+  }
+}
+
+int main(int argc, char** argv) {
+  CLI::App app("Automatic mixed precision for C++ programs on LibTorch", "mezzo");
+  app.set_version_flag("--version", version());
+  app.require_subcommand(1);
+  std::vector<Entry> entries;
+  for (const Command& command : commands()) {
+    CLI::App* sub = app.add_subcommand(std::string(command.name), std::string(command.summary));
+    sub->footer("Example:\n  " + std::string(command.example));
+    entries.push_back({sub, command.setup(*sub)});
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kDone : kWrongUsage;
+  }
+  for (const Entry& entry : entries) {
+    if (entry.app->parsed()) return run(entry);
+  }
+  return kWrongUsage;
+}
+
+}  // namespace
+}  // namespace mezzo::cli
+
+int main(int argc, char** argv) {
+  return mezzo::cli::main(argc, argv);
+}

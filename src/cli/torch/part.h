@@ -1,0 +1,14 @@
+// The functions behind the library's one entry.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace mezzo::cli {
+
+/// Answers a request; what it throws reaches the caller of ask_torch().
+using TorchFunction = nlohmann::ordered_json (*)(const nlohmann::ordered_json& request);
+
+/// Versions, devices, rates and compute modes. The request is ignored.
+nlohmann::ordered_json torch_info(const nlohmann::ordered_json& request);
+
+}  // namespace mezzo::cli
