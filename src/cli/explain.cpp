@@ -1,5 +1,6 @@
 // mezzo explain
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -125,12 +126,14 @@ nlohmann::ordered_json json_of(const Subject& subject) {
   }
   json["why"] = subject.rules.front().why(subject.name);
   json["aliases"] = aliases(subject);
-  json["sources"] = nlohmann::ordered_json::object();
+  json["sources"] = nlohmann::ordered_json::array();
   auto overloads = nlohmann::ordered_json::array();
   for (const std::size_t row : subject.rows) {
     nlohmann::ordered_json overload = cli::json_of(row, lows);
-    for (const auto& [system, cast_class] : overload["sources"].items()) {
-      if (!json["sources"].contains(system)) json["sources"][system] = cast_class;
+    for (const auto& system : overload["sources"]) {
+      if (std::ranges::find(json["sources"], system) == json["sources"].end()) {
+        json["sources"].push_back(system);
+      }
     }
     for (const Rules& rules : subject.rules) {
       overload["class"][std::string(name_of(rules.low()))] = name_of(rules.class_of(row));
@@ -188,9 +191,9 @@ void print(const Subject& subject) {
 int run(const Options& options) {
   const Subject subject{options.op, rows_of_any_form(options.op), rules_of(options)};
   if (subject.rows.empty() && !is_foreign(options.op)) {
-    std::cerr << "mezzo explain: no list has an operator '" << options.op
-              << "': it would run in whatever type arrives"
-              << did_you_mean(options.op, known_names()) << '\n';
+    const std::string hint = did_you_mean(options.op, known_names());
+    std::cerr << "mezzo explain: unknown operator '" << options.op << "'"
+              << (hint.empty() ? ": what no list has runs in whatever type arrives" : hint) << '\n';
     return kFailed;
   }
   if (options.json) {

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/command.h"
 #include "cli/dtype_option.h"
@@ -90,6 +91,13 @@ std::string word_of(const std::optional<bool>& value) {
   return !value ? "-" : *value ? "yes" : "no";
 }
 
+std::string scale_in_words(const Level& level) {
+  if (!level.loss_scale) return "dynamic";
+  std::ostringstream text;
+  text << *level.loss_scale;
+  return text.str();
+}
+
 void print_levels(bool as_json) {
   if (as_json) {
     auto all = nlohmann::ordered_json::array();
@@ -103,8 +111,7 @@ void print_levels(bool as_json) {
     table.add({std::string(level.name),
                std::string(level.cast_model_type ? name_of(*level.cast_model_type) : "-"),
                level.cast_ops ? "yes" : "no", word_of(level.keep_batchnorm_fp32),
-               word_of(level.master_weights), level.loss_scale ? "1" : "dynamic",
-               std::string(level.brief)});
+               word_of(level.master_weights), scale_in_words(level), std::string(level.brief)});
   }
   table.print(std::cout);
 }

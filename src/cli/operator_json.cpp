@@ -34,10 +34,12 @@ nlohmann::ordered_json json_of(std::size_t row, const std::vector<DType>& lows) 
   }
   json["why"] = reason_of(op, lows.front());
   json["aliases"] = aliases_of(row);
-  json["sources"] = nlohmann::ordered_json::object();
+  json["sources"] = nlohmann::ordered_json::array();
+  json["listed"] = nlohmann::ordered_json::object();
   for (const System system : kSystems) {
     if (!op.listed_by(system)) continue;
-    json["sources"][std::string(name_of(system))] = name_of(*op.listed_by(system));
+    json["sources"].push_back(name_of(system));
+    json["listed"][std::string(name_of(system))] = name_of(*op.listed_by(system));
   }
   return json;
 }

@@ -21,8 +21,8 @@ std::string listed_in_words(const Operator&);
 /// The row's reason, and who agrees.
 std::string reason_of(const Operator&, DType low);
 
-/// {"op", "class": {"float16": ...}, "why", "aliases", "sources"}; "sources" are the systems that
-/// list the operator, with their classes.
+/// {"op", "class": {"float16": ...}, "why", "aliases", "sources", "listed"}: "sources" are the
+/// systems that list the operator, "listed" has their classes.
 nlohmann::ordered_json json_of(std::size_t row, const std::vector<DType>& lows);
 
 }  // namespace mezzo::cli

@@ -17,8 +17,7 @@ constexpr const char* kLibrary = "libmezzo_cli_torch.so";
 void* open_part() {
   const fs::path folder = platform::program_path().parent_path();
   std::string reasons;
-  for (const fs::path& place :
-       {folder / kLibrary, folder / MEZZO_LIBRARY_FOLDER / kLibrary}) {
+  for (const fs::path& place : {folder / kLibrary, folder / MEZZO_LIBRARY_FOLDER / kLibrary}) {
     if (!fs::exists(place)) continue;
     std::string why;
     if (void* library = platform::open_library(place.string(), &why)) return library;

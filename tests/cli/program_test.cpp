@@ -1,0 +1,54 @@
+#include "cli/program.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+
+#include "cli/command.h"
+#include "mezzo/version.h"
+
+namespace mezzo::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(Program, TellsItsVersion) {
+  const Outcome outcome = mezzo("--version");
+  EXPECT_EQ(outcome.code, kDone);
+  EXPECT_EQ(outcome.out, version() + "\n");
+}
+
+TEST(Program, EverySubcommandHasHelpWithAnExample) {
+  const std::string help = mezzo("--help").out;
+  for (const char* name : {"info", "lists", "explain"}) {
+    EXPECT_THAT(help, HasSubstr(std::string("  ") + name + " "));
+    const Outcome outcome = mezzo(std::string(name) + " --help");
+    EXPECT_EQ(outcome.code, kDone) << name;
+    EXPECT_THAT(outcome.out, HasSubstr(std::string("Example:\n  mezzo ") + name)) << name;
+    EXPECT_THAT(outcome.out, HasSubstr("--json")) << name;
+    EXPECT_THAT(outcome.err, IsEmpty()) << name;
+  }
+}
+
+TEST(Program, WrongUsageIsExitCodeTwoAndSilentOnStandardOutput) {
+  for (const char* arguments :
+       {"", "nothing", "lists --unknown", "lists --dtype float32", "lists --dtype", "explain",
+        "lists --class lower", "lists --system jax", "lists --levels --dtype float16",
+        "explain softmax mm", "info extra"}) {
+    const Outcome outcome = mezzo(arguments);
+    EXPECT_EQ(outcome.code, kWrongUsage) << arguments;
+    EXPECT_THAT(outcome.out, IsEmpty()) << arguments;
+    EXPECT_THAT(outcome.err, testing::Not(IsEmpty())) << arguments;
+  }
+}
+
+TEST(Program, AResultThatCannotBeWrittenIsAFailure) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no full device here";
+  const Outcome outcome = mezzo("lists >/dev/full");
+  EXPECT_EQ(outcome.code, kFailed);
+  EXPECT_THAT(outcome.err, HasSubstr("cannot be written"));
+}
+
+}  // namespace
+}  // namespace mezzo::cli
