@@ -51,8 +51,8 @@ TEST(Explain, AsJsonIsOneObject) {
 }
 
 TEST(Explain, AnUnknownNameFailsWithTheNearest) {
-  for (const char* json : {"", " --json"}) {
-    const Outcome outcome = mezzo(std::string("explain softmx") + json);
+  for (const char* option : {"", " --json"}) {
+    const Outcome outcome = mezzo(std::string("explain softmx") + option);
     EXPECT_EQ(outcome.code, kFailed);
     EXPECT_EQ(outcome.out, "");
     EXPECT_THAT(outcome.err, HasSubstr("unknown operator 'softmx'; did you mean 'softmax'"));
