@@ -184,7 +184,9 @@ std::string Rules::reason(std::size_t row) const {
     return text + "; the default is " + std::string(name_of(op.class_for(low_))) + ": " +
            std::string(op.why);
   }
-  if (row >= operators().size()) return "registered by the program";
+  if (row >= operators().size()) {
+    return class_of(row) == CastClass::kNeutral ? "no list has it" : "registered by the program";
+  }
   const Operator& op = operators()[row];
   if (class_of(row) != op.class_for(low_)) text = "registered by the program; by default ";
   text += op.why;

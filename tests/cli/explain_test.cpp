@@ -60,18 +60,30 @@ TEST(Explain, AnUnknownNameFailsWithTheNearest) {
   EXPECT_EQ(mezzo("explain ''").code, kFailed);
 }
 
+#ifdef MEZZO_WITH_TORCH
+TEST(Explain, KnowsOperatorsOfLibTorchThatNoListHas) {
+  const Outcome outcome = mezzo("explain silu");
+  EXPECT_EQ(outcome.code, kDone) << outcome.err;
+  EXPECT_THAT(outcome.out, testing::StartsWith("aten::silu\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("runs in whatever type arrives"));
+  EXPECT_EQ(json::parse(mezzo("explain silu --json").out)["class"]["float16"], "neutral");
+  const PolicyFile file("dtype = \"float16\"\n[operators]\nfloat = [\"silu\"]\n");
+  EXPECT_THAT(mezzo("explain silu" + file.option()).out, HasSubstr("float16   float"));
+}
+#endif
+
 TEST(Explain, OneTypeHasItsLevelsOnly) {
   const std::string text = mezzo("explain elu --dtype bfloat16").out;
   EXPECT_THAT(text, HasSubstr("O4"));
   EXPECT_THAT(text, testing::Not(HasSubstr("O1")));
-  EXPECT_THAT(text, testing::Not(HasSubstr("float16  float\n")));
+  EXPECT_THAT(text, testing::Not(HasSubstr("float16   float\n")));
 }
 
 TEST(Explain, FollowsAPolicyFile) {
   const PolicyFile file("dtype = \"bfloat16\"\n[operators]\nlow = [\"softmax\"]\n");
   const Outcome outcome = mezzo("explain softmax" + file.option());
   EXPECT_EQ(outcome.code, kDone) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("bfloat16 low"));
+  EXPECT_THAT(outcome.out, HasSubstr("bfloat16  low"));
   EXPECT_THAT(outcome.out, HasSubstr("by the override of 'softmax'"));
   EXPECT_THAT(outcome.out, HasSubstr("runs in bfloat16"));
   EXPECT_EQ(mezzo("explain softmax --dtype float16" + file.option()).code, kWrongUsage);

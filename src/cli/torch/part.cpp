@@ -15,6 +15,7 @@ constexpr struct {
   TorchFunction function;
 } kFunctions[] = {
     {"info", torch_info},
+    {"overloads", torch_overloads},
 };
 
 nlohmann::ordered_json answer(std::string_view name, const char* request) {
