@@ -28,9 +28,9 @@ struct RunStarted {
   std::string run = {};              ///< its name: the level in a comparison of levels
   std::int64_t epochs = 0;           ///< how many are planned
   std::int64_t steps_per_epoch = 0;  ///< how many are planned in each
-  std::int64_t batch_size = 0;
-  std::string items = "items";  ///< what a batch is made of: "images", "words"
-  Machine machine = {};
+  std::int64_t batch_size = 0;       ///< items a step
+  std::string items = "items";       ///< what a batch is made of: "images", "words"
+  Machine machine = {};              ///< where it runs
   bool operator==(const RunStarted&) const = default;
 };
 
@@ -64,19 +64,20 @@ struct RunEnded {
   std::int64_t parameter_bytes = 0;        ///< of the model's parameters
   std::int64_t master_bytes = 0;           ///< of float masters that are not themselves parameters
   std::int64_t optimizer_state_bytes = 0;  ///< momenta and the like
-  double weight_casts_per_step = 0;
-  double activation_casts_per_step = 0;
-  std::int64_t skipped_steps = 0;
-  double final_scale = 1;
+  double weight_casts_per_step = 0;        ///< weights cast to another type, mean
+  double activation_casts_per_step = 0;    ///< other tensors cast to another type, mean
+  std::int64_t skipped_steps = 0;          ///< after an overflow
+  double final_scale = 1;                  ///< of the loss
   bool operator==(const RunEnded&) const = default;
 };
 
 /// Something worth a line: an overflow, a level that this machine runs slower than float.
 struct Message {
-  std::string text = {};
+  std::string text = {};  ///< one line, without its end
   bool operator==(const Message&) const = default;
 };
 
+/// What a sink is handed.
 using Event = std::variant<RunStarted, StepTaken, EpochEnded, RunEnded, Message>;
 
 }  // namespace mezzo::report

@@ -21,7 +21,7 @@ enum class ComputeMode : std::uint8_t {
 
 /// What is in force for one 16-bit type, and what was measured for it.
 struct ComputeChoice {
-  at::ScalarType low;
+  at::ScalarType low;     ///< float16 or bfloat16
   ComputeMode mode;       ///< kNative or kEmulated
   bool forced;            ///< by set_compute_mode
   double low_rate;        ///< matrix products in that type, 1e9 operations a second; 0: no kernel

@@ -27,7 +27,9 @@
 
 namespace mezzo::optim {
 
+/// What all options of LibTorch's optimizers derive from.
 using Options = torch::optim::OptimizerOptions;
+/// Parameters with options of their own, as with LibTorch's optimizers.
 using ParamGroups = std::vector<torch::optim::OptimizerParamGroup>;
 
 class StepWork;
@@ -65,6 +67,7 @@ class MEZZO_API FusedOptimizer : public torch::optim::Optimizer {
 struct MEZZO_API FusedAdamOptions
     : public torch::optim::OptimizerCloneableOptions<FusedAdamOptions> {
   FusedAdamOptions(double lr = 1e-3);  // NOLINT(google-explicit-constructor): as torch::optim
+  /// The decay rates of the two moments.
   using betas_t = std::tuple<double, double>;
   TORCH_ARG(double, lr) = 1e-3;
   TORCH_ARG(betas_t, betas) = std::make_tuple(0.9, 0.999);
@@ -100,6 +103,7 @@ class MEZZO_API FusedAdam : public FusedOptimizer {
   void update(StepWork&) override;
 };
 
+/// FusedSGD's; the learning rate has no default.
 struct MEZZO_API FusedSGDOptions : public torch::optim::OptimizerCloneableOptions<FusedSGDOptions> {
   FusedSGDOptions(double lr);  // NOLINT(google-explicit-constructor): as torch::optim
   TORCH_ARG(double, lr);

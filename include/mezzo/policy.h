@@ -78,9 +78,9 @@ class MEZZO_API Policy {
 
 /// An operator that runs in float32 where `argument` has one of `values`.
 struct Conditional {
-  std::string op;
-  std::string argument;
-  std::vector<std::string> values;
+  std::string op;                   ///< as the dispatcher names it, with its overload
+  std::string argument;             ///< as its schema names it
+  std::vector<std::string> values;  ///< as text
 };
 
 // The default lists for float16 or bfloat16; another type is a ConfigError. Names are overloads as

@@ -29,9 +29,11 @@ class MEZZO_API Sink {
   Sink(const Sink&) = delete;
   Sink& operator=(const Sink&) = delete;
   virtual ~Sink();
+  /// Takes the next event. Throws what its destination throws.
   virtual void write(const Event&) = 0;
 };
 
+/// How console() writes.
 struct ConsoleOptions {
   bool live = false;  ///< redraw one line with a bar (for terminals) instead of writing plain lines
   int columns = 80;   ///< the terminal's width; a live line never gets longer
@@ -58,6 +60,7 @@ MEZZO_API std::unique_ptr<Sink> html(const std::filesystem::path& file);
 /// Hands every event to all of them, in order.
 MEZZO_API std::unique_ptr<Sink> tee(std::vector<std::unique_ptr<Sink>> sinks);
 
+/// tee(console(...), json_lines(...)): the same, for as many as are named.
 template <class... Sinks>
 std::unique_ptr<Sink> tee(std::unique_ptr<Sink> first, Sinks... rest) {
   std::vector<std::unique_ptr<Sink>> sinks;
@@ -68,19 +71,19 @@ std::unique_ptr<Sink> tee(std::unique_ptr<Sink> first, Sinks... rest) {
 
 /// What one run's events add up to.
 struct Run {
-  std::string name = {};
-  std::vector<StepTaken> steps = {};
-  std::vector<EpochEnded> epochs = {};
-  std::vector<std::string> messages = {};
-  RunEnded figures = {};
-  bool ended = false;  ///< was there a RunEnded?
+  std::string name = {};                   ///< RunStarted's
+  std::vector<StepTaken> steps = {};       ///< in order
+  std::vector<EpochEnded> epochs = {};     ///< in order
+  std::vector<std::string> messages = {};  ///< in order
+  RunEnded figures = {};                   ///< RunEnded's, or all zero until then
+  bool ended = false;                      ///< was there a RunEnded?
   bool operator==(const Run&) const = default;
 };
 
 /// Several runs side by side, in the order in which they ran.
 struct Report {
-  Machine machine = {};
-  std::vector<Run> runs = {};
+  Machine machine = {};        ///< of the run that began last
+  std::vector<Run> runs = {};  ///< in order
   bool operator==(const Report&) const = default;
 };
 
