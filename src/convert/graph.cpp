@@ -457,14 +457,13 @@ const Message* Graph::constant(ValueId id) const {
 }
 
 std::string Graph::describe(const Node& node) const {
-  std::string text = "node ";
+  std::string text = "node without outputs";
   if (!node.name.empty()) {
     text = concat({"node '", node.name, "'"});
-  } else {
-    const auto& siblings = scope(node.scope).nodes;
-    const auto own = std::ranges::find_if(
-        siblings, [&](NodeId id) { return this->node(id).message == node.message; });
-    text += std::to_string(own - siblings.begin());
+  } else if (const auto first =
+                 std::ranges::find_if(node.outputs, [](ValueId id) { return id != kNone; });
+             first != node.outputs.end()) {
+    text = concat({"node making '", value(*first).name, "'"});
   }
   const std::string& path = scope(node.scope).path;
   return concat({path, path.empty() ? "" : "/", text, " (", node.op, ")"});

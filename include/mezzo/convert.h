@@ -1,0 +1,182 @@
+// mezzo/convert.h: a mixed-precision ONNX model from a float32 one, ahead of time.
+//
+//   mezzo::convert::Options options;
+//   options.cast_optional_params = true;                       // store weights in 16 bits
+//   auto result = mezzo::convert::convert_model("net.onnx", "net16.onnx", options);
+//   std::cout << result.report.to_text();
+//
+// The result is always a valid model: it passes a strict type check of every scope before it
+// replaces the target. Casts stand explicitly in the graph, so that TensorRT 11, ONNX Runtime,
+// OpenVINO and others compute what was decided here. Needs no LibTorch. Functions may be called
+// from several threads at once; the objects are plain values.
+//
+// The vocabulary is that of MXNet's convert_model.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mezzo/export.h"
+
+namespace mezzo::convert {
+
+/// The operator stays float where the attribute (or, left out, its default) has one of the values,
+/// written as text: {"Resize", "mode", {"cubic"}}.
+struct Conditional {
+  std::string op, attribute;
+  std::vector<std::string> values;
+};
+
+/// What to convert, and how. Names of operators are ONNX's.
+struct Options {
+  /// "float16" or "bfloat16".
+  std::string target_dtype = "float16";
+  /// Operators that run in the target type, in float32, in the widest type among their inputs.
+  /// Given lists replace the default list of their class; entries "+Op" and "-Op" edit it instead.
+  std::optional<std::vector<std::string>> target_dtype_ops = {}, fp32_ops = {},
+                                          widest_dtype_ops = {};
+  std::optional<std::vector<Conditional>> conditional_fp32_ops = {};
+  /// Nodes by name that stay float32, or go low: exact, a glob with * and ?, or /regex/.
+  std::vector<std::string> excluded_names = {}, included_names = {};
+  /// false: weights stay float32 behind Casts; true: stored in the target type where every use is.
+  bool cast_optional_params = false;
+  /// "keep" (inputs and outputs keep their types) or "low".
+  std::string io = "keep";
+  /// Per input or output: "float32" or the target type.
+  std::map<std::string, std::string> io_of = {};
+  /// "spec", "ort", "ort-cpu", "ort-cuda", "trt", "openvino".
+  std::string profile = "spec";
+  /// "keep", "auto" (raised where that lowers more nodes), or a number.
+  std::string opset = "keep";
+  /// Samples (.npz, .npy, or ONNX tensor files) on which value ranges are measured.
+  std::vector<std::filesystem::path> calibration = {};
+  /// "none", "load", "run" or "compare": what ONNX Runtime must confirm before the target is
+  /// written. "load" is passed over where ONNX Runtime is not installed; the others then fail.
+  std::string verify = "load";
+  /// The largest error, relative to an output's range, that "compare" accepts; setting it starts a
+  /// search for the smallest part that must stay float32.
+  std::optional<double> tolerance = {};
+  /// Only stores weights in the target type; everything is computed in float32.
+  bool weights_only = false;
+};
+
+/// The type of one type variable of one node, and why.
+struct Decision {
+  std::string node;  ///< where it is: scope path, name, operator
+  std::string key;   ///< stable key: the first output's name in its scope
+  std::string op;
+  std::string variable;  ///< the schema's name of the type variable: "T"
+  bool low = false;
+  std::string rule;  ///< who decided: "default", "list", "range", "name", "schema", "cut", ...
+  std::string why;
+  std::string otherwise;  ///< what stood against it, or what it would take; empty: nothing
+};
+
+/// All decisions about one graph. Can be stored, compared as text, and applied to another
+/// checkpoint of the same graph.
+struct MEZZO_API Plan {
+  std::string target_dtype = "float16";
+  bool cast_optional_params = false;
+  bool weights_only = false;
+  std::string io = "keep";
+  std::map<std::string, std::string> io_of = {};
+  std::string opset = "keep";
+  std::string structure;  ///< a hash of the graph without its weights
+  std::vector<Decision> decisions = {};
+
+  std::string to_json() const;
+  /// Throws ConfigError where the text is no plan.
+  static Plan from_json(std::string_view text);
+};
+
+/// How one output of the result differs from the original's.
+struct OutputError {
+  std::string name;
+  double max_absolute = 0, relative_to_range = 0, sqnr_db = 0, cosine = 1, top1_agreement = 1;
+  bool finite = true;
+};
+
+/// A Cast that was put into the graph.
+struct CastReport {
+  std::string value, scope, from, to;
+  std::string reason;
+};
+
+/// What was done to a model.
+struct MEZZO_API Report {
+  std::string input, output, target_dtype, profile;
+  std::int64_t nodes = 0, float_nodes = 0, low_nodes = 0;
+  std::int64_t heavy_nodes = 0, heavy_low_nodes = 0;  ///< convolutions, products, recurrent layers
+  std::int64_t bytes_before = 0, bytes_after = 0;
+  std::int64_t weights = 0, low_weights = 0, duplicated_weights = 0;
+  std::int64_t flushed_values = 0;   ///< values of stored weights that became zero
+  std::int64_t infinite_values = 0;  ///< clip bounds that became infinite; nothing else ever does
+  std::int64_t opset_before = 0, opset_after = 0;
+  bool unchanged = false;  ///< the output is the input, byte for byte
+  std::vector<CastReport> casts = {};
+  std::vector<Decision> decisions = {};
+  std::vector<std::string> warnings = {};
+  std::string verified;                        ///< what was verified, by what
+  std::vector<OutputError> errors = {};        ///< of the result
+  std::vector<OutputError> weight_floor = {};  ///< of rounding the weights alone
+
+  std::string to_text() const;
+  std::string to_json() const;
+  std::string to_html() const;
+};
+
+struct Result {
+  Plan plan;
+  Report report;
+};
+
+/// Converts the model in file `in` and writes `out` (and, where the model is large or had external
+/// data, `out`'s name + ".data" beside it). The input is never written; the output appears whole or
+/// not at all. Throws ConfigError for options that cannot be, Error for files that cannot be read,
+/// UnsupportedError for models that cannot be treated.
+MEZZO_API Result convert_model(const std::filesystem::path& in, const std::filesystem::path& out,
+                               const Options& options = {});
+
+/// The decisions alone; nothing is written.
+MEZZO_API Plan plan_model(const std::filesystem::path& in, const Options& options = {});
+
+/// Applies the decisions of a plan to the same graph, or to another checkpoint of it. Throws
+/// ConfigError where the graph is another one, or a weight does not fit the type planned for it.
+MEZZO_API Result apply_plan(const std::filesystem::path& in, const std::filesystem::path& out,
+                            const Plan& plan);
+
+/// What is in a model file: types, operators, ranges, control flow, sizes.
+struct MEZZO_API Inspection {
+  std::string path;
+  std::int64_t ir_version = 0;
+  std::map<std::string, std::int64_t> opsets = {};
+  std::int64_t nodes = 0, scopes = 0, functions = 0, deepest = 0, file_bytes = 0, weight_bytes = 0;
+  std::map<std::string, std::int64_t> operators = {};    ///< "Conv" -> count
+  std::map<std::string, std::int64_t> value_types = {};  ///< "tensor(float32)" -> count
+  std::map<std::string, std::int64_t> weight_bytes_by_type = {};
+  std::vector<std::string> inputs = {}, outputs = {};
+  std::vector<std::string> ranges = {};    ///< weights that leave float16's range, one line each
+  std::vector<std::string> findings = {};  ///< what the strict checker objects to
+
+  std::string to_text() const;
+  std::string to_json() const;
+};
+
+MEZZO_API Inspection inspect_model(const std::filesystem::path& path);
+
+/// The default lists, ONNX names, sorted: low, float32, neutral ("either"), and widest. `dtype` is
+/// "float16" or "bfloat16".
+MEZZO_API std::vector<std::string> list_lp16_ops(std::string_view dtype);
+MEZZO_API std::vector<std::string> list_fp32_ops(std::string_view dtype);
+MEZZO_API std::vector<std::string> list_lp16_fp32_ops(std::string_view dtype);
+MEZZO_API std::vector<std::string> list_widest_type_cast(std::string_view dtype);
+/// The default conditions, by operator.
+MEZZO_API std::vector<Conditional> list_conditional_fp32_ops(std::string_view dtype);
+
+}  // namespace mezzo::convert

@@ -1,0 +1,185 @@
+#include "convert/constants.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <sstream>
+
+#include "convert/fields.h"
+#include "convert/low.h"
+
+namespace mezzo::convert {
+namespace {
+
+constexpr std::uint64_t kSmall = 64;
+
+// A Constant node inside a function may take its value from the caller's attributes.
+bool refers(const Node& node) {
+  return std::ranges::any_of(node.message->fields(), [](Field& field) {
+    return field.number == field::node::kAttribute &&
+           !field.open().text(field::attribute::kReference).empty();
+  });
+}
+
+void count_values(std::span<const float> values, Element low, ConstantFacts& facts) {
+  const auto overflow = static_cast<float>(overflows_at(low));
+  const auto vanish = static_cast<float>(vanishes_at(low));
+  float largest = 0;
+  float smallest = std::numeric_limits<float>::infinity();
+  std::uint32_t overflowing = 0;
+  std::uint32_t vanishing = 0;
+  std::uint32_t infinite = 0;
+  std::uint32_t nan = 0;
+  for (const float value : values) {
+    const float magnitude = std::fabs(value);
+    const bool is_infinite = magnitude == std::numeric_limits<float>::infinity();
+    const bool is_nan = value != value;
+    const bool is_finite = !is_infinite && !is_nan;
+    largest = is_finite && magnitude > largest ? magnitude : largest;
+    smallest = magnitude > 0 && magnitude < smallest ? magnitude : smallest;
+    overflowing += is_finite && magnitude >= overflow ? 1 : 0;
+    vanishing += magnitude > 0 && magnitude <= vanish ? 1 : 0;
+    infinite += is_infinite ? 1 : 0;
+    nan += is_nan ? 1 : 0;
+  }
+  facts.count += values.size();
+  facts.largest = std::max<double>(facts.largest, largest);
+  if (std::isfinite(smallest) && (facts.smallest == 0 || smallest < facts.smallest)) {
+    facts.smallest = smallest;
+  }
+  facts.overflowing += overflowing;
+  facts.vanishing += vanishing;
+  facts.infinite += infinite;
+  facts.nan += nan;
+}
+
+}  // namespace
+
+std::optional<std::vector<float>> listed_floats(const Graph& graph, const Node& node) {
+  if (const Message* one = graph.attribute(node, "value_float")) {
+    const auto bits = static_cast<std::uint32_t>(one->number(field::attribute::kFloat));
+    return std::vector<float>{std::bit_cast<float>(bits)};
+  }
+  const Message* list = graph.attribute(node, "value_floats");
+  if (list == nullptr) return std::nullopt;
+  std::vector<float> values;
+  for (const Field& field : list->fields()) {
+    if (field.number != field::attribute::kFloats) continue;
+    if (field.wire == Wire::kFixed32) {
+      values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(field.value)));
+    } else if (field.wire == Wire::kBytes) {
+      const std::size_t before = values.size();
+      values.resize(before + field.bytes.size() / 4);
+      std::memcpy(values.data() + before, field.bytes.data(), field.bytes.size() / 4 * 4);
+    }
+  }
+  return values;
+}
+
+bool Constants::is_constant(ValueId id) const {
+  const Value& value = graph_.value(id);
+  if (value.type != tensor_of(Element::kFloat)) return false;
+  if (value.producer == kNone) {
+    return value.origin != Origin::kSparseInitializer && graph_.constant(id) != nullptr;
+  }
+  const Node& node = graph_.node(value.producer);
+  if (node.op != "Constant" || !node.domain.empty() || refers(node)) return false;
+  return graph_.constant(id) != nullptr || graph_.attribute(node, "value_float") != nullptr ||
+         graph_.attribute(node, "value_floats") != nullptr;
+}
+
+const ConstantFacts& Constants::facts(ValueId id) {
+  const auto [found, is_new] = facts_.try_emplace(id);
+  if (!is_new) return found->second;
+  ConstantFacts& facts = found->second;
+  if (const Message* message = graph_.constant(id)) {
+    const Tensor tensor = read_tensor(graph_.document(), *message);
+    for_each_chunk(tensor, [&](std::span<const float> chunk) { count_values(chunk, low_, facts); });
+    graph_.document().release(tensor.raw);
+  } else if (const auto listed = listed_floats(graph_, graph_.node(graph_.value(id).producer))) {
+    count_values(*listed, low_, facts);
+  }
+  return facts;
+}
+
+std::uint64_t Constants::count(ValueId id) const {
+  if (const Message* message = graph_.constant(id)) {
+    std::uint64_t count = 1;
+    for (const std::int64_t dim : repeated_integers(*message, field::tensor::kDims)) {
+      count *= static_cast<std::uint64_t>(std::max<std::int64_t>(dim, 0));
+    }
+    return count;
+  }
+  const auto listed = listed_floats(graph_, graph_.node(graph_.value(id).producer));
+  return listed ? listed->size() : 0;
+}
+
+std::vector<double> Constants::values(ValueId id) const {
+  if (const Message* message = graph_.constant(id)) {
+    return small_values(read_tensor(graph_.document(), *message), kSmall);
+  }
+  const auto listed = listed_floats(graph_, graph_.node(graph_.value(id).producer));
+  if (!listed || listed->size() > kSmall) return {};
+  return {listed->begin(), listed->end()};
+}
+
+namespace {
+
+bool is_one_of(std::string_view op, std::initializer_list<std::string_view> ops) {
+  return std::ranges::find(ops, op) != ops.end();
+}
+
+bool is_clip_bound(const Node& node, int index) {
+  return node.op == "Clip" && index > 0;
+}
+
+bool is_arithmetic(const Node& node) {
+  return is_one_of(node.op, {"Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "Mean", "Where",
+                             "Pow", "Mod", "Clip", "Pad"});
+}
+
+template <typename... Parts>
+std::string sentence(const Parts&... parts) {
+  std::ostringstream text;
+  text.precision(4);
+  (text << ... << parts);
+  return text.str();
+}
+
+}  // namespace
+
+std::string objection(const Graph& graph, Constants& constants, ValueId id, const Node& node,
+                      int index, Element low) {
+  const ConstantFacts& facts = constants.facts(id);
+  const std::string_view name = graph.value(id).name;
+  if (facts.overflowing != 0 && !is_clip_bound(node, index)) {
+    const bool is_sentinel = facts.count == 1 && is_arithmetic(node);
+    return sentence(is_sentinel ? "mask value '" : "constant '", name, "' reaches ", facts.largest,
+                    ", beyond ", name_of(low), "'s ", largest(low));
+  }
+  const bool is_scalar = facts.count <= kSmall && is_arithmetic(node);
+  if (is_scalar && facts.smallest != 0 && facts.smallest < smallest_normal(low)) {
+    return sentence("epsilon '", name, "' is ", facts.smallest, ", below ", name_of(low),
+                    "'s smallest normal value ", smallest_normal(low));
+  }
+  if (facts.largest != 0 && facts.largest < smallest_normal(low)) {
+    return sentence("constant '", name, "' reaches only ", facts.largest, ", below ", name_of(low),
+                    "'s smallest normal value ", smallest_normal(low));
+  }
+  // Products with a large factor leave the range before anything sees it.
+  const double factor_limit = low == Element::kFloat16 ? 1024.0 : 1e30;
+  if (facts.count == 1 && node.op == "Mul" && facts.largest >= factor_limit) {
+    return sentence("factor '", name, "' is ", facts.largest,
+                    ", which takes products out of range");
+  }
+  if (facts.count == 1 && node.op == "Div" && index == 1 && facts.largest * factor_limit <= 1) {
+    return sentence("divisor '", name, "' is ", facts.largest,
+                    ", which takes quotients out of range");
+  }
+  return {};
+}
+
+}  // namespace mezzo::convert

@@ -1,0 +1,65 @@
+// Decisions: every type variable of every node gets float32 or the low type.
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "convert/constants.h"
+#include "convert/graph.h"
+#include "convert/policy.h"
+#include "convert/slots.h"
+
+namespace mezzo::convert {
+
+/// Which slot stands for what. Values that are not float32 have none.
+struct SlotMap {
+  Slots slots;
+  std::vector<Slot> native;             // per value: the type it is made in; none for constants
+  std::vector<std::vector<Slot>> uses;  // per value, per use: the type it is read in
+  std::vector<std::vector<Slot>> variables;  // per node, per variable of its schema
+  std::vector<bool> is_constant;             // per value
+};
+
+/// Slots of the whole graph, with what the standard demands: equalities and impossibilities.
+SlotMap map_slots(const Graph&, const ConvertPolicy&, const Constants&);
+
+/// The largest magnitude that a value had on the calibration samples.
+using ValueRanges = std::unordered_map<ValueId, double>;
+
+struct Decisions {
+  SlotMap map;
+  std::vector<bool> low;  // per slot
+  std::vector<Decision> list;
+  std::vector<std::string> warnings;
+
+  bool is_low(Slot slot) const {
+    return slot != kNoSlot && low[static_cast<std::size_t>(map.slots.root(slot))];
+  }
+  bool is_low_value(ValueId id) const { return is_low(map.native[static_cast<std::size_t>(id)]); }
+  bool is_low_use(ValueId id, std::size_t use) const {
+    return is_low(map.uses[static_cast<std::size_t>(id)][use]);
+  }
+};
+
+/// Decides. `ranges` and `plan` may be null.
+Decisions decide(const Graph&, const ConvertPolicy&, Constants&, const ValueRanges* ranges,
+                 const Plan* plan);
+
+/// Pins from the static danger patterns: floats that become indices, integers and angles that need
+/// more digits, quantised regions.
+void pin_patterns(const Graph&, SlotMap&);
+
+/// The key of a node in a plan: its scope's path and its first output.
+std::string plan_key(const Graph&, const Node&);
+
+/// The variable that decides what the node computes in: that of its first output or input.
+std::size_t primary_variable(const Graph&, const SlotMap&, NodeId);
+
+/// Is the value a Cast of a value that already has the low type? Then its low copy costs nothing.
+ValueId low_source(const Graph&, ValueId, Element low);
+
+bool is_float_based(const Type&);
+
+}  // namespace mezzo::convert

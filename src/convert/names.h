@@ -1,0 +1,25 @@
+// New names that collide with none in any scope.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "convert/graph.h"
+
+namespace mezzo::convert {
+
+/// Names of values and nodes of one graph or function, bodies included.
+class Names {
+ public:
+  /// Takes all names below this scope.
+  Names(const Graph&, ScopeId root);
+  /// `wanted`, or `wanted_1`, `wanted_2`, ...: the first that is free; it is taken from now on.
+  std::string take(std::string wanted);
+
+ private:
+  void add(const Graph&, ScopeId);
+  std::unordered_set<std::string> taken_;
+};
+
+}  // namespace mezzo::convert

@@ -1,0 +1,129 @@
+// Plans as text, and the hash that says whether a plan belongs to a graph.
+#include "convert/plan.h"
+
+#include "convert/fields.h"
+#include "convert/json.h"
+#include "core/raise.h"
+#include "mezzo/convert.h"
+
+namespace mezzo::convert {
+namespace {
+
+constexpr std::string_view kFormat = "mezzo-plan-1";
+
+class Hash {
+ public:
+  void add(std::string_view text) {
+    for (const char c : text) step(static_cast<unsigned char>(c));
+    step(0xFF);
+  }
+  void add(std::int64_t number) {
+    for (int i = 0; i < 8; ++i) step(static_cast<unsigned char>(number >> (8 * i)));
+  }
+  std::uint64_t value() const { return state_; }
+  std::string text() const {
+    std::string hex;
+    for (int i = 60; i >= 0; i -= 4) hex += "0123456789abcdef"[state_ >> i & 15];
+    return hex;
+  }
+
+ private:
+  // FNV-1a.
+  void step(unsigned char byte) { state_ = (state_ ^ byte) * 0x100000001B3ULL; }
+  std::uint64_t state_ = 0xCBF29CE484222325ULL;
+};
+
+}  // namespace
+
+std::string structure_of(const Graph& graph) {
+  // Sums of hashes per node do not depend on the order of nodes in the file.
+  std::uint64_t sum = 0;
+  for (const Node& node : graph.nodes) {
+    Hash hash;
+    hash.add(graph.scope(node.scope).path);
+    hash.add(node.domain);
+    hash.add(node.op);
+    hash.add(node.opset);
+    for (const ValueId in : node.inputs)
+      hash.add(in == kNone ? std::string_view() : graph.value(in).name);
+    for (const ValueId out : node.outputs)
+      hash.add(out == kNone ? std::string_view() : graph.value(out).name);
+    sum += hash.value();
+  }
+  Hash all;
+  all.add(static_cast<std::int64_t>(sum));
+  for (const ValueId in : graph.scope(0).inputs) {
+    all.add(graph.value(in).name);
+    all.add(name_of(graph.value(in).type));
+  }
+  for (const ValueId out : graph.scope(0).outputs) all.add(graph.value(out).name);
+  return all.text();
+}
+
+void write_decisions(JsonWriter& json, const std::vector<Decision>& decisions) {
+  json.open_array();
+  for (const Decision& decision : decisions) {
+    json.open_object();
+    json.key("key").value(decision.key);
+    json.key("node").value(decision.node);
+    json.key("op").value(decision.op);
+    json.key("variable").value(decision.variable);
+    json.key("low").value(decision.low);
+    json.key("rule").value(decision.rule);
+    json.key("why").value(decision.why);
+    if (!decision.otherwise.empty()) json.key("otherwise").value(decision.otherwise);
+    json.close();
+  }
+  json.close();
+}
+
+std::string Plan::to_json() const {
+  JsonWriter json;
+  json.open_object();
+  json.key("format").value(kFormat);
+  json.key("target_dtype").value(target_dtype);
+  json.key("cast_optional_params").value(cast_optional_params);
+  json.key("weights_only").value(weights_only);
+  json.key("io").value(io);
+  json.key("io_of").open_object();
+  for (const auto& [name, dtype] : io_of) json.key(name).value(dtype);
+  json.close();
+  json.key("opset").value(opset);
+  json.key("structure").value(structure);
+  json.key("decisions");
+  write_decisions(json, decisions);
+  json.close();
+  return json.text();
+}
+
+Plan Plan::from_json(std::string_view text) {
+  const Json json = Json::parse(text);
+  if (json.text("format") != kFormat) {
+    raise<ConfigError>("plan", "format '", json.text("format"), "'; expected ", kFormat);
+  }
+  Plan plan;
+  plan.target_dtype = json.text("target_dtype");
+  plan.cast_optional_params = json.flag("cast_optional_params");
+  plan.weights_only = json.flag("weights_only");
+  plan.io = json.text("io");
+  for (const auto& entry : json.object("io_of")) {
+    plan.io_of[entry.first] = json.find("io_of")->text(entry.first);
+  }
+  plan.opset = json.text("opset");
+  plan.structure = json.text("structure");
+  for (const Json& item : json.array("decisions")) {
+    Decision decision;
+    decision.key = item.text("key");
+    decision.node = item.text("node");
+    decision.op = item.text("op");
+    decision.variable = item.text("variable");
+    decision.low = item.flag("low");
+    decision.rule = item.text("rule");
+    decision.why = item.text("why");
+    if (item.find("otherwise") != nullptr) decision.otherwise = item.text("otherwise");
+    plan.decisions.push_back(std::move(decision));
+  }
+  return plan;
+}
+
+}  // namespace mezzo::convert

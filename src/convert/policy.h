@@ -1,0 +1,65 @@
+// The policy of one conversion: options resolved to a class per operator and answers per name.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convert/element.h"
+#include "convert/slots.h"
+#include "mezzo/cast_class.h"
+#include "mezzo/convert.h"
+
+namespace mezzo::convert {
+
+struct ClassOf {
+  CastClass cast = CastClass::kNeutral;
+  Level level = Level::kDefault;
+  std::string why;
+};
+
+/// A name pattern: exact, glob (* and ?), or /regular expression/.
+class NamePattern {
+ public:
+  explicit NamePattern(std::string text);
+  bool matches(std::string_view name) const;
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+  std::string expression_;
+};
+
+/// Throws ConfigError for options that cannot be.
+class ConvertPolicy {
+ public:
+  explicit ConvertPolicy(const Options& options);
+
+  Element low() const { return low_; }
+  const Options& options() const { return options_; }
+  ClassOf class_of(std::string_view op) const;
+  /// The conditions on this operator.
+  const std::vector<Conditional>& conditions() const { return conditions_; }
+  const std::vector<NamePattern>& excluded() const { return excluded_; }
+  const std::vector<NamePattern>& included() const { return included_; }
+  /// The type asked for an input or output: float32 or low.
+  Label io_label(const std::string& name) const;
+
+ private:
+  void read_list(const std::optional<std::vector<std::string>>& list, CastClass cast,
+                 std::string_view option);
+
+  Options options_;
+  Element low_ = Element::kFloat16;
+  std::map<std::string, ClassOf, std::less<>> classes_;
+  std::vector<Conditional> conditions_;
+  std::vector<NamePattern> excluded_, included_;
+};
+
+/// Does the target run this operator in the low type? `why` says why not.
+bool profile_allows(const std::string& profile, std::string_view op, std::int64_t since,
+                    Element low, std::string* why);
+bool is_profile(const std::string& name);
+
+}  // namespace mezzo::convert

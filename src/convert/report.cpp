@@ -1,0 +1,153 @@
+// The report of a conversion as text and JSON.
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "convert/concat.h"
+#include "convert/plan.h"
+#include "mezzo/convert.h"
+
+namespace mezzo::convert {
+namespace {
+
+std::string size_text(std::int64_t bytes) {
+  std::ostringstream text;
+  text.precision(3);
+  if (bytes < 10'000) {
+    text << bytes << " bytes";
+  } else if (bytes < 10'000'000) {
+    text << static_cast<double>(bytes) / 1e3 << " kB";
+  } else {
+    text << static_cast<double>(bytes) / 1e6 << " MB";
+  }
+  return text.str();
+}
+
+// The commonest reasons for float32, with an example each.
+void write_reasons(std::ostringstream& text, const Report& report) {
+  struct Group {
+    std::size_t count = 0;
+    const Decision* example = nullptr;
+  };
+  std::map<std::string, Group> groups;
+  for (const Decision& decision : report.decisions) {
+    if (decision.low || decision.rule == "cut") continue;
+    Group& group = groups[decision.rule == "range" ? decision.why
+                                                   : concat({decision.rule, ": ", decision.why})];
+    if (group.count++ == 0) group.example = &decision;
+  }
+  std::vector<std::pair<std::string, Group>> sorted(groups.begin(), groups.end());
+  std::ranges::stable_sort(
+      sorted, [](const auto& a, const auto& b) { return a.second.count > b.second.count; });
+  constexpr std::size_t kShown = 8;
+  if (!sorted.empty()) text << "stays float32:\n";
+  for (std::size_t i = 0; i < std::min(kShown, sorted.size()); ++i) {
+    text << "  " << sorted[i].second.count << " x " << sorted[i].first << '\n';
+  }
+  if (sorted.size() > kShown)
+    text << "  and " << sorted.size() - kShown << " more reasons (--report FILE.json)\n";
+}
+
+void write_errors(std::ostringstream& text, const Report& report) {
+  for (std::size_t i = 0; i < report.errors.size(); ++i) {
+    const OutputError& error = report.errors[i];
+    text << "output '" << error.name << "': error " << error.relative_to_range
+         << " of its range, cosine " << error.cosine << ", SQNR " << error.sqnr_db << " dB";
+    if (i < report.weight_floor.size()) {
+      text << " (rounding the weights alone: " << report.weight_floor[i].relative_to_range << ")";
+    }
+    text << (error.finite ? "" : ", NOT FINITE") << '\n';
+  }
+}
+
+void write_outputs(JsonWriter& json, const std::vector<OutputError>& errors) {
+  json.open_array();
+  for (const OutputError& error : errors) {
+    json.open_object();
+    json.key("output").value(error.name);
+    json.key("max_absolute").value(error.max_absolute);
+    json.key("relative_to_range").value(error.relative_to_range);
+    json.key("sqnr_db").value(error.sqnr_db);
+    json.key("cosine").value(error.cosine);
+    json.key("top1_agreement").value(error.top1_agreement);
+    json.key("finite").value(error.finite);
+    json.close();
+  }
+  json.close();
+}
+
+void write_casts(JsonWriter& json, const std::vector<CastReport>& casts) {
+  json.open_array();
+  for (const CastReport& cast : casts) {
+    json.open_object();
+    json.key("value").value(cast.value);
+    json.key("scope").value(cast.scope);
+    json.key("from").value(cast.from);
+    json.key("to").value(cast.to);
+    json.key("reason").value(cast.reason);
+    json.close();
+  }
+  json.close();
+}
+
+}  // namespace
+
+std::string Report::to_text() const {
+  std::ostringstream text;
+  text.precision(4);
+  text << input << " -> " << output << " (" << target_dtype << ", profile " << profile << ")\n";
+  if (unchanged) text << "nothing to convert: the output is the input\n";
+  text << low_nodes << " of " << float_nodes << " float nodes are " << target_dtype << ", "
+       << heavy_low_nodes << " of " << heavy_nodes << " heavy ones; " << casts.size() << " casts\n";
+  text << low_weights << " of " << weights << " weights are stored in " << target_dtype << "; "
+       << size_text(bytes_before) << " -> " << size_text(bytes_after) << '\n';
+  if (duplicated_weights != 0) text << duplicated_weights << " weights are stored in both types\n";
+  if (flushed_values != 0) text << flushed_values << " tiny values of weights became zero\n";
+  if (opset_after != opset_before)
+    text << "opset " << opset_before << " -> " << opset_after << '\n';
+  write_reasons(text, *this);
+  write_errors(text, *this);
+  if (!verified.empty()) text << "verified: " << verified << '\n';
+  for (const std::string& warning : warnings) text << "warning: " << warning << '\n';
+  return text.str();
+}
+
+std::string Report::to_json() const {
+  JsonWriter json;
+  json.open_object();
+  json.key("input").value(input);
+  json.key("output").value(output);
+  json.key("target_dtype").value(target_dtype);
+  json.key("profile").value(profile);
+  json.key("unchanged").value(unchanged);
+  json.key("nodes").value(nodes);
+  json.key("float_nodes").value(float_nodes);
+  json.key("low_nodes").value(low_nodes);
+  json.key("heavy_nodes").value(heavy_nodes);
+  json.key("heavy_low_nodes").value(heavy_low_nodes);
+  json.key("bytes_before").value(bytes_before);
+  json.key("bytes_after").value(bytes_after);
+  json.key("weights").value(weights);
+  json.key("low_weights").value(low_weights);
+  json.key("duplicated_weights").value(duplicated_weights);
+  json.key("flushed_values").value(flushed_values);
+  json.key("infinite_values").value(infinite_values);
+  json.key("opset_before").value(opset_before);
+  json.key("opset_after").value(opset_after);
+  json.key("verified").value(verified);
+  json.key("warnings").open_array();
+  for (const std::string& warning : warnings) json.value(warning);
+  json.close();
+  json.key("errors");
+  write_outputs(json, errors);
+  json.key("weight_floor");
+  write_outputs(json, weight_floor);
+  json.key("casts");
+  write_casts(json, casts);
+  json.key("decisions");
+  write_decisions(json, decisions);
+  json.close();
+  return json.text();
+}
+
+}  // namespace mezzo::convert

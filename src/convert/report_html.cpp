@@ -1,0 +1,67 @@
+// The report of a conversion as one self-contained page.
+#include <sstream>
+
+#include "mezzo/convert.h"
+
+namespace mezzo::convert {
+namespace {
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+constexpr std::string_view kHead = R"(<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>mezzo convert</title><style>
+body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222}
+pre{background:#f5f5f2;padding:1em;overflow-x:auto}table{border-collapse:collapse;width:100%}
+td,th{border-bottom:1px solid #ddd;padding:.25em .6em;text-align:left;vertical-align:top}
+.low{color:#1a6b34;font-weight:600}.high{color:#8a4b08;font-weight:600}
+</style></head><body><h1>mezzo convert</h1>
+)";
+
+}  // namespace
+
+std::string Report::to_html() const {
+  std::ostringstream page;
+  page << kHead << "<pre>" << escaped(to_text()) << "</pre>\n<h2>Nodes</h2>\n"
+       << "<table><tr><th>node</th><th>variable</th><th>type</th><th>decided "
+          "by</th><th>why</th></tr>\n";
+  for (const Decision& decision : decisions) {
+    page << "<tr><td>" << escaped(decision.node) << "</td><td>" << escaped(decision.variable)
+         << "</td><td class=\"" << (decision.low ? "low" : "high") << "\">"
+         << (decision.low ? target_dtype : "float32") << "</td><td>" << escaped(decision.rule)
+         << "</td><td>" << escaped(decision.why);
+    if (!decision.otherwise.empty()) page << "<br>otherwise " << escaped(decision.otherwise);
+    page << "</td></tr>\n";
+  }
+  page << "</table>\n<h2>Casts</h2>\n<table><tr><th>value</th><th>scope</th><th>from</th><th>to</"
+          "th><th>why</th></tr>\n";
+  for (const CastReport& cast : casts) {
+    page << "<tr><td>" << escaped(cast.value) << "</td><td>" << escaped(cast.scope) << "</td><td>"
+         << cast.from << "</td><td>" << cast.to << "</td><td>" << escaped(cast.reason)
+         << "</td></tr>\n";
+  }
+  page << "</table></body></html>\n";
+  return page.str();
+}
+
+}  // namespace mezzo::convert

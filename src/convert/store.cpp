@@ -1,0 +1,253 @@
+#include "convert/store.h"
+
+#include <functional>
+#include <ostream>
+#include <set>
+#include <vector>
+
+#include "convert/concat.h"
+#include "convert/fields.h"
+#include "convert/tensor.h"
+#include "core/raise.h"
+
+namespace mezzo::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kAlignment = 4096;
+constexpr std::uint64_t kProtobufLimit = (std::uint64_t{1} << 31) - (1 << 20);
+constexpr std::uint64_t kLarge = 1024;  // bytes; smaller tensors stay inside
+
+class StreamSink final : public Sink {
+ public:
+  StreamSink(std::ostream& out, const Document& document) : out_(out), document_(document) {}
+
+  void write(std::string_view bytes) override {
+    constexpr std::size_t kPart = std::size_t{16} << 20;
+    while (!bytes.empty()) {
+      const std::string_view part = bytes.substr(0, kPart);
+      out_.write(part.data(), static_cast<std::streamsize>(part.size()));
+      document_.release(part);
+      bytes.remove_prefix(part.size());
+      count_ += part.size();
+    }
+  }
+
+  void pad(std::uint64_t alignment) {
+    const std::string zeros((alignment - count_ % alignment) % alignment, '\0');
+    write(zeros);
+  }
+
+  std::uint64_t count() const { return count_; }
+
+ private:
+  std::ostream& out_;
+  const Document& document_;
+  std::uint64_t count_ = 0;
+};
+
+class TextContent final : public Content {
+ public:
+  explicit TextContent(std::string_view text) : text_(text) {}
+  std::uint64_t size() const override { return text_.size(); }
+  void write(Sink& sink) const override { sink.write(text_); }
+
+ private:
+  std::string_view text_;
+};
+
+// Calls `visit` with every TensorProto of the model: initializers, attributes, bodies, functions.
+void for_each_tensor(Message& graph_or_function, bool is_function,
+                     const std::function<void(Message&)>& visit);
+
+void for_each_attribute_tensor(Message& attribute, const std::function<void(Message&)>& visit) {
+  namespace f = field::attribute;
+  for (Field& field : attribute.fields()) {
+    if (field.number == f::kTensor || field.number == f::kTensors) visit(field.open());
+    if (field.number == f::kGraph || field.number == f::kGraphs)
+      for_each_tensor(field.open(), false, visit);
+  }
+}
+
+void for_each_tensor(Message& message, bool is_function,
+                     const std::function<void(Message&)>& visit) {
+  const std::uint32_t node_number = is_function ? field::function::kNode : field::graph::kNode;
+  for (Field& field : message.fields()) {
+    if (!is_function && field.number == field::graph::kInitializer) visit(field.open());
+    if (field.number != node_number) continue;
+    for (Field& attribute : field.open().fields()) {
+      if (attribute.number == field::node::kAttribute)
+        for_each_attribute_tensor(attribute.open(), visit);
+    }
+  }
+}
+
+void for_each_tensor(Message& model, const std::function<void(Message&)>& visit) {
+  for (Field& field : model.fields()) {
+    if (field.number == field::model::kGraph) for_each_tensor(field.open(), false, visit);
+    if (field.number == field::model::kFunctions) for_each_tensor(field.open(), true, visit);
+  }
+}
+
+bool is_external(const Message& tensor) {
+  return tensor.number(field::tensor::kLocation) == 1;
+}
+
+std::string_view location_of(const Message& tensor) {
+  for (const Field& field : tensor.fields()) {
+    if (field.number != field::tensor::kExternalData) continue;
+    const Message entry = Message::parse(field.bytes);
+    if (entry.text(field::pair::kKey) == "location") return entry.text(field::pair::kValue);
+  }
+  return {};
+}
+
+// The tensors that go to the data file, with what they hold.
+struct Outside {
+  Message* tensor;
+  std::shared_ptr<const Content> content;
+};
+
+class Splitter {
+ public:
+  Splitter(Document& document, const fs::path& out)
+      : document_(document), location_(document.keep(concat({out.filename().string(), ".data"}))) {}
+
+  std::vector<Outside> split() {
+    bool has_external = false;
+    for_each_tensor(document_.model(),
+                    [&](Message& tensor) { has_external = has_external || is_external(tensor); });
+    const bool is_large = document_.model().size() > kProtobufLimit;
+    if (!has_external && !is_large) return {};
+    std::vector<Outside> outside;
+    for_each_tensor(document_.model(), [&](Message& tensor) {
+      if (auto content = content_of(tensor, is_large || has_external))
+        outside.push_back({&tensor, std::move(content)});
+    });
+    std::uint64_t offset = 0;
+    for (const Outside& part : outside) {
+      offset = (offset + kAlignment - 1) / kAlignment * kAlignment;
+      point(*part.tensor, offset, part.content->size());
+      offset += part.content->size();
+    }
+    return outside;
+  }
+
+ private:
+  std::shared_ptr<const Content> content_of(Message& tensor, bool take_large) {
+    if (is_external(tensor)) {
+      return std::make_shared<TextContent>(read_tensor(document_, tensor).raw);
+    }
+    const Field* raw = tensor.find(field::tensor::kRawData);
+    if (raw == nullptr || !take_large) return nullptr;
+    if (raw->content) return raw->content->size() < kLarge ? nullptr : raw->content;
+    if (raw->bytes.size() < kLarge) return nullptr;
+    return std::make_shared<TextContent>(raw->bytes);
+  }
+
+  void point(Message& tensor, std::uint64_t offset, std::uint64_t size) {
+    tensor.remove(field::tensor::kRawData);
+    tensor.remove(field::tensor::kExternalData);
+    const auto entry = [&](std::string_view key, std::string_view value) {
+      auto pair = std::make_unique<Message>();
+      pair->add(field::pair::kKey, key);
+      pair->add(field::pair::kValue, value);
+      tensor.add(field::tensor::kExternalData, std::move(pair));
+    };
+    entry("location", location_);
+    entry("offset", document_.keep(std::to_string(offset)));
+    entry("length", document_.keep(std::to_string(size)));
+    tensor.set(field::tensor::kLocation, std::uint64_t{1});
+  }
+
+  Document& document_;
+  std::string_view location_;
+};
+
+fs::path data_path(const fs::path& out) {
+  fs::path path = out;
+  path += ".data";
+  return path;
+}
+
+void refuse_if_same(const fs::path& target, const fs::path& source) {
+  std::error_code ignored;
+  if (fs::equivalent(target, source, ignored)) {
+    raise<ConfigError>("convert", "'", target.string(), "' would overwrite '", source.string(),
+                       "', which is read; name another target");
+  }
+}
+
+std::set<std::string> locations(Document& document) {
+  std::set<std::string> names;
+  for_each_tensor(document.model(), [&](Message& tensor) {
+    if (is_external(tensor)) names.emplace(location_of(tensor));
+  });
+  return names;
+}
+
+}  // namespace
+
+void check_target(Document& document, const fs::path& out) {
+  if (out.filename().empty() || fs::is_directory(out)) {
+    raise<ConfigError>("convert", "'", out.string(), "' is a folder; name a file to write");
+  }
+  if (document.path().empty()) return;
+  refuse_if_same(out, document.path());
+  for (const std::string& name : locations(document)) {
+    const fs::path source = document.path().parent_path() / name;
+    refuse_if_same(out, source);
+    refuse_if_same(data_path(out), source);
+  }
+}
+
+Stored store_model(Document& document, const fs::path& out) {
+  Stored stored;
+  const std::vector<Outside> outside = Splitter(document, out).split();
+  if (!outside.empty()) {
+    platform::write_atomically(data_path(out), [&](std::ostream& stream) {
+      StreamSink sink(stream, document);
+      for (const Outside& part : outside) {
+        sink.pad(kAlignment);
+        part.content->write(sink);
+      }
+      stored.bytes += static_cast<std::int64_t>(sink.count());
+    });
+  }
+  try {
+    platform::write_atomically(out, [&](std::ostream& stream) {
+      StreamSink sink(stream, document);
+      document.model().write(sink);
+      stored.bytes += static_cast<std::int64_t>(sink.count());
+    });
+  } catch (...) {
+    std::error_code ignored;
+    if (!outside.empty()) fs::remove(data_path(out), ignored);
+    throw;
+  }
+  return stored;
+}
+
+Stored copy_model(Document& document, const fs::path& out) {
+  Stored stored;
+  const fs::path from = document.path().parent_path();
+  const fs::path to = out.parent_path();
+  std::error_code ignored;
+  const bool is_same_folder =
+      fs::equivalent(from.empty() ? "." : from, to.empty() ? "." : to, ignored);
+  for (const std::string& name : locations(document)) {
+    const std::string_view bytes = document.external(name, 0, 0, true);
+    stored.bytes += static_cast<std::int64_t>(bytes.size());
+    if (is_same_folder) continue;
+    fs::create_directories((to / name).parent_path());
+    platform::write_atomically(
+        to / name, [&](std::ostream& stream) { StreamSink(stream, document).write(bytes); });
+  }
+  platform::write_atomically(
+      out, [&](std::ostream& stream) { StreamSink(stream, document).write(document.bytes()); });
+  stored.bytes += static_cast<std::int64_t>(document.bytes().size());
+  return stored;
+}
+
+}  // namespace mezzo::convert

@@ -1,0 +1,27 @@
+// Writes a model and the data file beside it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "convert/document.h"
+
+namespace mezzo::convert {
+
+/// Bytes that were written, data file included.
+struct Stored {
+  std::int64_t bytes = 0;
+};
+
+/// Writes the document's messages to `out`. Tensors that are external, and all large ones where one
+/// file would pass protobuf's limit of 2 GB, go to one new file `out`.data, each on a page border.
+/// Both appear whole or not at all. Memory: one chunk at a time.
+Stored store_model(Document&, const std::filesystem::path& out);
+
+/// Copies an unchanged model, and, to another folder, the files its tensors point to.
+Stored copy_model(Document&, const std::filesystem::path& out);
+
+/// Throws ConfigError where `out` is the input or one of the files it points to.
+void check_target(Document&, const std::filesystem::path& out);
+
+}  // namespace mezzo::convert
