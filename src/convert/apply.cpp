@@ -183,6 +183,10 @@ class Editor {
     }
     place_first();
     for (Field& initializer : initializers) fields.push_back(std::move(initializer));
+    for (Message& info : std::exchange(old_casts_, {})) {
+      fields.push_back(made(is_function ? field::function::kValueInfo : field::graph::kValueInfo,
+                            std::move(info)));
+    }
     if (changed) {
       target.replace(std::move(fields));
     } else {
@@ -297,6 +301,7 @@ class Editor {
       attribute.add(field::attribute::kString,
                     std::string_view(element == Element::kFloat ? "FLOAT" : "FLOAT16"));
       attribute.add(field::attribute::kType, field::attribute_type::kString);
+      if (!is_output(to)) declare(to, element);
     } else {
       attribute.add(field::attribute::kInt, static_cast<std::uint64_t>(element));
       attribute.add(field::attribute::kType, field::attribute_type::kInt);
@@ -308,6 +313,23 @@ class Editor {
     node.add(field::node::kOpType, std::string_view("Cast"));
     node.add(field::node::kAttribute, std::make_unique<Message>(std::move(attribute)));
     return node;
+  }
+
+  bool is_output(std::string_view name) const {
+    return std::ranges::any_of(graph_.scope(0).outputs,
+                               [&](ValueId id) { return graph_.value(id).name == name; });
+  }
+
+  // Readers of old models infer nothing through a Cast that names its type.
+  void declare(std::string_view name, Element element) {
+    auto tensor = std::make_unique<Message>();
+    tensor->add(field::tensor_type::kElement, static_cast<std::uint64_t>(element));
+    auto type = std::make_unique<Message>();
+    type->add(field::type::kTensor, std::move(tensor));
+    Message info;
+    info.add(field::value_info::kName, name);
+    info.add(field::value_info::kType, std::move(type));
+    old_casts_.push_back(std::move(info));
   }
 
   Message constant_node(std::string_view output, Message tensor) {
@@ -595,6 +617,7 @@ class Editor {
   std::vector<Twins> twins_;
   Names* names_ = nullptr;
   bool has_training_ = false;
+  std::vector<Message> old_casts_;
   std::unordered_set<std::string> function_names_;
   std::map<std::string, std::string_view> specialised_;
   std::vector<std::unique_ptr<Message>> new_functions_;

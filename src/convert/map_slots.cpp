@@ -263,7 +263,7 @@ class Mapper {
     }
     std::string why;
     const bool allowed =
-        profile_allows(policy_.options().profile, node.op, node.schema->since, policy_.low(), &why);
+        profile_allows(policy_.options().profile, graph_, node, policy_.low(), &why);
     Slot first = kNoSlot;
     for (const Slot slot : variables) {
       if (slot == kNoSlot) continue;

@@ -13,6 +13,9 @@
 
 namespace mezzo::convert {
 
+class Graph;
+struct Node;
+
 struct ClassOf {
   CastClass cast = CastClass::kNeutral;
   Level level = Level::kDefault;
@@ -57,9 +60,9 @@ class ConvertPolicy {
   std::vector<NamePattern> excluded_, included_;
 };
 
-/// Does the target run this operator in the low type? `why` says why not.
-bool profile_allows(const std::string& profile, std::string_view op, std::int64_t since,
-                    Element low, std::string* why);
+/// Does the target run this node in the low type? `why` says why not.
+bool profile_allows(const std::string& profile, const Graph&, const Node&, Element low,
+                    std::string* why);
 bool is_profile(const std::string& name);
 
 }  // namespace mezzo::convert

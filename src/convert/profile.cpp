@@ -4,6 +4,7 @@
 #include <span>
 
 #include "convert/concat.h"
+#include "convert/graph.h"
 #include "convert/policy.h"
 
 namespace mezzo::convert {
@@ -11,7 +12,9 @@ namespace {
 
 struct Gap {
   std::string_view op;
-  int up_to;  // the operator's versions before this opset; 0: all
+  int before;                  // the operator's versions before this opset; 0: all
+  std::string_view attribute;  // only where it is set to anything but `unless`
+  std::string_view unless;
   std::string_view why;
 };
 
@@ -24,16 +27,18 @@ struct Profile {
 // Found with ONNX Runtime 1.31.1 on the models of libonnx-testdata; docs/convert.md has the
 // command.
 constexpr std::array kOrtGaps{
-    Gap{"EyeLike", 0, "ONNX Runtime has no kernel for it and casts nothing there"},
+    Gap{"EyeLike", 0, "", "", "ONNX Runtime has no kernel for it and casts nothing there"},
+    Gap{"ScatterElements", 0, "reduction", "none", "ONNX Runtime reduces no 16-bit values there"},
+    Gap{"ScatterND", 0, "reduction", "none", "ONNX Runtime reduces no 16-bit values there"},
 };
 
 constexpr std::array kTensorRtGaps{
-    Gap{"NonZero", 0, "TensorRT computes it in float32"},
-    Gap{"Det", 0, "TensorRT has no such layer"},
+    Gap{"NonZero", 0, "", "", "TensorRT computes it in float32"},
+    Gap{"Det", 0, "", "", "TensorRT has no such layer"},
 };
 
 constexpr std::array kOpenVinoGaps{
-    Gap{"Range", 0, "OpenVINO keeps shape computations in float32"},
+    Gap{"Range", 0, "", "", "OpenVINO keeps shape computations in float32"},
 };
 
 const std::array<Profile, 6> kProfiles{{
@@ -56,7 +61,7 @@ bool is_profile(const std::string& name) {
   return find_profile(name) != nullptr;
 }
 
-bool profile_allows(const std::string& name, std::string_view op, std::int64_t since, Element low,
+bool profile_allows(const std::string& name, const Graph& graph, const Node& node, Element low,
                     std::string* why) {
   const Profile& profile = *find_profile(name);
   const bool computes = low == Element::kFloat16 ? profile.computes_half : profile.computes_bfloat;
@@ -65,7 +70,8 @@ bool profile_allows(const std::string& name, std::string_view op, std::int64_t s
     return false;
   }
   for (const Gap& gap : profile.gaps) {
-    if (gap.op == op && (gap.up_to == 0 || since < gap.up_to)) {
+    if (gap.op != node.op || (gap.before != 0 && node.schema->since >= gap.before)) continue;
+    if (gap.attribute.empty() || graph.attribute_text(node, gap.attribute) != gap.unless) {
       *why = concat({"profile ", name, ": ", gap.why});
       return false;
     }

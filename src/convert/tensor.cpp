@@ -71,7 +71,15 @@ std::uint64_t stored_floats(const Message& message) {
 class RoundedContent final : public Content {
  public:
   RoundedContent(Document& document, Tensor tensor, Element low)
-      : document_(document), tensor_(std::move(tensor)), low_(low) {}
+      : document_(document), tensor_(std::move(tensor)), low_(low) {
+    // The message that holds the values may go before this does; the bytes behind it do not.
+    if (tensor_.raw.empty()) {
+      values_ = tensor_.message->clone();
+      std::erase_if(values_.fields(),
+                    [](const Field& field) { return field.number != f::kFloatData; });
+    }
+    tensor_.message = &values_;
+  }
 
   std::uint64_t size() const override { return tensor_.count * 2; }
 
@@ -87,6 +95,7 @@ class RoundedContent final : public Content {
  private:
   Document& document_;
   Tensor tensor_;
+  Message values_;
   Element low_;
 };
 
