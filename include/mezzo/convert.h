@@ -3,7 +3,7 @@
 //   mezzo::convert::Options options;
 //   options.cast_optional_params = true;                       // store weights in 16 bits
 //   auto result = mezzo::convert::convert_model("net.onnx", "net16.onnx", options);
-//   std::cout << result.report.to_text();
+//   log(result.report.to_text());
 //
 // The result is always a valid model: it passes a strict type check of every scope before it
 // replaces the target. Casts stand explicitly in the graph, so that TensorRT 11, ONNX Runtime,

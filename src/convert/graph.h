@@ -105,6 +105,8 @@ class Graph {
   /// null where it is left out.
   Message* attribute(const Node&, std::string_view name) const;
   std::int64_t integer(const Node&, std::string_view name, std::int64_t otherwise) const;
+  /// Does the node take this attribute from the function that it stands in?
+  static bool is_reference(const Node&, std::string_view name);
   /// The attribute as text: what the node says or else the schema's default. Lists as "[1, 2]".
   std::string attribute_text(const Node&, std::string_view name) const;
 
@@ -117,9 +119,11 @@ class Graph {
   std::string describe(const Value&) const;
 
  private:
-  class Builder;
   Document& document_;
 };
+
+/// Reads scopes, values, nodes and functions. Called by Graph.
+void build_graph(Graph&);
 
 /// Infers the types of all values, scope by scope. Called by Graph.
 void infer_types(Graph&);

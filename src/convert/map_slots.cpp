@@ -72,13 +72,10 @@ class Mapper {
   void node(NodeId id) {
     const Node& node = graph_.node(id);
     if (node.instance != kNone) return call(id, node);
-    if (node.schema == nullptr || !is_standard(node)) return unknown(id, node);
+    const bool is_standard = node.domain.empty() || node.domain == "ai.onnx.ml";
+    if (node.schema == nullptr || !is_standard) return unknown(id, node);
     if (!node.bodies.empty()) return with_bodies(id, node);
     general(id, node);
-  }
-
-  static bool is_standard(const Node& node) {
-    return node.domain.empty() || node.domain == "ai.onnx.ml";
   }
 
   void unknown(NodeId id, const Node& node) {
@@ -137,11 +134,9 @@ class Mapper {
       const bool is_given = i >= first && i - first < node.outputs.size() && i - first >= from &&
                             node.outputs[i - first] != kNone;
       if (is_given || wanted_.contains({~body, static_cast<int>(i)})) continue;
-      read_as(kNone, body, static_cast<int>(i), free_slot());
+      read_as(kNone, body, static_cast<int>(i), map_.slots.add());
     }
   }
-
-  Slot free_slot() { return map_.slots.add(); }
 
   void with_bodies(NodeId id, const Node& node) {
     const ScopeId body = node.body("body");
@@ -199,9 +194,8 @@ class Mapper {
   void sequence_map(NodeId id, const Node& node, ScopeId body) {
     const Scope& scope = graph_.scope(body);
     for (std::size_t i = 0; i < std::min(node.inputs.size(), scope.inputs.size()); ++i) {
-      if (is_float(scope.inputs[i])) {
+      if (is_float(scope.inputs[i]))
         read_as(id, kNone, static_cast<int>(i), native(scope.inputs[i]));
-      }
     }
     give(node, body, 0);
   }
@@ -296,7 +290,7 @@ class Mapper {
       if (op == "Cast") cast_output(node, slot);
       return;
     }
-    if (op == "ConstantOfShape" && !is_reference(node, "value")) return;
+    if (op == "ConstantOfShape" && !Graph::is_reference(node, "value")) return;
     if (op == "EyeLike") {
       if (graph_.attribute(node, "dtype") != nullptr) return;
       for (const Slot other : variables) map_.slots.unite(other, slot);
@@ -314,7 +308,8 @@ class Mapper {
     const Element from = node.inputs.empty() || node.inputs[0] == kNone
                              ? Element::kUndefined
                              : graph_.value(node.inputs[0]).type.element;
-    if (is_reference(node, "to")) return forbid(slot, "its type is an attribute of the function");
+    if (Graph::is_reference(node, "to"))
+      return forbid(slot, "its type is an attribute of the function");
     switch (from) {
       case Element::kBool:
       case Element::kUint8:
@@ -326,14 +321,6 @@ class Mapper {
     }
     map_.slots.pin(slot, Label::kHigh, Level::kNumeric,
                    concat({"a Cast of the model from ", name_of(from)}));
-  }
-
-  static bool is_reference(const Node& node, std::string_view name) {
-    return std::ranges::any_of(node.message->fields(), [&](Field& field) {
-      return field.number == field::node::kAttribute &&
-             field.open().text(field::attribute::kName) == name &&
-             !field.open().text(field::attribute::kReference).empty();
-    });
   }
 
   void main_graph() {

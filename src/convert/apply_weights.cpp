@@ -1,0 +1,187 @@
+// Constants: which are stored in the low type, and their copies.
+#include <algorithm>
+#include <utility>
+
+#include "convert/concat.h"
+#include "convert/editor.h"
+#include "convert/fields.h"
+
+namespace mezzo::convert {
+namespace {
+
+constexpr std::uint64_t kWorthStoringLow =
+    32;  // elements; below that a Cast costs more than it saves
+
+}  // namespace
+
+bool Editor::stored_low(ValueId id) const {
+  const Value& value = graph_.value(id);
+  if (storage_ != Storage::kConverted) return false;
+  if (has_training_ && value.producer == kNone) return false;
+  return wants(id, Label::kLow) && !wants(id, Label::kHigh);
+}
+
+void Editor::outside_value(ValueId id, std::vector<Message>& first,
+                           std::vector<Field>& initializers) {
+  const Value& value = graph_.value(id);
+  if (!is_float_based(value.type)) return;
+  const Twins& names = twins(id);
+  if (is_constant(id)) {
+    count_weight(id);
+    if (storage_ == Storage::kWeightsOnly) return weights_only(id, first, initializers);
+  }
+  if (names.high.empty() || names.low.empty()) return;
+  const bool made_low = is_constant(id) ? stored_low(id) : decisions_.is_low_value(id);
+  if (is_constant(id) && storage_ == Storage::kConverted && !made_low) {
+    ++changes_.duplicated_weights;
+    ++changes_.low_weights;
+    count_rounding(id);
+    Message tensor = rounded_tensor(document_, *value.initializer, low_, names.low);
+    if (graph_.ir_version >= 4) {
+      initializers.push_back(made(field::graph::kInitializer, std::move(tensor)));
+    } else {
+      first.push_back(constant_node(names.low, std::move(tensor)));
+    }
+    return;
+  }
+  first.push_back(cast_node(id, made_low));
+}
+
+void Editor::weights_only(ValueId id, std::vector<Message>& first,
+                          std::vector<Field>& initializers) {
+  const Value& value = graph_.value(id);
+  if (!is_stored_low_only(id)) return;
+  ++changes_.low_weights;
+  count_rounding(id);
+  const std::string_view name = document_.keep(names_->take(concat({value.name, suffix(true)})));
+  initializers.push_back(
+      made(field::graph::kInitializer, rounded_tensor(document_, *value.initializer, low_, name)));
+  first.push_back(cast_message(name, value.name, Element::kFloat, value.scope));
+  report_cast(value, true, "weight stored in 16 bits");
+}
+
+bool Editor::is_stored_low_only(ValueId id) const {
+  const Value& value = graph_.value(id);
+  if (value.origin != Origin::kInitializer || graph_.ir_version < 4 || has_training_) return false;
+  if (output_label(id).has_value()) return false;
+  if (constants_.count(id) < kWorthStoringLow) return false;
+  for (const Use& use : value.uses) {
+    if (use.node == kNone) continue;
+    if (!objection(graph_, constants_, id, graph_.node(use.node), use.input, low_).empty())
+      return false;
+  }
+  return true;
+}
+
+void Editor::count_weight(ValueId id) {
+  ++changes_.weights;
+  if (storage_ != Storage::kWeightsOnly && stored_low(id)) {
+    ++changes_.low_weights;
+    count_rounding(id);
+  }
+}
+
+void Editor::count_rounding(ValueId id) {
+  const ConstantFacts& facts = constants_.facts(id);
+  changes_.flushed_values += static_cast<std::int64_t>(facts.vanishing);
+  changes_.infinite_values += static_cast<std::int64_t>(facts.overflowing);
+}
+
+Message Editor::constant_node(std::string_view output, Message tensor) {
+  Message attribute;
+  attribute.add(field::attribute::kName, std::string_view("value"));
+  attribute.add(field::attribute::kTensor, std::make_unique<Message>(std::move(tensor)));
+  attribute.add(field::attribute::kType, field::attribute_type::kTensor);
+  Message node;
+  node.add(field::node::kOutput, output);
+  node.add(field::node::kName, document_.keep(names_->take(concat({"Constant_", output}))));
+  node.add(field::node::kOpType, std::string_view("Constant"));
+  node.add(field::node::kAttribute, std::make_unique<Message>(std::move(attribute)));
+  return node;
+}
+
+bool Editor::edit_initializer(const Scope& scope, Field& field) {
+  const std::string_view name = field.open().text(field::tensor::kName);
+  const auto found = scope.names.find(name);
+  if (found == scope.names.end() || !is_float_based(graph_.value(found->second).type)) return true;
+  const ValueId id = found->second;
+  if (is_constant(id)) {
+    // The low twin takes its place; the Cast takes its name.
+    if (storage_ == Storage::kWeightsOnly) return !is_stored_low_only(id);
+    if (stored_low(id)) {
+      replace(field, rounded_tensor(document_, field.open(), low_, twins(id).low));
+    } else {
+      rename_tensor(field, name, twins(id).high);
+    }
+  } else if (graph_.value(id).is_scope_input && decisions_.is_low_value(id)) {
+    replace(field, rounded_tensor(document_, field.open(), low_, ""));
+  }
+  return true;
+}
+
+void Editor::rename_tensor(Field& field, std::string_view before, std::string_view after) {
+  if (!after.empty() && before != after) field.open().set(field::tensor::kName, after);
+}
+
+std::unique_ptr<Message> Editor::zero_value() const {
+  auto tensor = std::make_unique<Message>();
+  tensor->add(field::tensor::kDims, std::uint64_t{1});
+  tensor->add(field::tensor::kType, static_cast<std::uint64_t>(low_));
+  tensor->add(field::tensor::kRawData, std::string_view("\0\0", 2));
+  auto attribute = std::make_unique<Message>();
+  attribute->add(field::attribute::kName, std::string_view("value"));
+  attribute->add(field::attribute::kTensor, std::move(tensor));
+  attribute->add(field::attribute::kType, field::attribute_type::kTensor);
+  return attribute;
+}
+
+void Editor::edit_constant_node(const Node& node, Message& message, std::vector<Message>& after) {
+  const ValueId out = node.outputs[0];
+  const Twins& names = twins(out);
+  count_weight(out);
+  const bool stored = stored_low(out);
+  if (stored) retype_constant(node, message);
+  const std::string_view name = stored ? names.low : names.high;
+  Field* output = message.find(field::node::kOutput);
+  if (!name.empty() && output->bytes != name) output->set_bytes(name);
+  if (names.high.empty() || names.low.empty()) return;
+  if (storage_ == Storage::kConverted && !stored) {
+    ++changes_.duplicated_weights;
+    ++changes_.low_weights;
+    count_rounding(out);
+    after.push_back(constant_node(names.low, rounded_value(node)));
+  } else {
+    after.push_back(cast_node(out, stored));
+  }
+}
+
+Message Editor::rounded_value(const Node& node) {
+  if (const Message* tensor = graph_.constant(node.outputs[0])) {
+    return rounded_tensor(document_, *tensor, low_, "");
+  }
+  const std::vector<float> values = *listed_floats(graph_, node);
+  Message tensor;
+  if (graph_.attribute(node, "value_floats") != nullptr) {
+    tensor.add(field::tensor::kDims, std::uint64_t{values.size()});
+  }
+  tensor.add(field::tensor::kType, static_cast<std::uint64_t>(Element::kFloat));
+  const std::string_view bytes = document_.keep(
+      std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)));
+  tensor.add(field::tensor::kRawData, bytes);
+  return rounded_tensor(document_, tensor, low_, "");
+}
+
+void Editor::retype_constant(const Node& node, Message& message) {
+  for (Field& field : message.fields()) {
+    if (field.number != field::node::kAttribute) continue;
+    Message& attribute = field.open();
+    if (attribute.text(field::attribute::kName).substr(0, 5) != "value") continue;
+    Message changed;
+    changed.add(field::attribute::kName, std::string_view("value"));
+    changed.add(field::attribute::kTensor, std::make_unique<Message>(rounded_value(node)));
+    changed.add(field::attribute::kType, field::attribute_type::kTensor);
+    replace(field, std::move(changed));
+  }
+}
+
+}  // namespace mezzo::convert

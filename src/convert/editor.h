@@ -1,0 +1,108 @@
+// The editor behind apply(): one tree of scopes at a time, the main graph or one instance of a
+// function. Its parts: apply.cpp (names, scopes, declared types), apply_weights.cpp (constants) and
+// apply_nodes.cpp (nodes, casts, functions).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "convert/apply.h"
+#include "convert/names.h"
+
+namespace mezzo::convert {
+
+/// How a value is called in each type after the conversion. Empty: not there in that type.
+struct Twins {
+  std::string_view high, low;
+};
+
+class Editor {
+ public:
+  Editor(Document& document, const Graph& graph, const Decisions& decisions, Constants& constants,
+         Element low, Storage storage, Changes& changes)
+      : document_(document),
+        graph_(graph),
+        decisions_(decisions),
+        constants_(constants),
+        low_(low),
+        storage_(storage),
+        changes_(changes),
+        twins_(graph.values.size()) {}
+  void run();
+
+ private:
+  bool wants(ValueId id, Label label) const;
+  bool is_constant(ValueId id) const;
+  std::string suffix(bool low) const;
+  // The type in which outputs of the model demand the value, if they do.
+  std::optional<bool> output_label(ValueId id) const;
+  // Names of every value of the tree, before anything is edited: bodies look up values of the
+  // scopes around them.
+  void name_values(ScopeId id, Names& names);
+  // Inputs, initializers, outputs of nodes: in file order.
+  std::vector<ValueId> ordered_values(const Scope& scope) const;
+  void name_value(ValueId id, Names& names);
+  // Is the constant, under its own name, of the low type afterwards?
+  bool stored_low(ValueId id) const;
+  void edit_tree(ScopeId root, Message& target);
+  void edit_scope(ScopeId id, Message& target);
+  static Field made(std::uint32_t number, Message message);
+  const Twins& twins(ValueId id) const { return twins_[static_cast<std::size_t>(id)]; }
+  // Inputs and initializers: their other type is made at the start of the scope.
+  void outside_value(ValueId id, std::vector<Message>& first, std::vector<Field>& initializers);
+  void weights_only(ValueId id, std::vector<Message>& first, std::vector<Field>& initializers);
+  bool is_stored_low_only(ValueId id) const;
+  void count_weight(ValueId id);
+  void count_rounding(ValueId id);
+  void report_cast(const Value& value, bool from_low, std::string_view reason);
+  Message cast_node(ValueId id, bool from_low);
+  Message cast_message(std::string_view from, std::string_view to, Element element, ScopeId scope);
+  bool is_output(std::string_view name) const;
+  // Readers of old models infer nothing through a Cast that names its type.
+  void declare(std::string_view name, Element element);
+  Message constant_node(std::string_view output, Message tensor);
+  // Returns false where the initializer goes away.
+  bool edit_initializer(const Scope& scope, Field& field);
+  static void rename_tensor(Field& field, std::string_view before, std::string_view after);
+  static void replace(Field& field, Message message);
+  // Declared types of inputs, outputs and values in between.
+  void edit_info(const Scope& scope, Field& field, bool is_input);
+  // An output takes the name of the copy that has its type. The model's own outputs keep theirs.
+  void edit_output(ScopeId id, Field& field, std::size_t index);
+  void set_element(Field* type);
+  std::string_view name_for(ValueId id, bool low) const;
+  void edit_node(NodeId id, Message& message, std::vector<Message>& after);
+  void rename_inputs(NodeId id, const Node& node, Message& message);
+  void edit_outputs(const Node& node, Message& message, std::vector<Message>& after);
+  // The attribute that says which type the output has.
+  void set_output_type(const Node& node, Message& message);
+  std::unique_ptr<Message> zero_value() const;
+  void edit_constant_node(const Node& node, Message& message, std::vector<Message>& after);
+  // The node's value as a tensor of the low type.
+  Message rounded_value(const Node& node);
+  void retype_constant(const Node& node, Message& message);
+  void edit_bodies(const Node& node, Message& message);
+  // Calls of a function whose types changed go to a copy of it with these types.
+  void specialise(const Node& node, Message& message);
+  Document& document_;
+  const Graph& graph_;
+  const Decisions& decisions_;
+  Constants& constants_;
+  Element low_;
+  Storage storage_;
+  Changes& changes_;
+  std::vector<Twins> twins_;
+  Names* names_ = nullptr;
+  bool has_training_ = false;
+  std::vector<Message> old_casts_;
+  std::unordered_set<std::string> function_names_;
+  std::map<std::string, std::string_view> specialised_;
+  std::vector<std::unique_ptr<Message>> new_functions_;
+};
+
+}  // namespace mezzo::convert
