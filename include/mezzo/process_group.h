@@ -1,0 +1,129 @@
+// mezzo/process_group.h: many processes that train one model.
+//
+// A process calls init_process_group() once, after a starter (`mezzo launch`, torchrun, mpirun, srun)
+// gave it a rank. The transport is LibTorch's own: Gloo between CPUs, NCCL between GPUs where its
+// library is found. Every function here is called by all ranks of a group in the same order; one
+// that is missing makes the others fail with an error after the timeout, which names it.
+//
+// Threads: one thread per process may call collectives of one group at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mezzo/export.h"
+
+namespace mezzo::parallel {
+
+namespace detail {
+class Group;
+}
+
+struct InitOptions {
+  std::string backend = "auto";         // "gloo", "nccl" (with Gloo for CPU tensors), "auto": NCCL where a GPU and its library are
+  std::string init_method = "env://";   // the starter's variables, "tcp://HOST:PORT" or "file:///PATH"
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);  // of start-up and of every collective
+  std::optional<int> rank = {};         // with tcp:// and file://
+  std::optional<int> world_size = {};
+  bool check_collectives = false;       // compare operation, size and dtype between ranks before each call
+};
+
+/// Connects this process with its peers. Throws ConfigError for impossible options or variables,
+/// Error where the peers cannot be reached within the timeout (the message names the ranks that
+/// are missing), UnsupportedError where this build has no distributed part.
+MEZZO_API void init_process_group(const InitOptions& options = {});
+
+/// Was init_process_group() called, and destroy_process_group() not since?
+MEZZO_API bool is_initialized();
+
+/// This process's rank and the number of ranks. Without a process group: Error.
+MEZZO_API int rank();
+MEZZO_API int world_size();
+
+/// The rank on this machine, for the choice of a device; as rank() where the starter does not tell.
+MEZZO_API int local_rank();
+
+/// Waits for all ranks.
+MEZZO_API void barrier();
+
+/// Leaves the group. Handles that are left raise errors. Without a process group: nothing.
+MEZZO_API void destroy_process_group();
+
+enum class ReduceOp { kSum, kAverage, kMax, kMin };
+
+/// Some or all of the ranks. A cheap handle, copies share. Collectives take dense tensors of one
+/// shape and dtype on all ranks; views with gaps are copied first and written back.
+class MEZZO_API ProcessGroup {
+ public:
+  explicit ProcessGroup(std::shared_ptr<detail::Group> group);
+
+  /// This process's rank in the group; -1 where it is no member, and then every collective is an
+  /// Error.
+  int rank() const;
+  int size() const;
+  /// The members, as ranks of the whole.
+  const std::vector<int>& ranks() const;
+  bool is_member() const { return rank() >= 0; }
+
+  /// In place, on all ranks. Averages of half and bfloat16 are summed in float and rounded once.
+  void all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum) const;
+  /// In place: `root`'s values (a rank of the group) on all.
+  void broadcast(const at::Tensor& tensor, int root = 0) const;
+  /// Shape [size, ...]: what every rank gave.
+  at::Tensor all_gather(const at::Tensor& tensor) const;
+  void barrier() const;
+
+  /// Operations that this process started in this group so far, and the bytes it gave to them.
+  struct Counts {
+    std::int64_t collectives = 0;
+    std::int64_t bytes = 0;
+  };
+  Counts counts() const;
+
+  detail::Group& internals() const { return *group_; }
+  friend bool operator==(const ProcessGroup& a, const ProcessGroup& b) {
+    return a.group_ == b.group_;
+  }
+
+ private:
+  std::shared_ptr<detail::Group> group_;
+};
+
+/// All ranks.
+MEZZO_API ProcessGroup world();
+
+/// A group of these ranks (each once, in the order of the new ranks). Every rank of the whole calls
+/// this, members or not, in the same order.
+MEZZO_API ProcessGroup new_group(const std::vector<int>& ranks);
+
+/// Averages in place over the group, grouped by type into flat buffers: one collective per type.
+MEZZO_API void all_reduce_average(const std::vector<at::Tensor>& tensors,
+                                  const std::optional<ProcessGroup>& group = {});
+
+/// Gives everybody `root`'s values, grouped by type into flat buffers.
+MEZZO_API void broadcast_all(const std::vector<at::Tensor>& tensors, int root = 0,
+                             const std::optional<ProcessGroup>& group = {});
+
+/// Averages gradients when told to, without hooks: for loops that accumulate, or that want to see
+/// the gradients first.
+class MEZZO_API Reducer {
+ public:
+  /// Parameters (leaves that require gradients; rank 0's values go to all ranks at once, and
+  /// `reduce` averages their gradients) or plain tensors (which `reduce` averages themselves).
+  explicit Reducer(std::vector<at::Tensor> tensors, std::optional<ProcessGroup> group = {});
+  /// Averages in place. A gradient that some ranks lack counts as zero there and is defined
+  /// afterwards; one that all lack stays undefined.
+  void reduce();
+
+ private:
+  std::vector<at::Tensor> tensors_;
+  std::optional<ProcessGroup> group_;
+};
+
+}  // namespace mezzo::parallel

@@ -1,0 +1,290 @@
+#include "core/platform_process.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "core/raise.h"
+
+extern char** environ;
+
+namespace mezzo::platform {
+namespace {
+
+struct PipeEnds {
+  int read = -1;
+  int write = -1;
+};
+
+PipeEnds make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) raise("process", "cannot make a pipe: ", std::strerror(errno));
+  return {ends[0], ends[1]};
+}
+
+std::vector<std::string> merged_environment(const std::map<std::string, std::string>& added) {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (added.count(text.substr(0, text.find('='))) == 0) all.push_back(text);
+  }
+  for (const auto& [name, value] : added) all.push_back(name + "=" + value);
+  return all;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// Between fork and exec only calls that are safe in a copy of a threaded process.
+[[noreturn]] void become(char** command, char** environment, int out, int err, int report,
+                         pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_DFL);
+  dup2(out, 1);
+  dup2(err, 2);
+  execvpe(command[0], command, environment);
+  const int why = errno;
+  [[maybe_unused]] const ssize_t written = write(report, &why, sizeof why);
+  _exit(127);
+}
+
+}  // namespace
+
+Process::Process(const std::vector<std::string>& command,
+                 const std::map<std::string, std::string>& environment) {
+  if (command.empty()) raise<ConfigError>("process", "no program to start");
+  std::vector<std::string> words = command;
+  std::vector<std::string> variables = merged_environment(environment);
+  const std::vector<char*> argv = pointers(words);
+  const std::vector<char*> envp = pointers(variables);
+  const PipeEnds out = make_pipe();
+  const PipeEnds err = make_pipe();
+  const PipeEnds report = make_pipe();
+  const pid_t parent = getpid();
+  id_ = fork();
+  if (id_ == 0) {
+    become(const_cast<char**>(argv.data()), const_cast<char**>(envp.data()), out.write, err.write,
+           report.write, parent);
+  }
+  const int fork_error = errno;
+  for (int end : {out.write, err.write, report.write}) close(end);
+  int why = 0;
+  ssize_t got = -1;
+  if (id_ > 0) {
+    do got = ::read(report.read, &why, sizeof why);
+    while (got < 0 && errno == EINTR);
+  }
+  close(report.read);
+  if (id_ < 0 || got > 0) {
+    close(out.read);
+    close(err.read);
+    if (id_ > 0) waitpid(id_, nullptr, 0);
+    raise("process", "cannot start '", command[0],
+          "': ", std::strerror(id_ < 0 ? fork_error : why));
+  }
+  pipes_[0] = out.read;
+  pipes_[1] = err.read;
+  for (int end : pipes_) fcntl(end, F_SETFL, fcntl(end, F_GETFL) | O_NONBLOCK);
+}
+
+Process::~Process() {
+  if (!end()) {
+    send(kKill);
+    waitpid(id_, nullptr, 0);
+  }
+  for (int end : pipes_) {
+    if (end >= 0) close(end);
+  }
+}
+
+std::optional<ProcessEnd> Process::end() {
+  if (end_) return end_;
+  int status = 0;
+  if (waitpid(id_, &status, WNOHANG) != id_) return std::nullopt;
+  end_ = ProcessEnd{};
+  if (WIFSIGNALED(status)) {
+    end_->signal = WTERMSIG(status);
+  } else {
+    end_->code = WEXITSTATUS(status);
+  }
+  return end_;
+}
+
+void Process::send(int signal) {
+  if (!end()) kill(id_, signal);
+}
+
+bool Process::read(int which, std::string& text) {
+  int& descriptor = pipes_[which];
+  if (descriptor < 0) return false;
+  char block[4096];
+  while (true) {
+    const ssize_t got = ::read(descriptor, block, sizeof block);
+    if (got > 0) {
+      text.append(block, static_cast<std::size_t>(got));
+    } else if (got < 0 && errno == EINTR) {
+      continue;
+    } else if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      return true;
+    } else {
+      close(descriptor);
+      descriptor = -1;
+      return false;
+    }
+  }
+}
+
+void wait_readable(const std::vector<int>& descriptors, std::chrono::milliseconds limit) {
+  std::vector<pollfd> all;
+  for (int descriptor : descriptors) {
+    if (descriptor >= 0) all.push_back({descriptor, POLLIN, 0});
+  }
+  poll(all.data(), all.size(), static_cast<int>(limit.count()));
+}
+
+namespace {
+volatile std::sig_atomic_t caught_signal = 0;
+void note_signal(int signal) {
+  caught_signal = signal;
+}
+constexpr int kCaught[] = {SIGINT, SIGTERM, SIGHUP};
+}  // namespace
+
+struct SignalCatcher::Previous {
+  struct sigaction actions[std::size(kCaught)];
+};
+
+SignalCatcher::SignalCatcher() : previous_(std::make_unique<Previous>().release()) {
+  caught_signal = 0;
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  sigemptyset(&action.sa_mask);
+  for (std::size_t i = 0; i < std::size(kCaught); ++i) {
+    sigaction(kCaught[i], &action, &previous_->actions[i]);
+  }
+}
+
+SignalCatcher::~SignalCatcher() {
+  const std::unique_ptr<Previous> previous(previous_);
+  for (std::size_t i = 0; i < std::size(kCaught); ++i) {
+    sigaction(kCaught[i], &previous->actions[i], nullptr);
+  }
+}
+
+std::optional<int> SignalCatcher::taken() {
+  const int signal = caught_signal;
+  if (signal == 0) return std::nullopt;
+  caught_signal = 0;
+  return signal;
+}
+
+std::string signal_name(int signal) {
+  const char* abbreviation = sigabbrev_np(signal);
+  if (abbreviation == nullptr) return "signal " + std::to_string(signal);
+  return std::string("SIG") + abbreviation + " (" + sigdescr_np(signal) + ")";
+}
+
+std::optional<std::string> environment_variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+namespace {
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+Addresses resolve(const std::string& host, int& failure) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  failure = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  return {failure == 0 ? found : nullptr, freeaddrinfo};
+}
+
+std::string numeric(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST];
+  if (getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) return "";
+  return text;
+}
+
+}  // namespace
+
+bool resolves(const std::string& host, std::string* why) {
+  int failure = 0;
+  resolve(host, failure);
+  if (failure != 0 && why != nullptr) *why = gai_strerror(failure);
+  return failure == 0;
+}
+
+std::string address_towards(const std::string& host) {
+  int failure = 0;
+  const Addresses found = resolve(host, failure);
+  for (const addrinfo* to = found.get(); to != nullptr; to = to->ai_next) {
+    sockaddr_storage target{};
+    std::memcpy(&target, to->ai_addr, to->ai_addrlen);
+    // A datagram socket's connect() sends nothing: it only asks the routing table.
+    const int descriptor = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (descriptor < 0) continue;
+    reinterpret_cast<sockaddr_in*>(&target)->sin_port = htons(9);
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    const bool known =
+        connect(descriptor, reinterpret_cast<sockaddr*>(&target), to->ai_addrlen) == 0 &&
+        getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &size) == 0;
+    close(descriptor);
+    if (known) return numeric(reinterpret_cast<sockaddr*>(&own), size);
+  }
+  return "";
+}
+
+bool is_loopback(const std::string& host) {
+  int failure = 0;
+  const Addresses found = resolve(host, failure);
+  if (!found) return false;
+  const std::string text = numeric(found->ai_addr, found->ai_addrlen);
+  return text.rfind("127.", 0) == 0 || text == "::1";
+}
+
+int listen_at(const std::string& address, int& port) {
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_port = htons(static_cast<std::uint16_t>(port));
+  if (inet_pton(AF_INET, address.c_str(), &at.sin_addr) != 1) {
+    raise("process", "'", address, "' is no numeric IPv4 address");
+  }
+  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  socklen_t size = sizeof at;
+  if (bind(descriptor, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0 ||
+      listen(descriptor, SOMAXCONN) != 0 ||
+      getsockname(descriptor, reinterpret_cast<sockaddr*>(&at), &size) != 0) {
+    const int why = errno;
+    close(descriptor);
+    raise("process", "cannot listen at ", address, ", port ", port, ": ", std::strerror(why));
+  }
+  port = ntohs(at.sin_port);
+  return descriptor;
+}
+
+}  // namespace mezzo::platform

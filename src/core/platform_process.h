@@ -1,0 +1,92 @@
+// Other processes: starting them, reading what they write, ending them. POSIX stays in
+// platform_process.cpp.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mezzo::platform {
+
+/// How a process ended: by an exit code, or by a signal.
+struct ProcessEnd {
+  int code = 0;
+  int signal = 0;
+  bool failed() const noexcept { return code != 0 || signal != 0; }
+  /// What a shell reports: the code, or 128 + signal.
+  int shell_code() const noexcept { return signal != 0 ? 128 + signal : code; }
+};
+
+/// A child process whose standard output and error come through pipes. It is killed when the
+/// thread that started it ends, so that none is left behind; the destructor kills and reaps it too.
+class Process {
+ public:
+  /// Starts command[0], looked up in PATH where it has no slash, with this process's environment
+  /// and `environment` on top. Throws Error where the program cannot be started.
+  Process(const std::vector<std::string>& command,
+          const std::map<std::string, std::string>& environment);
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  int id() const noexcept { return id_; }
+  /// How it ended; nothing while it runs. Does not wait.
+  std::optional<ProcessEnd> end();
+  /// Sends a signal, unless the process has ended.
+  void send(int signal);
+  /// The pipes' reading ends, not blocking: 0 is standard output, 1 standard error.
+  int pipe(int which) const noexcept { return pipes_[which]; }
+  /// Appends what is there to `text`; false once the writer has closed its end.
+  bool read(int which, std::string& text);
+
+ private:
+  int id_ = -1;
+  int pipes_[2] = {-1, -1};
+  std::optional<ProcessEnd> end_;
+};
+
+/// Waits until one of the descriptors can be read (those below 0 are left out), for `limit` at
+/// most, or until a signal comes.
+void wait_readable(const std::vector<int>& descriptors, std::chrono::milliseconds limit);
+
+/// While it lives, SIGINT, SIGTERM and SIGHUP are taken note of instead of ending this process.
+/// One at a time in a process.
+class SignalCatcher {
+ public:
+  SignalCatcher();
+  ~SignalCatcher();
+  SignalCatcher(const SignalCatcher&) = delete;
+  SignalCatcher& operator=(const SignalCatcher&) = delete;
+  /// The signal that came since the last call, if any.
+  std::optional<int> taken();
+
+ private:
+  struct Previous;
+  Previous* previous_;
+};
+
+constexpr int kTerminate = 15;
+constexpr int kKill = 9;
+
+/// "SIGSEGV (segmentation fault)", or "signal 42".
+std::string signal_name(int signal);
+
+/// A variable of the process's environment; nothing where it is not set.
+std::optional<std::string> environment_variable(const std::string& name);
+
+/// Does this host name resolve? If not, `why` tells what the resolver said.
+bool resolves(const std::string& host, std::string* why = nullptr);
+
+/// The numeric address of this machine from which packets to `host` leave; empty where none does.
+std::string address_towards(const std::string& host);
+
+/// Is `host` this machine's loopback (127.0.0.0/8, ::1, or a name of it)?
+bool is_loopback(const std::string& host);
+
+/// A TCP socket listening at `address`; `port` 0 lets the system choose. Returns its descriptor
+/// and writes the port that was taken. Throws Error (port in use, no such address).
+int listen_at(const std::string& address, int& port);
+
+}  // namespace mezzo::platform

@@ -1,0 +1,84 @@
+#include "distributed/averaging.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/sum.h>
+
+#include <utility>
+
+namespace mezzo::parallel {
+namespace {
+
+class DirectAverage final : public Pending {
+ public:
+  DirectAverage(Lane& lane, at::Tensor flat, AverageScale scale)
+      : flat_(std::move(flat)), after_(scale.after) {
+    if (scale.before != 1.0) flat_.mul_(scale.before);
+    sum_ = lane.all_reduce(flat_);
+  }
+  void wait() override {
+    sum_->wait();
+    if (after_ != 1.0) flat_.mul_(after_);
+  }
+
+ private:
+  at::Tensor flat_;
+  double after_;
+  std::unique_ptr<Pending> sum_;
+};
+
+class GatherAverage final : public Pending {
+ public:
+  GatherAverage(Lane& lane, at::Tensor flat, AverageScale scale)
+      : flat_(std::move(flat)), factor_(scale.before * scale.after) {
+    all_ = at::empty({lane.size(), flat_.numel()}, flat_.options());
+    gather_ = lane.all_gather(all_, flat_);
+  }
+  void wait() override {
+    gather_->wait();
+    const at::Tensor sum = at::sum(all_, {0}, false, at::kFloat);
+    flat_.copy_(factor_ != 1.0 ? sum.mul_(factor_) : sum);
+    all_.reset();
+  }
+
+ private:
+  at::Tensor flat_;
+  double factor_;
+  at::Tensor all_;
+  std::unique_ptr<Pending> gather_;
+};
+
+class FloatAverage final : public Pending {
+ public:
+  FloatAverage(Lane& lane, at::Tensor flat, AverageScale scale)
+      : flat_(std::move(flat)), wide_(flat_.to(at::kFloat)) {
+    average_ = std::make_unique<DirectAverage>(lane, wide_, scale);
+  }
+  void wait() override {
+    average_->wait();
+    flat_.copy_(wide_);
+  }
+
+ private:
+  at::Tensor flat_;
+  at::Tensor wide_;
+  std::unique_ptr<Pending> average_;
+};
+
+}  // namespace
+
+std::unique_ptr<Pending> start_average(Lane& lane, const at::Tensor& flat, AverageScale scale,
+                                       bool always_float) {
+  const bool low = at::isReducedFloatingType(flat.scalar_type());
+  switch (choose_wire(low, lane.size(), always_float)) {
+    case Wire::kGather:
+      return std::make_unique<GatherAverage>(lane, flat, scale);
+    case Wire::kFloat:
+      return std::make_unique<FloatAverage>(lane, flat, scale);
+    case Wire::kDirect:
+      break;
+  }
+  return std::make_unique<DirectAverage>(lane, flat, scale);
+}
+
+}  // namespace mezzo::parallel

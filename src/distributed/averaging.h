@@ -1,0 +1,42 @@
+// A flat gradient's way between ranks and back.
+//
+// Half and bfloat16 travel as what they are and are summed in float with one rounding: Gloo adds in
+// the low type, and its average of 40000 in half is infinite.
+#pragma once
+
+#include <memory>
+
+#include "distributed/lane.h"
+
+namespace mezzo::parallel {
+
+/// Factors around the sum. Their product is 1/size for an average.
+struct AverageScale {
+  double before = 1.0;  // on what is sent
+  double after = 1.0;   // on the sum
+};
+
+constexpr AverageScale average_scale(int size) {
+  return {1.0, 1.0 / size};
+}
+
+/// How a flat tensor travels.
+enum class Wire {
+  kDirect,  // summed by the transport in its own type
+  kGather,  // low type, every rank sums what all gave in float: one rounding, same bits everywhere
+  kFloat,   // as float: where a gather would move more bytes
+};
+
+/// A ring all-reduce of floats moves 8 (size - 1) / size bytes per element and direction, a gather of
+/// a low type 2 (size - 1): equal at 4 ranks, and the gather has fewer steps.
+constexpr Wire choose_wire(bool low_type, int size, bool always_float) {
+  if (!low_type || size == 1) return Wire::kDirect;
+  return always_float || size > 4 ? Wire::kFloat : Wire::kGather;
+}
+
+/// Starts before * ... * after of the sum over ranks, in place. `flat`: contiguous, one dimension,
+/// a floating type; complete at the wait.
+std::unique_ptr<Pending> start_average(Lane& lane, const at::Tensor& flat, AverageScale scale,
+                                       bool always_float = false);
+
+}  // namespace mezzo::parallel

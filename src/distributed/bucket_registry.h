@@ -1,0 +1,24 @@
+// Which storages are reducers' buckets: so that a gradient tells what happened to it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "core/torch.h"
+
+namespace mezzo::parallel {
+
+/// One bucket's state, shared between its reducer and those who ask.
+struct BucketMark {
+  std::vector<int> ranks;            // whose gradients were averaged
+  std::atomic<bool> reduced{false};  // equal on all ranks, and nothing was added since
+};
+
+/// Registers a flat bucket; forgotten with `forget_bucket`. Safe from several threads.
+void register_bucket(const at::Tensor& flat, const std::shared_ptr<BucketMark>& mark);
+void forget_bucket(const at::Tensor& flat);
+/// Null where the tensor's storage is no bucket.
+std::shared_ptr<BucketMark> bucket_of(const at::Tensor& gradient);
+
+}  // namespace mezzo::parallel

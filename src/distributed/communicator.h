@@ -1,0 +1,62 @@
+// What a transport can do. Calls start an operation and return at once; the tensors must stay
+// untouched until the wait.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "core/torch.h"
+#include "mezzo/process_group.h"
+
+namespace mezzo::parallel {
+
+class Store;
+
+/// An operation on its way.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  /// Waits until the result is there. Throws what went wrong.
+  virtual void wait() = 0;
+};
+
+/// Same-shaped contiguous tensors on all ranks; it checks nothing.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  /// In place. Not kAverage.
+  virtual std::unique_ptr<Pending> all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
+  /// `all` has size x in.numel() elements.
+  virtual std::unique_ptr<Pending> all_gather(const at::Tensor& all, const at::Tensor& in) = 0;
+  virtual std::unique_ptr<Pending> broadcast(const at::Tensor& tensor, int root) = 0;
+};
+
+/// A group of one: nothing to do.
+std::shared_ptr<Communicator> solo_communicator();
+
+/// Makes communicators of one transport.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  /// Connects `size` ranks that all come here with the same name. Throws.
+  virtual std::shared_ptr<Communicator> connect(const std::string& name, int rank, int size) = 0;
+};
+
+struct EngineOptions {
+  std::shared_ptr<Store> store;
+  std::chrono::milliseconds timeout;
+  std::string interface;  // network interface, or
+  std::string address;    // own address to bind to; both empty: the system's choice
+};
+
+/// Gloo, for CPU tensors. In a build without the distributed part: UnsupportedError.
+std::shared_ptr<Engine> gloo_engine(const EngineOptions& options);
+
+/// NCCL, for CUDA tensors; null, with the reason in `why`, where its library cannot be loaded.
+std::shared_ptr<Engine> nccl_engine(const EngineOptions& options, std::string* why);
+
+/// What an exception says, without LibTorch's backtrace.
+std::string text_of(const std::exception& failure);
+
+}  // namespace mezzo::parallel

@@ -1,0 +1,61 @@
+// What a ProcessGroup handle points to: the members, and the lanes that are made with the group.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "distributed/lane.h"
+#include "distributed/session.h"
+#include "mezzo/process_group.h"
+
+namespace mezzo::parallel::detail {
+
+class Group {
+ public:
+  /// Connects the members; all of them come here with the same name. A process that is no member
+  /// gets a handle without lanes.
+  Group(std::string name, std::shared_ptr<Session> session, std::vector<int> ranks);
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return static_cast<int>(ranks_.size()); }
+  const std::vector<int>& ranks() const noexcept { return ranks_; }
+  const std::shared_ptr<Session>& session() const noexcept { return session_; }
+
+  /// What callers of collectives, statistics of batch norms, and overflow flags travel on. Made at
+  /// once: were they made at first use, two ranks could make them in different orders and wait for
+  /// each other.
+  Lane& calls() const { return member(calls_); }
+  Lane& statistics() const { return member(statistics_); }
+  Lane& flags() const { return member(flags_); }
+  std::shared_ptr<Lane> calls_lane() const { return member(calls_).shared_from_this(); }
+
+  /// A lane of one's own. All members call this in the same order.
+  std::shared_ptr<Lane> open_lane(const std::string& purpose);
+
+  /// The sum over all lanes, the opened ones included.
+  ProcessGroup::Counts counts() const;
+
+ private:
+  Lane& member(const std::shared_ptr<Lane>& lane) const;
+
+  const std::string name_;
+  const std::shared_ptr<Session> session_;
+  const std::vector<int> ranks_;
+  int rank_ = -1;
+  int opened_ = 0;
+  std::shared_ptr<Lane> calls_;
+  std::shared_ptr<Lane> statistics_;
+  std::shared_ptr<Lane> flags_;
+  std::vector<std::weak_ptr<Lane>> others_;
+};
+
+}  // namespace mezzo::parallel::detail
+
+namespace mezzo::parallel {
+
+/// The group meant: the given one, else all ranks. Error without a process group, or where this
+/// process is no member.
+ProcessGroup group_or_world(const std::optional<ProcessGroup>& group, const char* where);
+
+}  // namespace mezzo::parallel

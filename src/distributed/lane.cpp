@@ -1,0 +1,178 @@
+#include "distributed/lane.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/tensor.h>
+
+#include <functional>
+#include <utility>
+
+#include "distributed/session.h"
+
+namespace mezzo::parallel {
+namespace {
+
+// Waits; turns a failure into the session's end.
+class LanePending final : public Pending {
+ public:
+  LanePending(std::shared_ptr<Session> session, std::string call, std::unique_ptr<Pending> inner,
+              std::function<void()> after)
+      : session_(std::move(session)),
+        call_(std::move(call)),
+        inner_(std::move(inner)),
+        after_(std::move(after)) {}
+
+  void wait() override {
+    if (inner_ == nullptr) return;
+    try {
+      inner_->wait();
+    } catch (const std::exception& failure) {
+      inner_.reset();
+      session_->fail(call_, text_of(failure));
+    }
+    inner_.reset();
+    if (after_) after_();
+  }
+
+ private:
+  const std::shared_ptr<Session> session_;
+  const std::string call_;
+  std::unique_ptr<Pending> inner_;
+  std::function<void()> after_;
+};
+
+// Gloo moves bytes of these as they are, but cannot add them.
+bool addable(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+    case at::kDouble:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kInt:
+    case at::kLong:
+    case at::kChar:
+    case at::kByte:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Lane::Lane(std::string name, std::shared_ptr<Session> session, int rank, int size,
+           std::shared_ptr<Communicator> cpu, std::shared_ptr<Communicator> cuda)
+    : name_(std::move(name)),
+      session_(std::move(session)),
+      rank_(rank),
+      size_(size),
+      cpu_(std::move(cpu)),
+      cuda_(std::move(cuda)) {}
+
+std::shared_ptr<Communicator> Lane::communicator(const at::Device& device) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return device.is_cuda() && cuda_ != nullptr ? cuda_ : cpu_;
+}
+
+std::unique_ptr<Pending> Lane::all_reduce(const at::Tensor& tensor, ReduceOp op) {
+  if (!addable(tensor.scalar_type())) {
+    raise<UnsupportedError>("all_reduce", "cannot add tensors of type ",
+                            c10::toString(tensor.scalar_type()), " between ranks");
+  }
+  return start(
+      "all_reduce",
+      [](Communicator& c, const at::Tensor& t, const at::Tensor&, int argument) {
+        return c.all_reduce(t, static_cast<ReduceOp>(argument));
+      },
+      tensor, {}, static_cast<int>(op));
+}
+
+std::unique_ptr<Pending> Lane::all_gather(const at::Tensor& all, const at::Tensor& in) {
+  TORCH_INTERNAL_ASSERT(all.numel() == in.numel() * size_ && all.dtype() == in.dtype());
+  return start(
+      "all_gather",
+      [](Communicator& c, const at::Tensor& a, const at::Tensor& i, int) {
+        // As bytes, so that every type can travel.
+        return c.all_gather(a.view(-1).view(at::kByte), i.view(-1).view(at::kByte));
+      },
+      all, in, 0);
+}
+
+std::unique_ptr<Pending> Lane::broadcast(const at::Tensor& tensor, int root) {
+  return start(
+      "broadcast",
+      [](Communicator& c, const at::Tensor& t, const at::Tensor&, int argument) {
+        return c.broadcast(t.view(-1).view(at::kByte), argument);
+      },
+      tensor, {}, root);
+}
+
+std::unique_ptr<Pending> Lane::start(const char* what, Start start, const at::Tensor& first,
+                                     const at::Tensor& second, int argument) {
+  TORCH_INTERNAL_ASSERT(first.defined() && first.is_contiguous());
+  TORCH_INTERNAL_ASSERT(!second.defined() || second.is_contiguous());
+  const at::Tensor& given = second.defined() ? second : first;
+  const std::int64_t number = ++collectives_;
+  bytes_ += given.numel() * static_cast<std::int64_t>(given.element_size());
+  const std::string call = std::string(what) + " " + std::to_string(number) + " of '" + name_ + "'";
+  session_->check_alive();
+  const std::shared_ptr<Communicator> transport = communicator(first.device());
+  if (transport == nullptr) raise(what, "this process group was destroyed");
+  const bool staged = first.is_cuda() && transport == cpu_;
+  at::Tensor a = first;
+  at::Tensor b = second;
+  std::function<void()> after;
+  if (staged) {
+    a = second.defined() ? at::empty(first.sizes(), first.options().device(at::kCPU))
+                         : first.to(at::kCPU);
+    if (second.defined()) b = second.to(at::kCPU);
+    after = [first, a] { first.copy_(a); };
+  }
+  try {
+    if (session_->compares_calls() && size_ > 1) compare_calls(*transport, what, given, argument);
+    return std::make_unique<LanePending>(session_, call, start(*transport, a, b, argument), after);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& failure) {
+    session_->fail(call, text_of(failure));
+  }
+}
+
+void Lane::compare_calls(Communicator& transport, const std::string& call,
+                         const at::Tensor& tensor, int argument) {
+  constexpr std::int64_t kFields = 5;
+  const std::vector<std::int64_t> mine{static_cast<std::int64_t>(std::hash<std::string>{}(call)),
+                                       tensor.numel(),
+                                       static_cast<std::int64_t>(tensor.scalar_type()),
+                                       argument, collectives_.load()};
+  const at::Tensor in = at::tensor(at::IntArrayRef(mine), at::kLong);
+  const at::Tensor all = at::empty({size_ * kFields}, at::kLong);
+  transport.all_gather(all.view(at::kByte), in.view(at::kByte))->wait();
+  const std::int64_t* theirs = all.const_data_ptr<std::int64_t>();
+  for (int other = 0; other < size_; ++other) {
+    const std::int64_t* fields = theirs + other * kFields;
+    if (std::equal(mine.begin(), mine.end(), fields)) continue;
+    raise("check_collectives", "ranks differ in call ", mine[4], " of '", name_, "': rank ", rank_,
+          " calls ", call, " with ", mine[1], " elements of ",
+          c10::toString(tensor.scalar_type()), "; rank ", other, " calls ",
+          fields[0] == mine[0] ? "the same" : "another operation", " with ", fields[1],
+          " elements of ", c10::toString(static_cast<at::ScalarType>(fields[2])), ", its call ",
+          fields[4]);
+  }
+}
+
+ProcessGroup::Counts Lane::counts() const {
+  return {collectives_.load(), bytes_.load()};
+}
+
+void Lane::drop() {
+  std::shared_ptr<Communicator> cpu;
+  std::shared_ptr<Communicator> cuda;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    cpu.swap(cpu_);
+    cuda.swap(cuda_);
+  }
+}
+
+}  // namespace mezzo::parallel

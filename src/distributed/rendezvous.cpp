@@ -1,0 +1,163 @@
+#include "distributed/rendezvous.h"
+
+#include <atomic>
+#include <sstream>
+
+#include "core/platform_process.h"
+#include "ranks/starter.h"
+
+namespace mezzo::parallel {
+namespace {
+
+constexpr const char* kWhere = "init_process_group";
+
+using ranks::MeetingPoint;
+using ranks::Starter;
+
+void validate(const InitOptions& options) {
+  if (options.backend != "auto" && options.backend != "gloo" && options.backend != "nccl") {
+    raise<ConfigError>(kWhere, "unknown backend '", options.backend,
+                       "'; expected one of auto, gloo, nccl");
+  }
+  if (options.timeout <= std::chrono::milliseconds(0)) {
+    raise<ConfigError>(kWhere, "the timeout is ", options.timeout.count(),
+                       " ms, expected more than 0");
+  }
+}
+
+// What the options, the address and the starter say, in this order.
+Starter identify(const InitOptions& options, const MeetingPoint& point) {
+  Starter self;
+  const auto rank = options.rank ? options.rank : point.rank;
+  const auto size = options.world_size ? options.world_size : point.world_size;
+  if (point.kind == MeetingPoint::Kind::kEnvironment) {
+    self = ranks::read_starter(platform::environment_variable);
+    if ((rank && *rank != self.rank) || (size && *size != self.world_size)) {
+      raise<ConfigError>(kWhere, "rank and world_size are ", rank.value_or(self.rank), " and ",
+                         size.value_or(self.world_size), ", but the environment of ", self.name,
+                         " says ", self.rank, " and ", self.world_size);
+    }
+    if (self.world_size > 1 && (self.master_address.empty() || self.master_port == 0)) {
+      raise<ConfigError>(kWhere, "env:// needs MASTER_ADDR and MASTER_PORT, which ", self.name,
+                         " does not set: export them before the start (rank 0's host, a free ",
+                         "port), or give init_method tcp://HOST:PORT or file:///PATH");
+    }
+    return self;
+  }
+  if (!rank || !size) {
+    raise<ConfigError>(kWhere, options.init_method, " needs rank and world_size");
+  }
+  if (*size < 1 || *rank < 0 || *rank >= *size) {
+    raise<ConfigError>(kWhere, "rank ", *rank, " of world_size ", *size,
+                       " is out of range; expected 0 <= rank < world_size");
+  }
+  self.name = "init_method";
+  self.rank = self.local_rank = *rank;
+  self.world_size = *size;
+  self.master_address = point.host;
+  self.master_port = point.port;
+  return self;
+}
+
+std::string list(const std::vector<int>& ranks) {
+  std::ostringstream text;
+  for (std::size_t i = 0; i < ranks.size(); ++i) text << (i == 0 ? "" : ", ") << ranks[i];
+  return text.str();
+}
+
+// Every rank signs in and waits for the others, so that a missing one is named before any
+// transport is built.
+void sign_in(Store& store, const Starter& self, std::chrono::milliseconds limit) {
+  const auto key = [](int rank) { return "ready/" + std::to_string(rank); };
+  if (store.add("claim/" + std::to_string(self.rank), 1) > 1) {
+    raise(kWhere, "rank ", self.rank, " signed in twice: two processes have this rank, or the ",
+          "store (a file?) is left from an earlier run");
+  }
+  store.set(key(self.rank), std::to_string(self.world_size));
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < self.world_size; ++rank) keys.push_back(key(rank));
+  const std::vector<int> missing = store.wait(keys, limit);
+  if (!missing.empty()) {
+    raise(kWhere, "rank ", self.rank, " waited ", limit.count(), " ms for ", missing.size(), " of ",
+          self.world_size, " ranks that did not come: ", list(missing));
+  }
+  for (int rank = 0; rank < self.world_size; ++rank) {
+    const std::string size = store.get(key(rank));
+    if (size != std::to_string(self.world_size)) {
+      raise<ConfigError>(kWhere, "rank ", self.rank, " expects ", self.world_size,
+                         " ranks, rank ", rank, " expects ", size);
+    }
+  }
+}
+
+EngineOptions engine_options(const std::shared_ptr<Store>& store, const Starter& self,
+                             std::chrono::milliseconds limit) {
+  EngineOptions options;
+  options.store = store;
+  options.timeout = limit;
+  options.interface = platform::environment_variable("GLOO_SOCKET_IFNAME").value_or("");
+  if (options.interface.empty() && !self.master_address.empty()) {
+    options.address = platform::is_loopback(self.master_address)
+                          ? "127.0.0.1"
+                          : platform::address_towards(self.master_address);
+  }
+  return options;
+}
+
+std::shared_ptr<Engine> cuda_engine(const InitOptions& options, const EngineOptions& engine) {
+  if (options.backend == "gloo") return nullptr;
+  std::string why;
+  std::shared_ptr<Engine> nccl = nccl_engine(engine, &why);
+  if (nccl == nullptr && options.backend == "nccl") {
+    raise<UnsupportedError>(kWhere, "backend nccl cannot be used here: ", why);
+  }
+  return nccl;
+}
+
+}  // namespace
+
+std::shared_ptr<Session> meet(const InitOptions& options) {
+  validate(options);
+  const MeetingPoint point = ranks::parse_init_method(options.init_method);
+  const Starter self = identify(options, point);
+  Session::Options session;
+  session.rank = self.rank;
+  session.size = self.world_size;
+  session.local_rank = self.local_rank;
+  session.timeout = options.timeout;
+  session.compare_calls = options.check_collectives;
+  if (self.world_size == 1) return std::make_shared<Session>(std::move(session));
+
+  StoreAddress address;
+  address.host = self.master_address;
+  address.port = self.master_port;
+  address.path = point.path;
+  address.serve = self.rank == 0 && !self.agent_store;
+  address.world_size = self.world_size;
+  const std::shared_ptr<Store> whole = open_store(address, options.timeout);
+  // Counted in each process: all ranks leave and join a process group equally often.
+  static std::atomic<int> generation{0};
+  session.store =
+      under_prefix(whole, run_prefix(self.run_id, self.restart_count, ++generation));
+  try {
+    sign_in(*session.store, self, options.timeout);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& failure) {
+    raise(kWhere, "the store vanished while rank ", self.rank,
+          " waited for the others: its host (rank 0 or the launcher) ended: ", text_of(failure));
+  }
+  const EngineOptions engine = engine_options(session.store, self, options.timeout);
+  try {
+    session.cpu = gloo_engine(engine);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& failure) {
+    raise(kWhere, "no network device for Gloo (GLOO_SOCKET_IFNAME '", engine.interface,
+          "', address '", engine.address, "'): ", text_of(failure));
+  }
+  session.cuda = cuda_engine(options, engine);
+  return std::make_shared<Session>(std::move(session));
+}
+
+}  // namespace mezzo::parallel

@@ -1,0 +1,121 @@
+#include "core/torch.h"  // first: LibTorch's include order
+
+#include "distributed/store.h"
+
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "core/platform_process.h"
+#include "distributed/communicator.h"
+#include "distributed/engine_store.h"
+#include "mezzo/export.h"
+#include "ranks/launcher.h"
+
+namespace mezzo::parallel {
+namespace {
+
+constexpr const char* kWhere = "init_process_group";
+
+c10::intrusive_ptr<c10d::TCPStore> serve(const StoreAddress& address,
+                                         std::chrono::milliseconds limit) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(address.port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.multiTenant = true;
+  options.timeout = limit;
+  try {
+    if (platform::is_loopback(address.host)) {
+      // LibTorch would listen at every interface.
+      int port = address.port;
+      options.masterListenFd = platform::listen_at("127.0.0.1", port);
+      options.port = static_cast<std::uint16_t>(port);
+    }
+    return c10::make_intrusive<c10d::TCPStore>(address.host, options);
+  } catch (const std::exception& failure) {
+    raise(kWhere, "cannot open the store at ", address.host, ":", address.port,
+          " (is the port in use? choose another MASTER_PORT): ", text_of(failure));
+  }
+}
+
+c10::intrusive_ptr<c10d::TCPStore> connect(const StoreAddress& address,
+                                           std::chrono::milliseconds limit) {
+  if (std::string why; !platform::resolves(address.host, &why)) {
+    raise(kWhere, "cannot resolve the master address '", address.host, "': ", why);
+  }
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(address.port);
+  options.waitWorkers = false;
+  options.timeout = limit;
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(address.host, options);
+  } catch (const std::exception& failure) {
+    raise(kWhere, "nobody answers at the master address ", address.host, ":", address.port,
+          " within ", limit.count(), " ms: rank 0 is missing, or MASTER_ADDR or MASTER_PORT are ",
+          "not its own: ", text_of(failure));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Store> open_store(const StoreAddress& address, std::chrono::milliseconds limit,
+                                  int* port_taken) {
+  c10::intrusive_ptr<c10d::Store> store;
+  if (!address.path.empty()) {
+    store = c10::make_intrusive<c10d::FileStore>(address.path, address.world_size);
+  } else {
+    const auto tcp = address.serve ? serve(address, limit) : connect(address, limit);
+    if (port_taken != nullptr) *port_taken = tcp->getPort();
+    store = tcp;
+  }
+  store->setTimeout(limit);
+  return std::make_shared<EngineStore>(std::move(store));
+}
+
+std::shared_ptr<Store> under_prefix(const std::shared_ptr<Store>& store,
+                                    const std::string& prefix) {
+  const auto& inner = static_cast<const EngineStore&>(*store).engine();
+  return std::make_shared<EngineStore>(c10::make_intrusive<c10d::PrefixStore>(prefix, inner));
+}
+
+namespace {
+
+class TcpStoreHost final : public ranks::StoreHost {
+ public:
+  TcpStoreHost(const std::string& address, int port) {
+    StoreAddress at;
+    at.host = address;
+    at.port = port;
+    at.serve = true;
+    store_ = open_store(at, std::chrono::seconds(10), &port_);
+  }
+  int port() const override { return port_; }
+  std::vector<ranks::FailureRecord> failures(const std::string& run_id) override {
+    std::vector<ranks::FailureRecord> records;
+    try {
+      const auto run = under_prefix(store_, run_prefix(run_id, 0, 1));
+      const std::int64_t count = run->add("failure/count", 0);
+      for (std::int64_t i = 1; i <= count; ++i) {
+        const std::string rank = run->get("failure/order/" + std::to_string(i));
+        if (rank.empty()) continue;
+        records.push_back({std::stoi(rank), recorded_failure(*run, std::stoi(rank))});
+      }
+    } catch (const std::exception&) {
+      // The records only make the report better: a store that is gone has none.
+    }
+    return records;
+  }
+
+ private:
+  int port_ = 0;
+  std::shared_ptr<Store> store_;
+};
+
+}  // namespace
+}  // namespace mezzo::parallel
+
+/// For `mezzo launch`, which starts without LibTorch and loads this library at run time.
+extern "C" MEZZO_API mezzo::ranks::StoreHost* mezzo_host_store(const char* address, int port) {
+  return new mezzo::parallel::TcpStoreHost(address, port);
+}

@@ -1,0 +1,34 @@
+// The build with MEZZO_DISTRIBUTED=OFF: the same functions, which say so. A world of one works.
+#include <string>
+
+#include "distributed/communicator.h"
+#include "distributed/store.h"
+
+namespace mezzo::parallel {
+namespace {
+
+[[noreturn]] void missing(const char* where) {
+  raise<UnsupportedError>(where, "this build of Mezzo has no distributed part: configure it with ",
+                          "-DMEZZO_DISTRIBUTED=ON");
+}
+
+}  // namespace
+
+std::shared_ptr<Engine> gloo_engine(const EngineOptions&) {
+  missing("init_process_group");
+}
+
+std::shared_ptr<Engine> nccl_engine(const EngineOptions&, std::string* why) {
+  *why = "this build of Mezzo has no distributed part";
+  return nullptr;
+}
+
+std::shared_ptr<Store> open_store(const StoreAddress&, std::chrono::milliseconds, int*) {
+  missing("init_process_group");
+}
+
+std::shared_ptr<Store> under_prefix(const std::shared_ptr<Store>&, const std::string&) {
+  missing("init_process_group");
+}
+
+}  // namespace mezzo::parallel

@@ -1,0 +1,34 @@
+// Which gradients travel together, and in which order: pure decisions, without tensors.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace mezzo::ranks {
+
+/// What the plan needs to know of one parameter.
+struct PlannedParameter {
+  std::int64_t elements = 0;
+  int kind = 0;          // dtype and device: a bucket holds one kind
+  bool trigger = false;  // its bucket is sent when its gradient is there
+};
+
+struct Bucket {
+  int kind = 0;
+  std::vector<int> parameters;  // in the order of arrival
+  std::int64_t elements = 0;    // of all its gradients
+};
+
+struct BucketPlan {
+  std::vector<Bucket> buckets;  // in the order in which they are sent
+  std::vector<int> bucket_of;   // of each parameter
+};
+
+/// Fills buckets with parameters in `order` (each index once), one open bucket per kind. A bucket
+/// is closed when it has at least `message_size` elements; where any parameter is a trigger,
+/// buckets are closed by triggers alone. What stays open is closed at the end, oldest first.
+BucketPlan plan_buckets(std::span<const PlannedParameter> parameters, std::span<const int> order,
+                        std::int64_t message_size);
+
+}  // namespace mezzo::ranks

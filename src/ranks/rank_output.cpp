@@ -1,0 +1,77 @@
+#include "ranks/rank_output.h"
+
+#include <cerrno>
+#include <cstring>
+#include <ostream>
+#include <sstream>
+
+#include "core/raise.h"
+
+namespace mezzo::ranks {
+namespace {
+constexpr std::size_t kLinesKept = 12;
+}
+
+RankOutput::RankOutput(int rank, const std::filesystem::path& log_directory, bool tee,
+                       std::ostream& out, std::ostream& err)
+    : rank_(rank) {
+  const char* endings[] = {".out", ".err"};
+  std::ostream* terminals[] = {&out, &err};
+  for (int which : {0, 1}) {
+    Stream& stream = streams_[which];
+    if (log_directory.empty() || tee) stream.terminal = terminals[which];
+    if (log_directory.empty()) continue;
+    const auto path = log_directory / ("rank_" + std::to_string(rank) + endings[which]);
+    stream.file.open(path, std::ios::trunc);
+    if (!stream.file) {
+      raise("launch", "cannot write '", path.string(), "': ", std::strerror(errno));
+    }
+  }
+}
+
+void RankOutput::add(int which, const std::string& text) {
+  Stream& stream = streams_[which];
+  stream.rest += text;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = stream.rest.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    write(stream, stream.rest.substr(begin, end - begin));
+  }
+  stream.rest.erase(0, begin);
+}
+
+void RankOutput::flush() {
+  for (Stream& stream : streams_) {
+    if (!stream.rest.empty()) write(stream, stream.rest);
+    stream.rest.clear();
+    if (stream.terminal != nullptr) stream.terminal->flush();
+    if (stream.file.is_open()) stream.file.flush();
+  }
+}
+
+void RankOutput::write(Stream& stream, const std::string& line) {
+  if (stream.terminal != nullptr) *stream.terminal << "[rank " << rank_ << "] " << line << '\n';
+  if (stream.file.is_open()) stream.file << line << '\n' << std::flush;
+  stream.last.push_back(line);
+  if (stream.last.size() > kLinesKept) stream.last.pop_front();
+}
+
+std::string RankOutput::last_lines() const {
+  for (int which : {1, 0}) {
+    const Stream& stream = streams_[which];
+    std::string text;
+    for (const std::string& line : stream.last) text += line + '\n';
+    text += stream.rest;
+    if (!text.empty()) return text;
+  }
+  return "(nothing)\n";
+}
+
+std::string indented(const std::string& text) {
+  std::istringstream in(text);
+  std::string result;
+  for (std::string line; std::getline(in, line);) result += "    " + line + '\n';
+  return result;
+}
+
+}  // namespace mezzo::ranks

@@ -1,0 +1,149 @@
+#include "ranks/starter.h"
+
+#include <charconv>
+#include <string_view>
+
+#include "core/raise.h"
+
+namespace mezzo::ranks {
+namespace {
+
+constexpr const char* kWhere = "init_process_group";
+
+int to_number(std::string_view name, std::string_view text) {
+  int value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc{} || end != text.data() + text.size()) {
+    raise<ConfigError>(kWhere, name, " is '", text, "', expected a whole number");
+  }
+  return value;
+}
+
+// The variables of one kind of starter; a null local pair means "none".
+struct Dialect {
+  const char* name;
+  const char* rank;
+  const char* world_size;
+  const char* local_rank;
+  const char* local_world_size;
+  bool needs_master;
+};
+
+constexpr Dialect kDialects[] = {
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", false},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", false},
+    {"PMIx", "PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK", "PMIX_LOCAL_SIZE", false},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", false},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", true},
+};
+
+void check_range(const Starter& s) {
+  if (s.world_size < 1) {
+    raise<ConfigError>(kWhere, "the world size is ", s.world_size, ", expected at least 1");
+  }
+  if (s.rank < 0 || s.rank >= s.world_size) {
+    raise<ConfigError>(kWhere, "the rank is ", s.rank, ", expected 0 to ", s.world_size - 1);
+  }
+}
+
+}  // namespace
+
+Starter read_starter(const Variables& variables) {
+  const auto master = variables("MASTER_ADDR");
+  for (const Dialect& dialect : kDialects) {
+    const auto rank = variables(dialect.rank);
+    if (!rank || (dialect.needs_master && !master)) continue;
+    const auto size = variables(dialect.world_size);
+    if (!size) {
+      raise<ConfigError>(kWhere, dialect.rank, " is set but ", dialect.world_size,
+                         " is not: a process starter such as `mezzo launch` or torchrun sets both");
+    }
+    const auto number_or = [&](const char* name, int otherwise) {
+      const auto text = variables(name);
+      return text ? to_number(name, *text) : otherwise;
+    };
+    Starter s;
+    s.name = dialect.name;
+    s.rank = to_number(dialect.rank, *rank);
+    s.world_size = to_number(dialect.world_size, *size);
+    s.local_rank = number_or(dialect.local_rank, s.rank);
+    s.local_world_size = number_or(dialect.local_world_size, s.world_size);
+    s.master_address = master.value_or("");
+    s.master_port = number_or("MASTER_PORT", 0);
+    s.agent_store = variables("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
+    s.run_id = variables("TORCHELASTIC_RUN_ID").value_or("none");
+    s.restart_count = number_or("TORCHELASTIC_RESTART_COUNT", 0);
+    check_range(s);
+    return s;
+  }
+  raise<ConfigError>(
+      kWhere, "env:// found no starter's variables (RANK and WORLD_SIZE, those of Open MPI, PMI or ",
+      "Slurm with MASTER_ADDR): start the program with `mezzo launch` or torchrun, or give ",
+      "init_method tcp://HOST:PORT with rank and world_size");
+}
+
+namespace {
+
+void parse_query(std::string_view query, MeetingPoint& point) {
+  while (!query.empty()) {
+    const std::size_t end = query.find('&');
+    const std::string_view item = query.substr(0, end);
+    const std::size_t equals = item.find('=');
+    const std::string_view key = item.substr(0, equals);
+    const std::string_view value =
+        equals == std::string_view::npos ? std::string_view{} : item.substr(equals + 1);
+    if (key == "rank") {
+      point.rank = to_number(key, value);
+    } else if (key == "world_size") {
+      point.world_size = to_number(key, value);
+    } else {
+      raise<ConfigError>(kWhere, "unknown parameter '", key,
+                         "' in init_method; expected rank or world_size");
+    }
+    query = end == std::string_view::npos ? std::string_view{} : query.substr(end + 1);
+  }
+}
+
+void parse_tcp(std::string_view address, MeetingPoint& point) {
+  while (!address.empty() && address.back() == '/') address.remove_suffix(1);
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos || colon == 0 || address.back() == ']') {
+    raise<ConfigError>(kWhere, "'tcp://", address, "' has no port; expected tcp://HOST:PORT");
+  }
+  std::string_view host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  point.kind = MeetingPoint::Kind::kTcp;
+  point.host = host;
+  point.port = to_number("the port", address.substr(colon + 1));
+  if (point.port < 1 || point.port > 65535) {
+    raise<ConfigError>(kWhere, "the port is ", point.port, ", expected 1 to 65535");
+  }
+}
+
+}  // namespace
+
+MeetingPoint parse_init_method(const std::string& text) {
+  MeetingPoint point;
+  std::string_view rest = text;
+  const std::size_t question = rest.find('?');
+  if (question != std::string_view::npos) {
+    parse_query(rest.substr(question + 1), point);
+    rest = rest.substr(0, question);
+  }
+  if (rest == "env://") return point;
+  if (rest.substr(0, 6) == "tcp://") {
+    parse_tcp(rest.substr(6), point);
+  } else if (rest.substr(0, 7) == "file://" && rest.size() > 7) {
+    point.kind = MeetingPoint::Kind::kFile;
+    point.path = rest.substr(7);
+  } else {
+    raise<ConfigError>(kWhere, "unknown init_method '", text,
+                       "'; expected env://, tcp://HOST:PORT or file:///PATH");
+  }
+  return point;
+}
+
+}  // namespace mezzo::ranks
