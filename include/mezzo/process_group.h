@@ -1,9 +1,9 @@
 // mezzo/process_group.h: many processes that train one model.
 //
-// A process calls init_process_group() once, after a starter (`mezzo launch`, torchrun, mpirun, srun)
-// gave it a rank. The transport is LibTorch's own: Gloo between CPUs, NCCL between GPUs where its
-// library is found. Every function here is called by all ranks of a group in the same order; one
-// that is missing makes the others fail with an error after the timeout, which names it.
+// A process calls init_process_group() once, after a starter (`mezzo launch`, torchrun, mpirun,
+// srun) gave it a rank. The transport is LibTorch's own: Gloo between CPUs, NCCL between GPUs where
+// its library is found. Every function here is called by all ranks of a group in the same order;
+// one that is missing makes the others fail with an error after the timeout, which names it.
 //
 // Threads: one thread per process may call collectives of one group at a time.
 #pragma once
@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "mezzo/error.h"
 #include "mezzo/export.h"
 
 namespace mezzo::parallel {
@@ -26,12 +27,16 @@ class Group;
 }
 
 struct InitOptions {
-  std::string backend = "auto";         // "gloo", "nccl" (with Gloo for CPU tensors), "auto": NCCL where a GPU and its library are
-  std::string init_method = "env://";   // the starter's variables, "tcp://HOST:PORT" or "file:///PATH"
-  std::chrono::milliseconds timeout = std::chrono::minutes(30);  // of start-up and of every collective
-  std::optional<int> rank = {};         // with tcp:// and file://
+  std::string backend = "auto";  // "gloo", "nccl" (with Gloo for CPU tensors), "auto": NCCL where a
+                                 // GPU and its library are
+  std::string init_method =
+      "env://";  // the starter's variables, "tcp://HOST:PORT" or "file:///PATH"
+  std::chrono::milliseconds timeout =
+      std::chrono::minutes(30);  // of start-up and of every collective
+  std::optional<int> rank = {};  // with tcp:// and file://
   std::optional<int> world_size = {};
-  bool check_collectives = false;       // compare operation, size and dtype between ranks before each call
+  bool check_collectives =
+      false;  // compare operation, size and dtype between ranks before each call
 };
 
 /// Connects this process with its peers. Throws ConfigError for impossible options or variables,

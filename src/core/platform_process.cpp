@@ -10,11 +10,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 #include "core/raise.h"
 
@@ -265,6 +267,44 @@ bool is_loopback(const std::string& host) {
   return text.rfind("127.", 0) == 0 || text == "::1";
 }
 
+namespace {
+
+bool can_connect(const addrinfo& to, int port, std::chrono::milliseconds limit) {
+  const int descriptor = socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (descriptor < 0) return false;
+  sockaddr_storage target{};
+  std::memcpy(&target, to.ai_addr, to.ai_addrlen);
+  reinterpret_cast<sockaddr_in*>(&target)->sin_port = htons(static_cast<std::uint16_t>(port));
+  int failure = 0;
+  if (connect(descriptor, reinterpret_cast<sockaddr*>(&target), to.ai_addrlen) != 0) {
+    failure = errno;
+    pollfd ready{descriptor, POLLOUT, 0};
+    socklen_t size = sizeof failure;
+    if (failure == EINPROGRESS && poll(&ready, 1, static_cast<int>(limit.count())) == 1) {
+      getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &failure, &size);
+    }
+  }
+  close(descriptor);
+  return failure == 0;
+}
+
+}  // namespace
+
+bool wait_connectable(const std::string& host, int port, std::chrono::milliseconds limit) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + limit;
+  while (true) {
+    int failure = 0;
+    const Addresses found = resolve(host, failure);
+    for (const addrinfo* to = found.get(); to != nullptr; to = to->ai_next) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+      if (can_connect(*to, port, std::max(left, std::chrono::milliseconds(1)))) return true;
+    }
+    if (Clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
 int listen_at(const std::string& address, int& port) {
   sockaddr_in at{};
   at.sin_family = AF_INET;
@@ -285,6 +325,10 @@ int listen_at(const std::string& address, int& port) {
   }
   port = ntohs(at.sin_port);
   return descriptor;
+}
+
+void close_descriptor(int descriptor) {
+  close(descriptor);
 }
 
 }  // namespace mezzo::platform

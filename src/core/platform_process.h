@@ -85,8 +85,14 @@ std::string address_towards(const std::string& host);
 /// Is `host` this machine's loopback (127.0.0.0/8, ::1, or a name of it)?
 bool is_loopback(const std::string& host);
 
+/// Waits until a TCP connection to `host` can be made, and closes it again; false where none can be
+/// within the limit.
+bool wait_connectable(const std::string& host, int port, std::chrono::milliseconds limit);
+
 /// A TCP socket listening at `address`; `port` 0 lets the system choose. Returns its descriptor
 /// and writes the port that was taken. Throws Error (port in use, no such address).
 int listen_at(const std::string& address, int& port);
+
+void close_descriptor(int descriptor);
 
 }  // namespace mezzo::platform

@@ -27,8 +27,8 @@ enum class Wire {
   kFloat,   // as float: where a gather would move more bytes
 };
 
-/// A ring all-reduce of floats moves 8 (size - 1) / size bytes per element and direction, a gather of
-/// a low type 2 (size - 1): equal at 4 ranks, and the gather has fewer steps.
+/// A ring all-reduce of floats moves 8 (size - 1) / size bytes per element and direction, a gather
+/// of a low type 2 (size - 1): equal at 4 ranks, and the gather has fewer steps.
 constexpr Wire choose_wire(bool low_type, int size, bool always_float) {
   if (!low_type || size == 1) return Wire::kDirect;
   return always_float || size > 4 ? Wire::kFloat : Wire::kGather;

@@ -107,7 +107,7 @@ std::unique_ptr<Pending> Lane::broadcast(const at::Tensor& tensor, int root) {
       tensor, {}, root);
 }
 
-std::unique_ptr<Pending> Lane::start(const char* what, Start start, const at::Tensor& first,
+std::unique_ptr<Pending> Lane::start(const char* what, Start begin, const at::Tensor& first,
                                      const at::Tensor& second, int argument) {
   TORCH_INTERNAL_ASSERT(first.defined() && first.is_contiguous());
   TORCH_INTERNAL_ASSERT(!second.defined() || second.is_contiguous());
@@ -130,7 +130,7 @@ std::unique_ptr<Pending> Lane::start(const char* what, Start start, const at::Te
   }
   try {
     if (session_->compares_calls() && size_ > 1) compare_calls(*transport, what, given, argument);
-    return std::make_unique<LanePending>(session_, call, start(*transport, a, b, argument), after);
+    return std::make_unique<LanePending>(session_, call, begin(*transport, a, b, argument), after);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& failure) {
@@ -138,13 +138,12 @@ std::unique_ptr<Pending> Lane::start(const char* what, Start start, const at::Te
   }
 }
 
-void Lane::compare_calls(Communicator& transport, const std::string& call,
-                         const at::Tensor& tensor, int argument) {
+void Lane::compare_calls(Communicator& transport, const std::string& call, const at::Tensor& tensor,
+                         int argument) {
   constexpr std::int64_t kFields = 5;
-  const std::vector<std::int64_t> mine{static_cast<std::int64_t>(std::hash<std::string>{}(call)),
-                                       tensor.numel(),
-                                       static_cast<std::int64_t>(tensor.scalar_type()),
-                                       argument, collectives_.load()};
+  const std::vector<std::int64_t> mine{
+      static_cast<std::int64_t>(std::hash<std::string>{}(call)), tensor.numel(),
+      static_cast<std::int64_t>(tensor.scalar_type()), argument, collectives_.load()};
   const at::Tensor in = at::tensor(at::IntArrayRef(mine), at::kLong);
   const at::Tensor all = at::empty({size_ * kFields}, at::kLong);
   transport.all_gather(all.view(at::kByte), in.view(at::kByte))->wait();
@@ -153,11 +152,10 @@ void Lane::compare_calls(Communicator& transport, const std::string& call,
     const std::int64_t* fields = theirs + other * kFields;
     if (std::equal(mine.begin(), mine.end(), fields)) continue;
     raise("check_collectives", "ranks differ in call ", mine[4], " of '", name_, "': rank ", rank_,
-          " calls ", call, " with ", mine[1], " elements of ",
-          c10::toString(tensor.scalar_type()), "; rank ", other, " calls ",
-          fields[0] == mine[0] ? "the same" : "another operation", " with ", fields[1],
-          " elements of ", c10::toString(static_cast<at::ScalarType>(fields[2])), ", its call ",
-          fields[4]);
+          " calls ", call, " with ", mine[1], " elements of ", c10::toString(tensor.scalar_type()),
+          "; rank ", other, " calls ", fields[0] == mine[0] ? "the same" : "another operation",
+          " with ", fields[1], " elements of ",
+          c10::toString(static_cast<at::ScalarType>(fields[2])), ", its call ", fields[4]);
   }
 }
 

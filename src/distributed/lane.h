@@ -37,7 +37,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
  private:
   using Start = std::unique_ptr<Pending> (*)(Communicator&, const at::Tensor&, const at::Tensor&,
                                              int);
-  std::unique_ptr<Pending> start(const char* what, Start start, const at::Tensor& first,
+  std::unique_ptr<Pending> start(const char* what, Start begin, const at::Tensor& first,
                                  const at::Tensor& second, int argument);
   std::shared_ptr<Communicator> communicator(const at::Device& device);
   void compare_calls(Communicator& communicator, const std::string& call, const at::Tensor& tensor,

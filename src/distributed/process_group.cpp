@@ -44,7 +44,8 @@ std::shared_ptr<detail::Group> current_world() {
 
 void init_process_group(const InitOptions& options) {
   if (is_initialized()) {
-    raise("init_process_group", "there is a process group already; destroy_process_group() ends it");
+    raise("init_process_group",
+          "there is a process group already; destroy_process_group() ends it");
   }
   const std::shared_ptr<Session> session = meet(options);
   std::vector<int> all;
@@ -100,8 +101,8 @@ ProcessGroup new_group(const std::vector<int>& ranks) {
   std::sort(sorted.begin(), sorted.end());
   if (sorted.empty()) raise<ConfigError>(kWhere, "no ranks were given");
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-    raise<ConfigError>(kWhere, "rank ",
-                       *std::adjacent_find(sorted.begin(), sorted.end()), " is given twice");
+    raise<ConfigError>(kWhere, "rank ", *std::adjacent_find(sorted.begin(), sorted.end()),
+                       " is given twice");
   }
   for (int member : sorted) {
     if (member < 0 || member >= all.size()) {
@@ -115,8 +116,8 @@ ProcessGroup new_group(const std::vector<int>& ranks) {
     const std::lock_guard<std::mutex> lock(now.mutex);
     number = ++now.groups;
   }
-  ProcessGroup group(std::make_shared<detail::Group>("group" + std::to_string(number),
-                                                     all.session(), ranks));
+  ProcessGroup group(
+      std::make_shared<detail::Group>("group" + std::to_string(number), all.session(), ranks));
   if (group.is_member()) group.barrier();
   return group;
 }

@@ -84,8 +84,8 @@ void sign_in(Store& store, const Starter& self, std::chrono::milliseconds limit)
   for (int rank = 0; rank < self.world_size; ++rank) {
     const std::string size = store.get(key(rank));
     if (size != std::to_string(self.world_size)) {
-      raise<ConfigError>(kWhere, "rank ", self.rank, " expects ", self.world_size,
-                         " ranks, rank ", rank, " expects ", size);
+      raise<ConfigError>(kWhere, "rank ", self.rank, " expects ", self.world_size, " ranks, rank ",
+                         rank, " expects ", size);
     }
   }
 }
@@ -137,8 +137,7 @@ std::shared_ptr<Session> meet(const InitOptions& options) {
   const std::shared_ptr<Store> whole = open_store(address, options.timeout);
   // Counted in each process: all ranks leave and join a process group equally often.
   static std::atomic<int> generation{0};
-  session.store =
-      under_prefix(whole, run_prefix(self.run_id, self.restart_count, ++generation));
+  session.store = under_prefix(whole, run_prefix(self.run_id, self.restart_count, ++generation));
   try {
     sign_in(*session.store, self, options.timeout);
   } catch (const Error&) {

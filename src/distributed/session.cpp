@@ -34,8 +34,8 @@ std::shared_ptr<Lane> Session::open_lane(const std::string& name, int rank, int 
       fail("connecting '" + name + "'", text_of(failure));
     }
   }
-  auto lane = std::make_shared<Lane>(name, shared_from_this(), rank, size, std::move(cpu),
-                                     std::move(cuda));
+  auto lane =
+      std::make_shared<Lane>(name, shared_from_this(), rank, size, std::move(cpu), std::move(cuda));
   const std::lock_guard<std::mutex> lock(mutex_);
   lanes_.erase(std::remove_if(lanes_.begin(), lanes_.end(),
                               [](const auto& other) { return other.expired(); }),
@@ -47,8 +47,8 @@ std::shared_ptr<Lane> Session::open_lane(const std::string& name, int rank, int 
 void Session::check_alive() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!failure_.empty()) {
-    raise("parallel", "this process group failed before; start the program again. It said: ",
-          failure_);
+    raise("parallel",
+          "this process group failed before; start the program again. It said: ", failure_);
   }
   if (closed_) raise("parallel", "this process group was destroyed");
 }
@@ -106,8 +106,10 @@ void Session::fail(const std::string& call, const std::string& text) {
     others = describe_others();
   } catch (const std::exception& gone) {
     drop_lanes();
-    others = "; the store cannot be asked about the other ranks, its host (rank 0 or the "
-             "launcher) is gone: " + text_of(gone);
+    others =
+        "; the store cannot be asked about the other ranks, its host (rank 0 or the "
+        "launcher) is gone: " +
+        text_of(gone);
   }
   {
     const std::lock_guard<std::mutex> lock(mutex_);

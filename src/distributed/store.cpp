@@ -44,6 +44,12 @@ c10::intrusive_ptr<c10d::TCPStore> connect(const StoreAddress& address,
   if (std::string why; !platform::resolves(address.host, &why)) {
     raise(kWhere, "cannot resolve the master address '", address.host, "': ", why);
   }
+  // LibTorch's client tries again as well, but past the limit and with backtraces in the log.
+  if (!platform::wait_connectable(address.host, address.port, limit)) {
+    raise(kWhere, "nobody answers at the master address ", address.host, ":", address.port,
+          " within ", limit.count(), " ms: rank 0 is missing, or MASTER_ADDR or MASTER_PORT are ",
+          "not its own");
+  }
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(address.port);
   options.waitWorkers = false;
@@ -51,9 +57,8 @@ c10::intrusive_ptr<c10d::TCPStore> connect(const StoreAddress& address,
   try {
     return c10::make_intrusive<c10d::TCPStore>(address.host, options);
   } catch (const std::exception& failure) {
-    raise(kWhere, "nobody answers at the master address ", address.host, ":", address.port,
-          " within ", limit.count(), " ms: rank 0 is missing, or MASTER_ADDR or MASTER_PORT are ",
-          "not its own: ", text_of(failure));
+    raise(kWhere, "what answers at the master address ", address.host, ":", address.port,
+          " is no store: ", text_of(failure));
   }
 }
 

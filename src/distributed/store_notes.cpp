@@ -11,7 +11,8 @@ std::vector<int> Store::wait(const std::vector<std::string>& keys,
   std::vector<int> missing;
   for (int i = 0; i < static_cast<int>(keys.size()); ++i) missing.push_back(i);
   // Asked again and again rather than by a waiting call, which would hold the connection.
-  for (auto pause = std::chrono::milliseconds(2);; pause = std::min(2 * pause, decltype(pause)(50))) {
+  for (auto pause = std::chrono::milliseconds(2);;
+       pause = std::min(2 * pause, decltype(pause)(50))) {
     std::vector<int> still;
     for (int i : missing) {
       if (!has(keys[static_cast<std::size_t>(i)])) still.push_back(i);
@@ -23,8 +24,7 @@ std::vector<int> Store::wait(const std::vector<std::string>& keys,
 }
 
 std::string run_prefix(const std::string& run_id, int restart_count, int generation) {
-  return "mezzo/" + run_id + "/" + std::to_string(restart_count) + "/" +
-         std::to_string(generation);
+  return "mezzo/" + run_id + "/" + std::to_string(restart_count) + "/" + std::to_string(generation);
 }
 
 void record_failure(Store& store, int rank, const std::string& text) {

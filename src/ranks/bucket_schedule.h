@@ -62,8 +62,8 @@ class BucketSchedule {
   std::int64_t backward_ = -1;
   bool open_ = false;
   int next_ = 0;
-  std::vector<int> missing_;    // of each bucket: parameters that have not arrived
-  std::vector<bool> arrived_;   // of each parameter
+  std::vector<int> missing_;   // of each bucket: parameters that have not arrived
+  std::vector<bool> arrived_;  // of each parameter
   std::vector<int> order_;
 };
 

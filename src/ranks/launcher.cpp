@@ -20,7 +20,8 @@ constexpr int kTimeLimitCode = 124;  // as coreutils' timeout
 void validate(const LaunchOptions& o) {
   if (o.command.empty()) raise<ConfigError>(kWhere, "no program to start");
   if (o.processes_per_node < 1) {
-    raise<ConfigError>(kWhere, "--nproc-per-node is ", o.processes_per_node, ", expected at least 1");
+    raise<ConfigError>(kWhere, "--nproc-per-node is ", o.processes_per_node,
+                       ", expected at least 1");
   }
   if (o.nodes < 1) raise<ConfigError>(kWhere, "--nnodes is ", o.nodes, ", expected at least 1");
   if (o.node_rank < 0 || o.node_rank >= o.nodes) {

@@ -41,12 +41,13 @@ struct LaunchOptions {
   int nodes = 1;
   int node_rank = 0;
   std::string master_address = "127.0.0.1";
-  int master_port = 0;                             // 0: the system chooses, on one node
-  std::filesystem::path log_directory;             // empty: lines go to the terminal, with the rank in front
-  bool tee = false;                                // to files and to the terminal
+  int master_port = 0;                  // 0: the system chooses, on one node
+  std::filesystem::path log_directory;  // empty: lines go to the terminal, with the rank in front
+  bool tee = false;                     // to files and to the terminal
   std::map<std::string, std::string> environment;  // for all ranks, on top of this process's
-  std::chrono::milliseconds report_time{1000};     // after the first failure, for the others to report it
-  std::chrono::milliseconds end_time{3000};        // after SIGTERM, before SIGKILL
+  std::chrono::milliseconds report_time{
+      1000};                                 // after the first failure, for the others to report it
+  std::chrono::milliseconds end_time{3000};  // after SIGTERM, before SIGKILL
   std::optional<std::chrono::milliseconds> time_limit;  // of the whole run
 };
 

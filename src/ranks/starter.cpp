@@ -78,7 +78,8 @@ Starter read_starter(const Variables& variables) {
     return s;
   }
   raise<ConfigError>(
-      kWhere, "env:// found no starter's variables (RANK and WORLD_SIZE, those of Open MPI, PMI or ",
+      kWhere,
+      "env:// found no starter's variables (RANK and WORLD_SIZE, those of Open MPI, PMI or ",
       "Slurm with MASTER_ADDR): start the program with `mezzo launch` or torchrun, or give ",
       "init_method tcp://HOST:PORT with rank and world_size");
 }

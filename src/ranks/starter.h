@@ -17,9 +17,9 @@ struct Starter {
   int local_world_size = 1;
   std::string master_address;  // empty where the starter sets none
   int master_port = 0;
-  bool agent_store = false;      // the starter hosts the store: every rank is a client
-  std::string run_id = "none";   // one per run ...
-  int restart_count = 0;         // ... and per restart of it: keys of an earlier try stay in the store
+  bool agent_store = false;     // the starter hosts the store: every rank is a client
+  std::string run_id = "none";  // one per run ...
+  int restart_count = 0;  // ... and per restart of it: keys of an earlier try stay in the store
 };
 
 /// Looks up an environment variable.

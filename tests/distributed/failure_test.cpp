@@ -1,0 +1,163 @@
+// What the others see when one rank fails: a clear error in time, never a hang.
+#include <gmock/gmock.h>
+
+#include <csignal>
+#include <thread>
+
+#include "core/platform_process.h"
+#include "distributed/several.h"
+
+namespace mezzo::parallel {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing_ranks::at;
+using testing_ranks::expect_all_report;
+using testing_ranks::Rank;
+using testing_ranks::run;
+using testing_ranks::start;
+using namespace std::chrono_literals;
+
+int starters_rank() {
+  return std::stoi(std::getenv("RANK"));
+}
+
+const Rank kAbsent("absent", [] {
+  if (starters_rank() == 1) return;
+  start(2s);
+});
+
+TEST(Failures, AMissingRankIsNamedAtTheStart) {
+  const auto result = run("absent", {.ranks = 3});
+  for (int r : {0, 2}) {
+    EXPECT_EQ(result.ranks[static_cast<std::size_t>(r)].end.code, 1);
+    EXPECT_THAT(result.ranks[static_cast<std::size_t>(r)].last_lines,
+                HasSubstr("ranks that did not come: 1"));
+  }
+}
+
+const Rank kDies("dies", [] {
+  start(10s);
+  barrier();
+  if (rank() == 1) std::raise(SIGKILL);
+  for (int i = 0; i < 100; ++i) world().all_reduce(torch::ones({100000}));
+});
+
+TEST(Failures, ADeadRankIsNamed) {
+  expect_all_report("dies", "ranks that did not report: 1", {.ranks = 3}, 1);
+  const auto result = run("dies", {.ranks = 2});
+  ASSERT_TRUE(result.failure.has_value());
+  EXPECT_EQ(result.failure->rank, 1);
+  EXPECT_EQ(result.exit_code, 128 + SIGKILL);
+  EXPECT_THAT(result.report, HasSubstr("rank 0 reported"));
+}
+
+const Rank kThrows("throws", [] {
+  start(10s);
+  if (rank() == 0) throw std::runtime_error("a mistake of rank 0");
+  barrier();
+});
+
+TEST(Failures, TheLaunchersReportNamesTheRankThatThrew) {
+  const auto result = run("throws", {.ranks = 3});
+  ASSERT_TRUE(result.failure.has_value());
+  EXPECT_EQ(result.failure->rank, 0);
+  EXPECT_THAT(result.report, HasSubstr("a mistake of rank 0"));
+}
+
+const Rank kSleeps("sleeps", [] {
+  start(2s);
+  barrier();
+  if (rank() == 2) {
+    at("asleep");
+    std::this_thread::sleep_for(7s);
+    return;
+  }
+  barrier();
+});
+
+TEST(Failures, ASleepingRankIsNamedAfterTheTimeout) {
+  const auto result = run("sleeps", {.ranks = 3});
+  for (int r : {0, 1}) {
+    EXPECT_EQ(result.ranks[static_cast<std::size_t>(r)].end.code, 1);
+    EXPECT_THAT(result.ranks[static_cast<std::size_t>(r)].last_lines,
+                HasSubstr("ranks that did not report: 2"));
+  }
+}
+
+const Rank kAfter("after a failure", [] {
+  start(10s);
+  if (rank() == 1) return;
+  EXPECT_THROW(barrier(), Error);
+  try {
+    barrier();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("failed before"));
+    throw;
+  }
+});
+
+TEST(Failures, AFailedGroupStaysFailed) {
+  expect_all_report("after a failure", "start the program again", {.ranks = 2}, 1);
+}
+
+// Without a launcher: each process finds the others by an address alone.
+InitOptions by_address(int port, int rank, int size) {
+  InitOptions options;
+  options.init_method = "tcp://127.0.0.1:" + std::to_string(port);
+  options.rank = rank;
+  options.world_size = size;
+  options.timeout = 2s;
+  return options;
+}
+
+std::string error_of(const InitOptions& options) {
+  try {
+    init_process_group(options);
+    destroy_process_group();
+    return "nothing was thrown";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+TEST(Failures, AWrongMasterAddressIsAnErrorInTime) {
+  EXPECT_THAT(error_of(by_address(1, 1, 2)),
+              HasSubstr("nobody answers at the master address 127.0.0.1:1"));
+  InitOptions options = by_address(1, 1, 2);
+  options.init_method = "tcp://no-such-host.invalid:1";
+  EXPECT_THAT(error_of(options),
+              HasSubstr("cannot resolve the master address 'no-such-host.invalid'"));
+}
+
+TEST(Failures, APortInUseIsAnError) {
+  int port = 0;
+  const int taken = platform::listen_at("127.0.0.1", port);
+  EXPECT_THAT(error_of(by_address(port, 0, 2)), HasSubstr("is the port in use?"));
+  platform::close_descriptor(taken);
+}
+
+const Rank kStoreVanishes("store vanishes", [] {
+  // Rank 0 hosts the store itself, and leaves while the others wait for one that never comes.
+  const int rank = starters_rank();
+  InitOptions options = by_address(std::stoi(std::getenv("STORE_PORT")), rank, 4);
+  options.timeout = rank == 0 ? 1s : 10s;
+  init_process_group(options);
+});
+
+TEST(Failures, AStoreThatVanishesIsAnErrorInTime) {
+  int port = 0;
+  platform::close_descriptor(platform::listen_at("127.0.0.1", port));
+  const auto result =
+      run("store vanishes", {.ranks = 3, .environment = {{"STORE_PORT", std::to_string(port)}}});
+  EXPECT_THAT(result.ranks[0].last_lines, HasSubstr("ranks that did not come: 3"));
+  for (int r : {1, 2}) {
+    EXPECT_EQ(result.ranks[static_cast<std::size_t>(r)].end.code, 1);
+    EXPECT_THAT(result.ranks[static_cast<std::size_t>(r)].last_lines,
+                AnyOf(HasSubstr("store vanished"), HasSubstr("nobody answers")));
+  }
+}
+
+}  // namespace
+}  // namespace mezzo::parallel

@@ -1,0 +1,200 @@
+#include "ranks/launcher.h"
+
+#include <gmock/gmock.h>
+
+#include <csignal>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "mezzo/error.h"
+
+namespace mezzo::ranks {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using namespace std::chrono_literals;
+
+class NoStore final : public StoreHost {
+ public:
+  explicit NoStore(std::vector<FailureRecord> records = {}) : records_(std::move(records)) {}
+  int port() const override { return 4321; }
+  std::vector<FailureRecord> failures(const std::string&) override { return records_; }
+
+ private:
+  std::vector<FailureRecord> records_;
+};
+
+struct Outcome {
+  LaunchResult result;
+  std::string out, err;
+};
+
+Outcome run(LaunchOptions options, std::vector<FailureRecord> records = {}) {
+  std::ostringstream out;
+  std::ostringstream err;
+  options.report_time = 200ms;
+  options.end_time = 300ms;
+  Outcome outcome;
+  outcome.result = launch(
+      options, [&](const std::string&, int) { return std::make_unique<NoStore>(records); }, out,
+      err);
+  outcome.out = out.str();
+  outcome.err = err.str();
+  return outcome;
+}
+
+LaunchOptions shell(int processes, const std::string& script) {
+  LaunchOptions options;
+  options.processes_per_node = processes;
+  options.command = {"sh", "-c", script};
+  return options;
+}
+
+TEST(Launch, GivesEveryRankItsVariables) {
+  const Outcome o = run(shell(2,
+                              "echo $RANK/$WORLD_SIZE $LOCAL_RANK $MASTER_ADDR:$MASTER_PORT "
+                              "$TORCHELASTIC_USE_AGENT_STORE"));
+  EXPECT_EQ(o.result.exit_code, 0);
+  EXPECT_THAT(o.out, HasSubstr("[rank 0] 0/2 0 127.0.0.1:4321 True\n"));
+  EXPECT_THAT(o.out, HasSubstr("[rank 1] 1/2 1 127.0.0.1:4321 True\n"));
+  EXPECT_TRUE(o.result.report.empty());
+}
+
+TEST(Launch, NumbersTheRanksOfLaterNodes) {
+  LaunchOptions options = shell(2, "");
+  options.nodes = 3;
+  options.node_rank = 1;
+  const auto variables = rank_variables(options, 1, 9, "run");
+  EXPECT_EQ(variables.at("RANK"), "3");
+  EXPECT_EQ(variables.at("WORLD_SIZE"), "6");
+  EXPECT_EQ(variables.at("LOCAL_RANK"), "1");
+  EXPECT_EQ(variables.at("GROUP_RANK"), "1");
+}
+
+TEST(Launch, KeepsLinesWholeAndStreamsApart) {
+  const Outcome o = run(shell(1, "printf 'a'; sleep 0.1; printf 'b\\nc'; echo wrong >&2"));
+  EXPECT_EQ(o.out, "[rank 0] ab\n[rank 0] c\n");
+  EXPECT_EQ(o.err, "[rank 0] wrong\n");
+}
+
+TEST(Launch, TheFirstFailureEndsTheOthersAndIsReported) {
+  const auto began = std::chrono::steady_clock::now();
+  const Outcome o =
+      run(shell(3, "if [ $RANK = 1 ]; then echo it broke >&2; exit 7; else exec sleep 60; fi"));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 20s);
+  EXPECT_EQ(o.result.exit_code, 7);
+  ASSERT_TRUE(o.result.failure.has_value());
+  EXPECT_EQ(o.result.failure->rank, 1);
+  EXPECT_THAT(o.result.report, HasSubstr("rank 1"));
+  EXPECT_THAT(o.result.report, HasSubstr("exit code 7"));
+  EXPECT_THAT(o.result.report, HasSubstr("it broke"));
+  EXPECT_TRUE(o.result.ranks[0].ended_by_us);
+  EXPECT_EQ(o.result.ranks[0].end.signal, SIGTERM);
+}
+
+TEST(Launch, ARankThatIgnoresSigtermIsKilled) {
+  const Outcome o =
+      run(shell(2, "trap '' TERM; if [ $RANK = 0 ]; then exit 3; fi; while :; do sleep 0.1; done"));
+  EXPECT_EQ(o.result.exit_code, 3);
+  EXPECT_EQ(o.result.ranks[1].end.signal, SIGKILL);
+}
+
+TEST(Launch, ASignalIsReportedByName) {
+  const Outcome o = run(shell(2, "if [ $RANK = 0 ]; then kill -SEGV $$; fi; exec sleep 60"));
+  EXPECT_EQ(o.result.exit_code, 128 + SIGSEGV);
+  EXPECT_THAT(o.result.report, HasSubstr("SIGSEGV"));
+}
+
+TEST(Launch, TheTimeLimitNamesWhoStillRan) {
+  LaunchOptions options = shell(2, "echo at the gate; if [ $RANK = 1 ]; then exec sleep 60; fi");
+  options.time_limit = 500ms;
+  const Outcome o = run(options);
+  EXPECT_EQ(o.result.exit_code, 124);
+  EXPECT_THAT(o.result.report, HasSubstr("rank 0 had ended"));
+  EXPECT_THAT(o.result.report, HasSubstr("rank 1 (process"));
+  EXPECT_THAT(o.result.report, HasSubstr("at the gate"));
+}
+
+TEST(Launch, WritesAFilePerRank) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / "mezzo_launch_logs";
+  for (const bool tee : {false, true}) {
+    LaunchOptions options = shell(2, "echo hello from $RANK");
+    options.log_directory = folder;
+    options.tee = tee;
+    const Outcome o = run(options);
+    EXPECT_EQ(o.out.empty(), !tee);
+    std::ifstream file(folder / "rank_1.out");
+    std::string line;
+    std::getline(file, line);
+    EXPECT_EQ(line, "hello from 1");
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Launch, PassesSignalsOn) {
+  std::thread later([] {
+    std::this_thread::sleep_for(500ms);
+    std::raise(SIGINT);
+  });
+  const Outcome o = run(shell(2, "trap 'echo got it; exit 0' INT; while :; do sleep 0.05; done"));
+  later.join();
+  EXPECT_EQ(o.result.exit_code, 128 + SIGINT);
+  EXPECT_THAT(o.out, HasSubstr("[rank 0] got it"));
+  EXPECT_THAT(o.out, HasSubstr("[rank 1] got it"));
+}
+
+TEST(Launch, AMissingProgramIsAnError) {
+  LaunchOptions options;
+  options.command = {"/no/such/program"};
+  try {
+    run(options);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("/no/such/program"));
+    EXPECT_THAT(e.what(), HasSubstr("No such file"));
+  }
+}
+
+TEST(Launch, RefusesImpossibleOptions) {
+  LaunchOptions no_command;
+  EXPECT_THROW(run(no_command), ConfigError);
+  LaunchOptions options = shell(0, "");
+  EXPECT_THROW(run(options), ConfigError);
+  options = shell(1, "");
+  options.nodes = 2;
+  EXPECT_THROW(run(options), ConfigError);
+  options.nodes = 1;
+  options.node_rank = 1;
+  EXPECT_THROW(run(options), ConfigError);
+  options.node_rank = 0;
+  options.tee = true;
+  EXPECT_THROW(run(options), ConfigError);
+  options.tee = false;
+  options.master_address = "no-such-host.invalid";
+  EXPECT_THROW(run(options), ConfigError);
+}
+
+RankEnd failed(int rank) {
+  RankEnd end;
+  end.rank = rank;
+  end.end.code = 1;
+  return end;
+}
+
+TEST(RootCause, IsTheFirstWhoEndedWithoutReportingAFailureOfItsPeers) {
+  EXPECT_EQ(root_cause({failed(0), failed(2), failed(1)}, {{0, "lost 2"}, {1, "lost 2"}}), 1U);
+}
+
+TEST(RootCause, ElseTheFirstWhoReported) {
+  EXPECT_EQ(root_cause({failed(0), failed(1)}, {{1, "timeout"}, {0, "closed"}}), 1U);
+}
+
+TEST(RootCause, ElseTheFirstWhoEnded) {
+  EXPECT_EQ(root_cause({failed(2), failed(1)}, {}), 0U);
+}
+
+}  // namespace
+}  // namespace mezzo::ranks
