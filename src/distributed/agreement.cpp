@@ -9,6 +9,7 @@
 #include "distributed/bucket_registry.h"
 #include "distributed/current.h"
 #include "distributed/group.h"
+#include "distributed/join.h"
 
 namespace mezzo::parallel {
 
@@ -20,6 +21,9 @@ std::optional<ProcessGroup> world_if_any() {
 
 at::Tensor agree_max(const at::Tensor& flag, const ProcessGroup& group) {
   at::Tensor agreed = flag.detach().clone(at::MemoryFormat::Contiguous);
+  if (const auto& join = group.internals().join()) {
+    join->exchange({Coming::kFlag, flag.numel(), static_cast<std::int64_t>(flag.scalar_type())});
+  }
   group.internals().flags().all_reduce(agreed, ReduceOp::kMax)->wait();
   return agreed;
 }

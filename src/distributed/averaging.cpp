@@ -65,7 +65,50 @@ class FloatAverage final : public Pending {
   std::unique_ptr<Pending> average_;
 };
 
+// The float tensor's values, rounded for the way.
+class CompressedAverage final : public Pending {
+ public:
+  CompressedAverage(Lane& lane, at::Tensor flat, AverageScale scale, at::ScalarType type)
+      : flat_(std::move(flat)), gathers_(choose_wire(true, lane.size(), false) == Wire::kGather) {
+    if (gathers_) {
+      factor_ = scale.before * scale.after;
+      low_ = at::empty({lane.size(), flat_.numel()}, flat_.options().dtype(type));
+      travel_ = lane.all_gather(low_, flat_.to(type));
+    } else {
+      // Divided before, so that the transport's sums in the low type stay in its range.
+      factor_ = 1.0;
+      low_ = at::mul(flat_, scale.before * scale.after).to(type);
+      travel_ = lane.all_reduce(low_);
+    }
+  }
+  void wait() override {
+    travel_->wait();
+    if (gathers_) {
+      flat_.copy_(at::sum(low_, {0}, false, at::kFloat).mul_(factor_));
+    } else {
+      flat_.copy_(low_);
+    }
+    low_.reset();
+  }
+
+ private:
+  at::Tensor flat_;
+  bool gathers_;
+  double factor_ = 1.0;
+  at::Tensor low_;
+  std::unique_ptr<Pending> travel_;
+};
+
 }  // namespace
+
+std::unique_ptr<Pending> start_compressed_average(Lane& lane, const at::Tensor& flat,
+                                                  AverageScale scale, at::ScalarType type) {
+  if (at::elementSize(flat.scalar_type()) <= at::elementSize(type)) {
+    return start_average(lane, flat, scale);
+  }
+  if (lane.size() == 1) return std::make_unique<DirectAverage>(lane, flat, scale);
+  return std::make_unique<CompressedAverage>(lane, flat, scale, type);
+}
 
 std::unique_ptr<Pending> start_average(Lane& lane, const at::Tensor& flat, AverageScale scale,
                                        bool always_float) {

@@ -39,4 +39,10 @@ constexpr Wire choose_wire(bool low_type, int size, bool always_float) {
 std::unique_ptr<Pending> start_average(Lane& lane, const at::Tensor& flat, AverageScale scale,
                                        bool always_float = false);
 
+/// The same with `type` on the wire in place of the tensor's own: half the bytes, with a rounding
+/// before the sum and, above 4 ranks, in it. A tensor that is no wider than `type` travels as it
+/// is.
+std::unique_ptr<Pending> start_compressed_average(Lane& lane, const at::Tensor& flat,
+                                                  AverageScale scale, at::ScalarType type);
+
 }  // namespace mezzo::parallel

@@ -3,11 +3,16 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "distributed/lane.h"
 #include "distributed/session.h"
 #include "mezzo/process_group.h"
+
+namespace mezzo::parallel {
+class JoinChannel;
+}
 
 namespace mezzo::parallel::detail {
 
@@ -33,6 +38,12 @@ class Group {
   /// A lane of one's own. All members call this in the same order.
   std::shared_ptr<Lane> open_lane(const std::string& purpose);
 
+  /// Counts objects made over this group, equally on all ranks.
+  int next_number() { return ++numbered_; }
+  /// While some ranks may be out of data, what is agreed over the group is announced here first.
+  void set_join(std::shared_ptr<JoinChannel> join) { join_ = std::move(join); }
+  const std::shared_ptr<JoinChannel>& join() const noexcept { return join_; }
+
   /// The sum over all lanes, the opened ones included.
   ProcessGroup::Counts counts() const;
 
@@ -44,6 +55,8 @@ class Group {
   const std::vector<int> ranks_;
   int rank_ = -1;
   int opened_ = 0;
+  int numbered_ = 0;
+  std::shared_ptr<JoinChannel> join_;
   std::shared_ptr<Lane> calls_;
   std::shared_ptr<Lane> statistics_;
   std::shared_ptr<Lane> flags_;

@@ -52,6 +52,11 @@ void BucketSchedule::finish() {
   open_ = false;
 }
 
+void BucketSchedule::close() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  open_ = false;
+}
+
 void BucketSchedule::send_ready(bool all) {
   while (next_ < static_cast<int>(plan_.buckets.size()) &&
          (all || missing_[static_cast<std::size_t>(next_)] == 0)) {

@@ -44,6 +44,9 @@ class BucketSchedule {
   /// The backward is over: sends what is left, and closes it.
   void finish();
 
+  /// Gives the open backward up: nothing more is sent in it.
+  void close();
+
   /// The first bucket that was not sent in the open backward.
   int next() const;
   /// The parameters in the order of their arrival in the last backward; those that never came

@@ -92,6 +92,8 @@ TEST(BucketSchedule, ABackwardThatNeverEndedIsNoticed) {
   EXPECT_EQ(r.schedule.next(), 0);
   r.schedule.finish();
   EXPECT_FALSE(r.schedule.begin(3));
+  r.schedule.close();
+  EXPECT_FALSE(r.schedule.begin(4));
 }
 
 TEST(BucketSchedule, ASendThatThrowsIsNotTriedTwice) {

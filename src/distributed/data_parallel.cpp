@@ -1,0 +1,319 @@
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <unordered_set>
+#include <utility>
+
+#include "distributed/flat.h"
+#include "distributed/gradient_reducer.h"
+#include "distributed/group.h"
+#include "distributed/join.h"
+#include "distributed/same_lines.h"
+#include "mezzo/parallel.h"
+
+namespace mezzo::parallel::detail {
+namespace {
+
+constexpr const char* kWhere = "DistributedDataParallel";
+
+// A tensor that two modules share is listed twice.
+std::vector<ReducedParameter> distinct(const NamedTensors& all) {
+  std::vector<ReducedParameter> result;
+  std::unordered_set<const void*> seen;
+  for (std::size_t i = 0; i < all.tensors.size(); ++i) {
+    const at::Tensor& tensor = all.tensors[i];
+    if (tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second) {
+      result.push_back({all.names[i], tensor});
+    }
+  }
+  return result;
+}
+
+void validate(const DDPOptions& o, const std::vector<ReducedParameter>& parameters) {
+  if (o.message_size < 1) {
+    raise<ConfigError>(kWhere, "message_size is ", o.message_size, ", expected at least 1");
+  }
+  if (!std::isfinite(o.gradient_predivide_factor) || o.gradient_predivide_factor <= 0) {
+    raise<ConfigError>(kWhere, "gradient_predivide_factor is ", o.gradient_predivide_factor,
+                       ", expected a positive number");
+  }
+  if (o.num_allreduce_streams < 1) {
+    raise<ConfigError>(kWhere, "num_allreduce_streams is ", o.num_allreduce_streams,
+                       ", expected at least 1");
+  }
+  if (o.delay_allreduce && !o.allreduce_trigger_params.empty()) {
+    raise<ConfigError>(kWhere, "allreduce_trigger_params have no meaning with delay_allreduce");
+  }
+  if (o.delay_allreduce && o.num_allreduce_streams > 1) {
+    raise<ConfigError>(kWhere, "num_allreduce_streams above 1 has no meaning with delay_allreduce");
+  }
+  if (!o.allreduce_communicators.empty() &&
+      (o.num_allreduce_streams < 2 ||
+       static_cast<int>(o.allreduce_communicators.size()) != o.num_allreduce_streams)) {
+    raise<ConfigError>(kWhere, o.allreduce_communicators.size(), " allreduce_communicators and ",
+                       o.num_allreduce_streams,
+                       " num_allreduce_streams: expected equal numbers above 1");
+  }
+  if (parameters.empty()) raise<ConfigError>(kWhere, "the module has no parameters");
+  for (const ReducedParameter& parameter : parameters) {
+    if (!at::isFloatingType(parameter.tensor.scalar_type()) && parameter.tensor.requires_grad()) {
+      raise<UnsupportedError>(kWhere, "parameter '", parameter.name, "' is of type ",
+                              c10::toString(parameter.tensor.scalar_type()),
+                              "; only real floating types are reduced");
+    }
+  }
+}
+
+std::vector<std::uint8_t> triggers_of(const DDPOptions& options,
+                                      const std::vector<ReducedParameter>& parameters) {
+  std::vector<std::uint8_t> triggers(parameters.size(), 0);
+  for (std::size_t t = 0; t < options.allreduce_trigger_params.size(); ++t) {
+    const at::Tensor& trigger = options.allreduce_trigger_params[t];
+    const auto found = std::find_if(parameters.begin(), parameters.end(),
+                                    [&](const auto& p) { return p.tensor.is_same(trigger); });
+    if (found == parameters.end()) {
+      raise<ConfigError>(kWhere, "allreduce_trigger_params[", t, "] is no parameter of the module");
+    }
+    triggers[static_cast<std::size_t>(found - parameters.begin())] = 1;
+  }
+  return triggers;
+}
+
+// Everything that must be the same on all ranks.
+std::vector<std::string> layout_lines(const DDPOptions& o,
+                                      const std::vector<ReducedParameter>& parameters,
+                                      const std::vector<ReducedParameter>& buffers,
+                                      const std::vector<std::uint8_t>& triggers) {
+  std::ostringstream text;
+  text << "message_size = " << o.message_size << "\ndelay_allreduce = " << o.delay_allreduce
+       << "\nallreduce_always_fp32 = " << o.allreduce_always_fp32
+       << "\ngradient_average = " << o.gradient_average
+       << "\ngradient_predivide_factor = " << o.gradient_predivide_factor
+       << "\nnum_allreduce_streams = " << o.num_allreduce_streams
+       << "\nfind_unused_parameters = " << o.find_unused_parameters
+       << "\nbroadcast_buffers = " << o.broadcast_buffers << '\n';
+  const auto add = [&](const char* kind, const ReducedParameter& p) {
+    text << kind << p.name << ' ' << c10::toString(p.tensor.scalar_type()) << ' '
+         << p.tensor.sizes() << ' ' << (p.tensor.requires_grad() ? "" : "frozen ");
+  };
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    add("parameter ", parameters[i]);
+    text << (triggers[i] != 0 ? "trigger\n" : "\n");
+  }
+  for (const ReducedParameter& buffer : buffers) {
+    add("buffer ", buffer);
+    text << '\n';
+  }
+  std::vector<std::string> lines;
+  std::istringstream in(text.str());
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+// Values for all from one rank. Buffers are written past their version counters: autograd's own
+// batch norms do not use them in the backward, and two forwards before one backward are allowed.
+void spread(Lane& lane, const std::vector<ReducedParameter>& given, int root, bool count_version) {
+  std::vector<at::Tensor> tensors;
+  for (const ReducedParameter& one : given) {
+    tensors.push_back(count_version ? one.tensor.detach() : one.tensor.data());
+  }
+  for (const auto& chosen : by_type(tensors)) {
+    const at::Tensor flat = flatten_chosen(tensors, chosen);
+    lane.broadcast(flat, root)->wait();
+    if (lane.rank() != root) unflatten_chosen(flat, tensors, chosen);
+  }
+}
+
+AverageScale scale_of(const DDPOptions& options, int ranks) {
+  const double f = options.gradient_predivide_factor;
+  return {1.0 / f, options.gradient_average ? f / ranks : 1.0};
+}
+
+}  // namespace
+
+struct DataParallel::State {
+  DDPOptions options;
+  std::optional<ProcessGroup> group;
+  std::vector<ReducedParameter> parameters;
+  std::vector<ReducedParameter> buffers;
+  std::vector<std::shared_ptr<Lane>> lanes;
+  std::shared_ptr<JoinChannel> join;
+  std::unique_ptr<GradientReducer> reducer;
+  int number = 0;  // of this object within its group: which one a joined rank shadows
+  int pauses = 0;
+  bool enabled = true;
+  bool joined = false;
+  bool divide_by_active = false;
+
+  void update_sync() { reducer->set_sync(enabled && pauses == 0); }
+
+  AverageScale begin_backward() {
+    if (!joined) return scale_of(options, group->size());
+    join->exchange({Coming::kBackward, number, 0});
+    return scale_of(options, divide_by_active ? join->active() : group->size());
+  }
+
+  void shadow(const Notice& notice) {
+    switch (notice.what) {
+      case Coming::kBuffers:
+        spread(*lanes.front(), buffers, 0, false);
+        break;
+      case Coming::kBackward:
+        if (notice.detail != number) {
+          raise("join", "another DistributedDataParallel runs than the one that is joined");
+        }
+        reducer->shadow_backward(
+            scale_of(options, divide_by_active ? join->active() : group->size()));
+        break;
+      case Coming::kFlag: {
+        const at::Tensor zero =
+            at::zeros({notice.detail}, static_cast<at::ScalarType>(notice.type));
+        group->internals().flags().all_reduce(zero, ReduceOp::kMax)->wait();
+        break;
+      }
+      case Coming::kNothing:
+        break;
+    }
+  }
+};
+
+DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, DDPOptions options)
+    : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.options = std::move(options);
+  s.group = group_or_world(s.options.process_group, kWhere);
+  s.parameters = distinct(parameters);
+  s.buffers = distinct(buffers);
+  validate(s.options, s.parameters);
+  const std::vector<std::uint8_t> triggers = triggers_of(s.options, s.parameters);
+  Group& group = s.group->internals();
+  check_same_lines(group.calls(), layout_lines(s.options, s.parameters, s.buffers, triggers),
+                   kWhere);
+  if (s.options.allreduce_communicators.empty()) {
+    for (int i = 0; i < s.options.num_allreduce_streams; ++i) {
+      s.lanes.push_back(group.open_lane("gradients"));
+    }
+  } else {
+    for (const ProcessGroup& one : s.options.allreduce_communicators) {
+      if (one.ranks() != s.group->ranks()) {
+        raise<ConfigError>(kWhere, "an allreduce_communicator has other ranks than the module's");
+      }
+      s.lanes.push_back(one.internals().open_lane("gradients"));
+    }
+  }
+  s.number = group.next_number();
+  spread(*s.lanes.front(), s.parameters, 0, true);
+  spread(*s.lanes.front(), s.buffers, 0, true);
+  GradientReducer::Settings settings;
+  settings.message_size = s.options.message_size;
+  settings.delayed = s.options.delay_allreduce;
+  settings.always_float = s.options.allreduce_always_fp32;
+  settings.unused_allowed = s.options.find_unused_parameters;
+  settings.scale = scale_of(s.options, s.group->size());
+  settings.triggers = triggers;
+  s.reducer = std::make_unique<GradientReducer>(s.parameters, settings, *s.group, s.lanes);
+  s.reducer->set_on_begin([&s] { return s.begin_backward(); });
+}
+
+DataParallel::~DataParallel() = default;
+
+void DataParallel::before_forward(bool training) {
+  State& s = *state_;
+  s.reducer->prepare();
+  const bool syncs = s.enabled && s.pauses == 0;
+  if (!syncs || !training || !s.options.broadcast_buffers || s.buffers.empty()) return;
+  if (s.joined) s.join->exchange({Coming::kBuffers, 0, 0});
+  spread(*s.lanes.front(), s.buffers, 0, false);
+}
+
+void DataParallel::pause() {
+  ++state_->pauses;
+  state_->update_sync();
+}
+
+void DataParallel::resume() {
+  --state_->pauses;
+  state_->update_sync();
+}
+
+void DataParallel::set_enabled(bool enabled) {
+  state_->enabled = enabled;
+  state_->update_sync();
+}
+
+void DataParallel::open_join(bool divide_by_active) {
+  State& s = *state_;
+  if (s.joined) raise("join", "this DistributedDataParallel is in a join() already");
+  if (s.join == nullptr)
+    s.join = std::make_shared<JoinChannel>(s.group->internals().open_lane("join"));
+  s.group->internals().set_join(s.join);
+  s.joined = true;
+  s.divide_by_active = divide_by_active;
+}
+
+void DataParallel::close_join() {
+  State& s = *state_;
+  if (!s.joined) return;
+  // Left whatever happens: after an error the process group is of no use, but the object is.
+  s.joined = false;
+  s.group->internals().set_join(nullptr);
+  const std::shared_ptr<JoinChannel> channel = s.join;
+  while (const std::optional<Notice> coming = channel->exchange({})) s.shadow(*coming);
+  spread(*s.lanes.front(), s.parameters, channel->last_active_rank(), true);
+  spread(*s.lanes.front(), s.buffers, channel->last_active_rank(), true);
+}
+
+void DataParallel::set_hook(CommHook hook) {
+  if (!hook) raise<ConfigError>(kWhere, "the communication hook is empty");
+  state_->reducer->set_hook(std::move(hook));
+}
+
+void DataParallel::compress(at::ScalarType type) {
+  state_->reducer->set_compression(type);
+}
+
+void DataParallel::finish_backward() {
+  state_->reducer->finish_without_gradients();
+}
+
+void DataParallel::zero_grad() {
+  state_->reducer->zero_gradients();
+}
+
+std::vector<at::Tensor> DataParallel::buffers() const {
+  if (!state_->options.retain_allreduce_buffers) {
+    raise<ConfigError>(kWhere, "allreduce_buffers() needs retain_allreduce_buffers = true");
+  }
+  return state_->reducer->buffers();
+}
+
+DDPStatistics DataParallel::statistics() const {
+  return state_->reducer->statistics();
+}
+
+}  // namespace mezzo::parallel::detail
+
+namespace mezzo::parallel {
+namespace {
+
+CommHook compressing(at::ScalarType type) {
+  return [type](const GradientBucket& bucket, const ProcessGroup& group) -> std::function<void()> {
+    std::shared_ptr<Pending> average = start_compressed_average(
+        group.internals().calls(), bucket.gradients, average_scale(group.size()), type);
+    return [average] { average->wait(); };
+  };
+}
+
+}  // namespace
+
+CommHook compress_fp16() {
+  return compressing(at::kHalf);
+}
+
+CommHook compress_bf16() {
+  return compressing(at::kBFloat16);
+}
+
+}  // namespace mezzo::parallel

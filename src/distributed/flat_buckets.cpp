@@ -1,0 +1,58 @@
+#include "distributed/flat_buckets.h"
+
+#include <ATen/ops/as_strided.h>
+#include <ATen/ops/zeros.h>
+
+namespace mezzo::parallel {
+
+FlatBuckets::FlatBuckets(const ranks::BucketPlan& plan,
+                         std::span<const ReducedParameter> parameters,
+                         const std::vector<int>& ranks) {
+  views_.resize(parameters.size());
+  note_of_.assign(parameters.size(), 0);
+  for (const ranks::Bucket& bucket : plan.buckets) {
+    const auto notes = static_cast<std::int64_t>(bucket.parameters.size()) + 1;
+    const at::Tensor& first = parameters[index(bucket.parameters.front())].tensor;
+    const at::Tensor flat =
+        at::zeros({bucket.elements + notes}, first.options().requires_grad(false));
+    std::int64_t at = 0;
+    std::int64_t note = 0;
+    for (int number : bucket.parameters) {
+      const at::Tensor& parameter = parameters[index(number)].tensor;
+      // Autograd keeps a gradient in the memory order of its parameter; a view in another one
+      // would cost a strided copy per step.
+      views_[index(number)] = parameter.is_non_overlapping_and_dense()
+                                  ? flat.as_strided(parameter.sizes(), parameter.strides(), at)
+                                  : flat.narrow(0, at, parameter.numel()).view(parameter.sizes());
+      note_of_[index(number)] = note++;
+      at += parameter.numel();
+    }
+    auto mark = std::make_shared<BucketMark>();
+    mark->ranks = ranks;
+    register_bucket(flat, mark);
+    flats_.push_back(flat);
+    elements_.push_back(bucket.elements);
+    marks_.push_back(std::move(mark));
+  }
+}
+
+FlatBuckets::~FlatBuckets() {
+  for (const at::Tensor& flat : flats_) forget_bucket(flat);
+}
+
+at::Tensor FlatBuckets::gradients(int bucket) const {
+  return flat(bucket).narrow(0, 0, elements_[index(bucket)]);
+}
+
+at::Tensor FlatBuckets::notes(int bucket) const {
+  const std::int64_t elements = elements_[index(bucket)];
+  return flat(bucket).narrow(0, elements, flat(bucket).numel() - elements);
+}
+
+bool FlatBuckets::is_view(int parameter, const at::Tensor& gradient) const {
+  const at::Tensor& own = view(parameter);
+  return gradient.is_alias_of(own) && gradient.storage_offset() == own.storage_offset() &&
+         gradient.strides() == own.strides();
+}
+
+}  // namespace mezzo::parallel
