@@ -138,4 +138,161 @@ class MEZZO_API FusedSGD : public FusedOptimizer {
   void update(StepWork&) override;
 };
 
+struct MEZZO_API FusedLAMBOptions
+    : public torch::optim::OptimizerCloneableOptions<FusedLAMBOptions> {
+  FusedLAMBOptions(double lr = 1e-3);  // NOLINT(google-explicit-constructor): as torch::optim
+  using betas_t = std::tuple<double, double>;
+  TORCH_ARG(double, lr) = 1e-3;
+  TORCH_ARG(betas_t, betas) = std::make_tuple(0.9, 0.999);
+  TORCH_ARG(double, eps) = 1e-6;
+  TORCH_ARG(double, weight_decay) = 0.01;
+  /// Gradients of this group are scaled as if the norm over all groups had to be at most this; 0:
+  /// no bound.
+  TORCH_ARG(double, max_grad_norm) = 1.0;
+  TORCH_ARG(bool, adam_w_mode) = true;
+  TORCH_ARG(bool, bias_correction) = true;
+  /// The first moment takes (1 - beta1) of the gradient; without, all of it.
+  TORCH_ARG(bool, grad_averaging) = true;
+  /// The trust ratio also where the weight decay is 0.
+  TORCH_ARG(bool, use_nvlamb) = false;
+
+ public:
+  void serialize(torch::serialize::InputArchive& archive) override;
+  void serialize(torch::serialize::OutputArchive& archive) const override;
+  double get_lr() const override;
+  void set_lr(double value) override;
+};
+
+/// LAMB (You et al. 2020): Adam's step, per tensor as long as the weight. Leaves gradients alone.
+class MEZZO_API FusedLAMB : public FusedOptimizer {
+ public:
+  explicit FusedLAMB(const ParamGroups& groups, FusedLAMBOptions defaults = {});
+  explicit FusedLAMB(std::vector<at::Tensor> params, FusedLAMBOptions defaults = {});
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
+
+ private:
+  const char* name() const override { return "FusedLAMB"; }
+  void check(const Options&) const override;
+  double max_grad_norm(const Options&) const override;
+  void update(StepWork&) override;
+};
+
+struct MEZZO_API FusedNovoGradOptions
+    : public torch::optim::OptimizerCloneableOptions<FusedNovoGradOptions> {
+  FusedNovoGradOptions(double lr = 1e-3);  // NOLINT(google-explicit-constructor): as torch::optim
+  using betas_t = std::tuple<double, double>;
+  TORCH_ARG(double, lr) = 1e-3;
+  TORCH_ARG(betas_t, betas) = std::make_tuple(0.9, 0.999);
+  TORCH_ARG(double, eps) = 1e-8;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(bool, bias_correction) = true;
+  TORCH_ARG(bool, grad_averaging) = true;
+  /// The decay joins the normalised gradient, so that the moment carries it.
+  TORCH_ARG(bool, reg_inside_moment) = false;
+  /// The second moment starts at zero, not at the first gradient's norm.
+  TORCH_ARG(bool, init_zero) = false;
+  /// 2, or 0 for the largest magnitude.
+  TORCH_ARG(std::int64_t, norm_type) = 2;
+
+ public:
+  void serialize(torch::serialize::InputArchive& archive) override;
+  void serialize(torch::serialize::OutputArchive& archive) const override;
+  double get_lr() const override;
+  void set_lr(double value) override;
+};
+
+/// NovoGrad (Ginsburg et al. 2019): one second moment per tensor, the running norm of its gradient.
+class MEZZO_API FusedNovoGrad : public FusedOptimizer {
+ public:
+  explicit FusedNovoGrad(const ParamGroups& groups, FusedNovoGradOptions defaults = {});
+  explicit FusedNovoGrad(std::vector<at::Tensor> params, FusedNovoGradOptions defaults = {});
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
+
+ private:
+  const char* name() const override { return "FusedNovoGrad"; }
+  void check(const Options&) const override;
+  void update(StepWork&) override;
+};
+
+struct MEZZO_API FusedAdagradOptions
+    : public torch::optim::OptimizerCloneableOptions<FusedAdagradOptions> {
+  FusedAdagradOptions(double lr = 1e-2);  // NOLINT(google-explicit-constructor): as torch::optim
+  TORCH_ARG(double, lr) = 1e-2;
+  TORCH_ARG(double, lr_decay) = 0;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(double, initial_accumulator_value) = 0;
+  TORCH_ARG(double, eps) = 1e-10;
+  /// The weight decay is decoupled, as AdamW's; without it joins the gradient.
+  TORCH_ARG(bool, adagrad_w_mode) = false;
+
+ public:
+  void serialize(torch::serialize::InputArchive& archive) override;
+  void serialize(torch::serialize::OutputArchive& archive) const override;
+  double get_lr() const override;
+  void set_lr(double value) override;
+};
+
+/// Adagrad (Duchi et al. 2011). State and archives are those of torch::optim::Adagrad, both ways.
+class MEZZO_API FusedAdagrad : public FusedOptimizer {
+ public:
+  explicit FusedAdagrad(const ParamGroups& groups, FusedAdagradOptions defaults = {});
+  explicit FusedAdagrad(std::vector<at::Tensor> params, FusedAdagradOptions defaults = {});
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
+
+ private:
+  const char* name() const override { return "FusedAdagrad"; }
+  void check(const Options&) const override;
+  void update(StepWork&) override;
+};
+
+struct LARCOptions {
+  /// How long a step may be, as a share of the weight's norm.
+  double trust_coefficient = 0.02;
+  /// The rate is at most the group's learning rate (LARC); without, it multiplies it (LARS).
+  bool clip = true;
+  double eps = 1e-8;
+};
+
+/// Layer-wise adaptive rates (You et al. 2017) around any optimizer, which must outlive it. Before
+/// the inner step each gradient becomes (g + weight_decay * p) * rate, in place, with rate =
+/// trust_coefficient * |p| / (|g| + |p| * weight_decay + eps); the inner optimizer does no decay
+/// meanwhile. Where either norm is zero the decay is added and nothing is scaled. Groups whose
+/// options have no weight decay count as 0.
+class MEZZO_API LARC {
+ public:
+  explicit LARC(torch::optim::Optimizer& inner, LARCOptions options = {});
+  torch::optim::Optimizer& inner() { return inner_; }
+  void step();
+  void zero_grad(bool set_to_none = true);
+  std::vector<torch::optim::OptimizerParamGroup>& param_groups();
+
+ private:
+  torch::optim::Optimizer& inner_;
+  LARCOptions options_;
+};
+
+/// Scales the gradients of these parameters in place so that their norm, over all together, is at
+/// most `max_norm`; returns the norm before. `norm_type` is above 0, infinity for the largest
+/// magnitude. A norm that is not finite is an Error if asked for, before anything changes.
+MEZZO_API at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm,
+                                     double norm_type = 2.0, bool error_if_nonfinite = false);
+
+/// out[i] = in[i] * scale, any floating-point types. `found_inf` (one element, int or float)
+/// becomes 1 where a result is not finite in its type, and is never cleared; everything is written
+/// anyway. Lists of equal length and sizes; out[i] may be in[i].
+MEZZO_API void multi_tensor_scale(at::TensorList in, at::TensorList out, double scale,
+                                  at::Tensor& found_inf);
+
+/// out[i] = a * x[i] + b * y[i], likewise.
+MEZZO_API void multi_tensor_axpby(at::TensorList x, at::TensorList y, at::TensorList out, double a,
+                                  double b, at::Tensor& found_inf);
+
+/// The 2-norm of all elements together, a float scalar, and if asked for a vector of each tensor's;
+/// otherwise the second is undefined. Sums are double: finite exactly where every element is.
+MEZZO_API std::pair<at::Tensor, at::Tensor> multi_tensor_l2norm(at::TensorList tensors,
+                                                                bool per_tensor = false);
+
 }  // namespace mezzo::optim

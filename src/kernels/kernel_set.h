@@ -13,6 +13,7 @@
 
 #include "kernels/buffers.h"
 #include "kernels/elements.h"
+#include "kernels/norms.h"
 
 namespace mezzo::kernels {
 
@@ -53,6 +54,12 @@ struct KernelSet {
   void (*lamb_apply)(const StepRow&, Range, const LambScalars<double>&, const Guard&);
   /// state: exp_avg.
   void (*novograd)(const StepRow&, Range, const NovogradScalars<double>&, const Guard&);
+
+  /// Normalises rows; see norms.h.
+  void (*norm_forward)(const NormForward&, Range rows);
+  /// Writes dx of rows and adds to the sums over rows: `dweight` and `dbias` are float, or double
+  /// if wide, one number a column.
+  void (*norm_backward)(const NormBackward&, Range rows, void* dweight, void* dbias);
 };
 
 /// The sets that this processor runs, slowest first.

@@ -80,6 +80,61 @@ TEST(Archive, SgdsStateCarriesOverBothWays) {
   EXPECT_LT(distance(params, kept), 1e-6);
 }
 
+// Three steps, a file, three more: the same bits as six.
+template <typename Make>
+void expect_exact_resume(const Make& make) {
+  const auto params = make_parameters();
+  auto straight = make(params);
+  steps(straight, params, 0, 3);
+  const auto copies = make_parameters();
+  for (std::size_t i = 0; i < copies.size(); ++i) copies[i].detach().copy_(params[i].detach());
+  auto resumed = make(copies);
+  carry_over(straight, resumed);
+  steps(straight, params, 3, 6);
+  steps(resumed, copies, 3, 6);
+  EXPECT_TRUE(identical(params, copies));
+}
+
+TEST(Archive, EveryOptimizerResumesBitForBit) {
+  expect_exact_resume(
+      [](const auto& params) { return FusedAdam(params, FusedAdamOptions(0.01).amsgrad(true)); });
+  expect_exact_resume(
+      [](const auto& params) { return FusedSGD(params, FusedSGDOptions(0.01).momentum(0.9)); });
+  expect_exact_resume([](const auto& params) { return FusedLAMB(params); });
+  expect_exact_resume([](const auto& params) {
+    return FusedNovoGrad(params, FusedNovoGradOptions(0.01).norm_type(0));
+  });
+  expect_exact_resume([](const auto& params) { return FusedAdagrad(params); });
+}
+
+TEST(Archive, AdagradsStateCarriesOverBothWays) {
+  const auto kept = make_parameters();
+  torch::optim::Adagrad adagrad(kept, torch::optim::AdagradOptions(0.02).lr_decay(0.1));
+  steps(adagrad, kept, 0, 5);
+  const auto params = make_parameters();
+  for (std::size_t i = 0; i < params.size(); ++i) params[i].detach().copy_(kept[i].detach());
+  FusedAdagrad fused(params, FusedAdagradOptions(1));
+  carry_over(adagrad, fused);
+  steps(adagrad, kept, 5, 10);
+  steps(fused, params, 5, 10);
+  EXPECT_LT(distance(params, kept), 1e-5);
+  torch::optim::Adagrad again(kept, torch::optim::AdagradOptions(1));
+  carry_over(fused, again);
+  steps(again, kept, 10, 15);
+  steps(fused, params, 10, 15);
+  EXPECT_LT(distance(params, kept), 1e-5);
+}
+
+TEST(Archive, AdamsStateIsNotNovoGrads) {
+  const auto params = make_parameters();
+  FusedAdam adam(params);
+  FusedNovoGrad novograd(params);
+  steps(adam, params, 0, 1);
+  EXPECT_THROW(carry_over(adam, novograd), Error);
+  steps(novograd, params, 1, 2);
+  EXPECT_THROW(carry_over(novograd, adam), Error);
+}
+
 TEST(Archive, OwnOptionsAndBitsSurvive) {
   const auto params = make_parameters();
   FusedAdam adam(params,

@@ -23,8 +23,20 @@ std::vector<Kind> kinds() {
            [](std::vector<at::Tensor> params) {
              return std::make_unique<FusedAdam>(params, FusedAdamOptions(0.01).amsgrad(true));
            }},
-          {"FusedSGD", [](std::vector<at::Tensor> params) {
+          {"FusedSGD",
+           [](std::vector<at::Tensor> params) {
              return std::make_unique<FusedSGD>(params, FusedSGDOptions(0.01).momentum(0.9));
+           }},
+          {"FusedLAMB",
+           [](std::vector<at::Tensor> params) {
+             return std::make_unique<FusedLAMB>(params, FusedLAMBOptions(0.01));
+           }},
+          {"FusedNovoGrad",
+           [](std::vector<at::Tensor> params) {
+             return std::make_unique<FusedNovoGrad>(params, FusedNovoGradOptions(0.01));
+           }},
+          {"FusedAdagrad", [](std::vector<at::Tensor> params) {
+             return std::make_unique<FusedAdagrad>(params, FusedAdagradOptions(0.01));
            }}};
 }
 

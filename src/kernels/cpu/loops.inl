@@ -1,12 +1,14 @@
 // All loops of one instruction set. Its file includes this in its own namespace, after the float16
 // conversions and square_root(Vec), so that every function below exists once per set.
 
-// clang-format off: each file uses what those before it define.
+// Each file uses what those before it define.
+// clang-format off
 #include "kernels/cpu/lanes_memory.inl"
 #include "kernels/cpu/ranges.inl"
 #include "kernels/cpu/reductions.inl"
 #include "kernels/cpu/elementwise.inl"
 #include "kernels/cpu/steps.inl"
+#include "kernels/cpu/norms.inl"
 // clang-format on
 
 static KernelSet kernel_set_named(const char* name) {
@@ -25,5 +27,7 @@ static KernelSet kernel_set_named(const char* name) {
   set.lamb_moments = lamb_moments_of;
   set.lamb_apply = lamb_apply;
   set.novograd = novograd;
+  set.norm_forward = norm_forward_rows;
+  set.norm_backward = norm_backward_rows;
   return set;
 }

@@ -11,6 +11,7 @@ struct Whole {
   inline void store_state(void* data, V x) const { L::store_state(data, i, x); }
   inline void store_copy(void* data, CopyKind kind, V x) const { L::store_copy(data, kind, i, x); }
   inline V only(V x) const { return x; }
+  inline Whole shifted(std::int64_t by) const { return {i + by}; }
 };
 
 template <typename L>
@@ -37,6 +38,7 @@ struct Rest {
     Part<L>().store(kept, kState, 0, count, x);
     return Part<L>().load(kept, kState, 0, count);
   }
+  inline Rest shifted(std::int64_t by) const { return {i + by, count}; }
 };
 
 template <typename L, typename Body>

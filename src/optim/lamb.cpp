@@ -1,0 +1,131 @@
+#include <torch/optim/adam.h>
+
+#include <cmath>
+
+#include "mezzo/optim.h"
+#include "optim/archive.h"
+#include "optim/checks.h"
+#include "optim/step_work.h"
+
+namespace mezzo::optim {
+namespace {
+
+using torch::optim::AdamParamState;
+
+kernels::LambScalars<double> scalars_of(const FusedLAMBOptions& options, std::int64_t step,
+                                        double grad_scale) {
+  const auto [beta1, beta2] = options.betas();
+  const auto t = static_cast<double>(step);
+  kernels::LambScalars<double> h{};
+  h.beta1 = beta1;
+  h.beta3 = options.grad_averaging() ? 1 - beta1 : 1;
+  h.beta2 = beta2;
+  h.one_minus_beta2 = 1 - beta2;
+  h.inv_bias1 = options.bias_correction() ? 1 / (1 - std::pow(beta1, t)) : 1;
+  h.inv_sqrt_bias2 = options.bias_correction() ? 1 / std::sqrt(1 - std::pow(beta2, t)) : 1;
+  h.eps = options.eps();
+  h.decoupled = options.adam_w_mode() ? options.weight_decay() : 0;
+  h.l2 = options.adam_w_mode() ? 0 : options.weight_decay();
+  h.grad_scale = grad_scale;
+  return h;
+}
+
+double rate_of(const FusedLAMBOptions& options, double param_norm, double update_norm) {
+  const bool adapts = options.weight_decay() != 0 || options.use_nvlamb();
+  if (!adapts || param_norm == 0 || update_norm == 0) return options.lr();
+  return options.lr() * param_norm / update_norm;
+}
+
+}  // namespace
+
+FusedLAMBOptions::FusedLAMBOptions(double lr) : lr_(lr) {}
+
+double FusedLAMBOptions::get_lr() const {
+  return lr();
+}
+
+void FusedLAMBOptions::set_lr(double value) {
+  lr(value);
+}
+
+void FusedLAMBOptions::serialize(torch::serialize::OutputArchive& archive) const {
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(lr);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(betas);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(eps);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(weight_decay);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(max_grad_norm);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(adam_w_mode);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(bias_correction);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(grad_averaging);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(use_nvlamb);
+}
+
+void FusedLAMBOptions::serialize(torch::serialize::InputArchive& archive) {
+  read_if_there<double>(archive, "lr", [&](double value) { lr(value); });
+  read_if_there<betas_t>(archive, "betas", [&](const betas_t& value) { betas(value); });
+  read_if_there<double>(archive, "eps", [&](double value) { eps(value); });
+  read_if_there<double>(archive, "weight_decay", [&](double value) { weight_decay(value); });
+  read_if_there<double>(archive, "max_grad_norm", [&](double value) { max_grad_norm(value); });
+  read_if_there<bool>(archive, "adam_w_mode", [&](bool value) { adam_w_mode(value); });
+  read_if_there<bool>(archive, "bias_correction", [&](bool value) { bias_correction(value); });
+  read_if_there<bool>(archive, "grad_averaging", [&](bool value) { grad_averaging(value); });
+  read_if_there<bool>(archive, "use_nvlamb", [&](bool value) { use_nvlamb(value); });
+}
+
+FusedLAMB::FusedLAMB(const ParamGroups& groups, FusedLAMBOptions defaults)
+    : FusedOptimizer(groups, std::make_unique<FusedLAMBOptions>(defaults)) {
+  FusedLAMB::check(defaults);
+  for (const auto& group : param_groups()) FusedLAMB::check(group.options());
+}
+
+FusedLAMB::FusedLAMB(std::vector<at::Tensor> params, FusedLAMBOptions defaults)
+    : FusedLAMB(ParamGroups{torch::optim::OptimizerParamGroup(std::move(params))}, defaults) {}
+
+void FusedLAMB::check(const Options& given) const {
+  const auto& options = options_as<FusedLAMBOptions>(name(), given);
+  check_not_negative(name(), "lr", options.lr());
+  check_not_negative(name(), "eps", options.eps());
+  check_not_negative(name(), "weight_decay", options.weight_decay());
+  check_not_negative(name(), "max_grad_norm", options.max_grad_norm());
+  check_beta(name(), "betas[0]", std::get<0>(options.betas()));
+  check_beta(name(), "betas[1]", std::get<1>(options.betas()));
+}
+
+double FusedLAMB::max_grad_norm(const Options& options) const {
+  return static_cast<const FusedLAMBOptions&>(options).max_grad_norm();
+}
+
+void FusedLAMB::update(StepWork& work) {
+  const auto options_of = [&](std::size_t row) -> const FusedLAMBOptions& {
+    return static_cast<const FusedLAMBOptions&>(
+        param_groups()[work.parameters[row].group].options());
+  };
+  auto& table = work.table<kernels::LambScalars<double>>();
+  for (std::size_t i = 0; i < work.rows.size(); ++i) {
+    const Stepped& stepped = work.parameters[i];
+    auto& state = work.state_of<AdamParamState>(*this, *stepped.param);
+    work.rows[i].state[0] = work.state_memory(state.exp_avg(), stepped);
+    work.rows[i].state[1] = work.state_memory(state.exp_avg_sq(), stepped);
+    table.add(scalars_of(options_of(i), state.step() + 1, work.group_factor[stepped.group]));
+  }
+  for (auto* state : work.states) ++static_cast<AdamParamState*>(state)->step();
+  work.lists.lamb(work.rows, table.all(), work.guard,
+                  [&](std::size_t row, double param_norm, double update_norm) {
+                    return rate_of(options_of(row), param_norm, update_norm);
+                  });
+}
+
+void FusedLAMB::save(torch::serialize::OutputArchive& archive) const {
+  torch::optim::serialize<AdamParamState, FusedLAMBOptions>(archive, *this);
+}
+
+void FusedLAMB::load(torch::serialize::InputArchive& archive) {
+  load_optimizer<AdamParamState, FusedLAMBOptions>(
+      name(), archive, *this,
+      [this](const AdamParamState& state, const at::Tensor& param, const std::string& of) {
+        check_state_tensor(name(), "exp_avg", state.exp_avg(), param, of);
+        check_state_tensor(name(), "exp_avg_sq", state.exp_avg_sq(), param, of);
+      });
+}
+
+}  // namespace mezzo::optim

@@ -1,0 +1,158 @@
+#include <torch/optim/adam.h>
+
+#include <cmath>
+
+#include "mezzo/optim.h"
+#include "optim/archive.h"
+#include "optim/checks.h"
+#include "optim/step_work.h"
+
+#include <ATen/ops/scalar_tensor.h>
+
+#include "core/torch.h"
+
+namespace mezzo::optim {
+namespace {
+
+using torch::optim::AdamParamState;
+
+// The running norm after this step's gradient: of squares, or of largest magnitudes.
+double blend(const FusedNovoGradOptions& options, double before, double now) {
+  const double beta2 = std::get<1>(options.betas());
+  if (options.norm_type() == 0) return beta2 * before + (1 - beta2) * now;
+  return std::sqrt(beta2 * before * before + (1 - beta2) * now * now);
+}
+
+kernels::NovogradScalars<double> scalars_of(const FusedNovoGradOptions& options, std::int64_t step,
+                                            double norm, double grad_scale) {
+  const auto [beta1, beta2] = options.betas();
+  const auto t = static_cast<double>(step);
+  const bool corrects = options.bias_correction();
+  const double bias2 = corrects ? std::sqrt(1 - std::pow(beta2, t)) : 1;
+  kernels::NovogradScalars<double> h{};
+  h.beta1 = beta1;
+  h.beta3 = options.grad_averaging() ? 1 - beta1 : 1;
+  h.inv_bias1 = corrects ? 1 / (1 - std::pow(beta1, t)) : 1;
+  h.inv_denominator = 1 / (norm / bias2 + options.eps());
+  h.lr = options.lr();
+  h.weight_decay = options.weight_decay();
+  h.grad_scale = grad_scale;
+  h.decay_inside_moment = options.reg_inside_moment();
+  return h;
+}
+
+// The norm is kept as a scalar tensor in the place of Adam's second moment.
+double norm_before(const AdamParamState& state, const FusedNovoGradOptions& options, double now) {
+  if (state.exp_avg_sq().defined()) return state.exp_avg_sq().item<double>();
+  return options.init_zero() ? 0 : now;
+}
+
+}  // namespace
+
+FusedNovoGradOptions::FusedNovoGradOptions(double lr) : lr_(lr) {}
+
+double FusedNovoGradOptions::get_lr() const {
+  return lr();
+}
+
+void FusedNovoGradOptions::set_lr(double value) {
+  lr(value);
+}
+
+void FusedNovoGradOptions::serialize(torch::serialize::OutputArchive& archive) const {
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(lr);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(betas);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(eps);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(weight_decay);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(bias_correction);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(grad_averaging);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(reg_inside_moment);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(init_zero);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(norm_type);
+}
+
+void FusedNovoGradOptions::serialize(torch::serialize::InputArchive& archive) {
+  read_if_there<double>(archive, "lr", [&](double value) { lr(value); });
+  read_if_there<betas_t>(archive, "betas", [&](const betas_t& value) { betas(value); });
+  read_if_there<double>(archive, "eps", [&](double value) { eps(value); });
+  read_if_there<double>(archive, "weight_decay", [&](double value) { weight_decay(value); });
+  read_if_there<bool>(archive, "bias_correction", [&](bool value) { bias_correction(value); });
+  read_if_there<bool>(archive, "grad_averaging", [&](bool value) { grad_averaging(value); });
+  read_if_there<bool>(archive, "reg_inside_moment", [&](bool value) { reg_inside_moment(value); });
+  read_if_there<bool>(archive, "init_zero", [&](bool value) { init_zero(value); });
+  read_if_there<std::int64_t>(archive, "norm_type", [&](std::int64_t value) { norm_type(value); });
+}
+
+FusedNovoGrad::FusedNovoGrad(const ParamGroups& groups, FusedNovoGradOptions defaults)
+    : FusedOptimizer(groups, std::make_unique<FusedNovoGradOptions>(defaults)) {
+  FusedNovoGrad::check(defaults);
+  for (const auto& group : param_groups()) FusedNovoGrad::check(group.options());
+}
+
+FusedNovoGrad::FusedNovoGrad(std::vector<at::Tensor> params, FusedNovoGradOptions defaults)
+    : FusedNovoGrad(ParamGroups{torch::optim::OptimizerParamGroup(std::move(params))}, defaults) {}
+
+void FusedNovoGrad::check(const Options& given) const {
+  const auto& options = options_as<FusedNovoGradOptions>(name(), given);
+  check_not_negative(name(), "lr", options.lr());
+  check_not_negative(name(), "eps", options.eps());
+  check_not_negative(name(), "weight_decay", options.weight_decay());
+  check_beta(name(), "betas[0]", std::get<0>(options.betas()));
+  check_beta(name(), "betas[1]", std::get<1>(options.betas()));
+  if (options.norm_type() != 2 && options.norm_type() != 0) {
+    raise<ConfigError>(name(), "norm_type is ", options.norm_type(),
+                       "; expected 2, or 0 for the largest magnitude");
+  }
+}
+
+void FusedNovoGrad::update(StepWork& work) {
+  const auto options_of = [&](const Stepped& stepped) -> const FusedNovoGradOptions& {
+    return static_cast<const FusedNovoGradOptions&>(param_groups()[stepped.group].options());
+  };
+  std::vector<double> squares;
+  std::vector<double> largest;
+  for (const Stepped& stepped : work.parameters) {
+    const bool two = options_of(stepped).norm_type() == 2;
+    std::vector<double>& needed = two ? squares : largest;
+    if (needed.empty())
+      work.gradient_norm(two ? kernels::Norm::kTwo : kernels::Norm::kMax, &needed);
+  }
+  auto& table = work.table<kernels::NovogradScalars<double>>();
+  std::vector<double> norms(work.rows.size());
+  for (std::size_t i = 0; i < work.rows.size(); ++i) {
+    const Stepped& stepped = work.parameters[i];
+    const FusedNovoGradOptions& options = options_of(stepped);
+    auto& state = work.state_of<AdamParamState>(*this, *stepped.param);
+    work.rows[i].state[0] = work.state_memory(state.exp_avg(), stepped);
+    work.rows[i].scalars = static_cast<std::uint32_t>(i);
+    const double scale = static_cast<double>(*work.guard.inv_scale);
+    const double now = std::abs(scale) * (options.norm_type() == 2 ? squares[i] : largest[i]);
+    norms[i] = blend(options, norm_before(state, options, now), now);
+    table.add(scalars_of(options, state.step() + 1, norms[i], work.group_factor[stepped.group]));
+  }
+  for (std::size_t i = 0; i < work.states.size(); ++i) {
+    auto& state = static_cast<AdamParamState&>(*work.states[i]);
+    ++state.step();
+    if (!state.exp_avg_sq().defined()) state.exp_avg_sq(at::scalar_tensor(0.0, at::kDouble));
+    state.exp_avg_sq().fill_(norms[i]);
+  }
+  work.lists.novograd(work.rows, table.all(), work.guard);
+}
+
+void FusedNovoGrad::save(torch::serialize::OutputArchive& archive) const {
+  torch::optim::serialize<AdamParamState, FusedNovoGradOptions>(archive, *this);
+}
+
+void FusedNovoGrad::load(torch::serialize::InputArchive& archive) {
+  load_optimizer<AdamParamState, FusedNovoGradOptions>(
+      name(), archive, *this,
+      [this](const AdamParamState& state, const at::Tensor& param, const std::string& of) {
+        check_state_tensor(name(), "exp_avg", state.exp_avg(), param, of);
+        if (!state.exp_avg_sq().defined() || state.exp_avg_sq().numel() != 1) {
+          raise(name(), "the saved 'exp_avg_sq' of ", of,
+                " is not one number: it is that of another optimizer");
+        }
+      });
+}
+
+}  // namespace mezzo::optim

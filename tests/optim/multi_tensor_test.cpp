@@ -1,0 +1,114 @@
+#include <limits>
+
+#include "mezzo/error.h"
+#include "mezzo/optim.h"
+#include "optim/trajectory.h"
+
+namespace mezzo::optim {
+namespace {
+
+using namespace testing_support;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+TEST(ClipGradNorm, AgreesWithTorchForEveryNorm) {
+  for (const double type : {2.0, 1.0, 3.0, kInfinity}) {
+    for (const double most : {0.01, 1.0, 1000.0}) {
+      const auto ours = make_parameters();
+      const auto theirs = make_parameters();
+      set_gradients(ours, 1);
+      set_gradients(theirs, 1);
+      ours[1].mutable_grad() = at::Tensor();
+      theirs[1].mutable_grad() = at::Tensor();
+      const at::Tensor norm = clip_grad_norm_(ours, most, type);
+      const std::vector<at::Tensor> some{theirs[0], theirs[2], theirs[4], theirs[5]};
+      const double expected = torch::nn::utils::clip_grad_norm_(some, most, type);
+      EXPECT_NEAR(norm.item<double>(), expected, 1e-5 * expected) << type;
+      for (const std::size_t i : {0, 2, 4, 5}) {
+        EXPECT_TRUE(torch::allclose(ours[i].grad(), theirs[i].grad(), 1e-5, 1e-9)) << type << i;
+      }
+    }
+  }
+}
+
+TEST(ClipGradNorm, TakesMixedTypes) {
+  const auto params = make_parameters();
+  set_gradients(params, 1);
+  double squares = 0;
+  at::Tensor half = torch::ones({100}, at::kHalf).requires_grad_(true);
+  half.mutable_grad() = torch::full({100}, 300.0, at::kHalf);  // the square overflows half
+  for (const at::Tensor& param : params) squares += param.grad().pow(2).sum().item<double>();
+  auto all = params;
+  all.push_back(half);
+  const double norm = clip_grad_norm_(all, 1).item<double>();
+  EXPECT_NEAR(norm, std::sqrt(squares + 100 * 90000.0), 1e-3);
+  EXPECT_NEAR(half.grad()[0].item<double>(), 300 / norm, 1e-4);
+}
+
+TEST(ClipGradNorm, ANormThatIsNotFiniteIsAnErrorIfAskedForAndNothingChanges) {
+  const auto params = make_parameters();
+  set_gradients(params, 1);
+  params[5].mutable_grad()[3] = NAN;
+  const at::Tensor before = params[0].grad().clone();
+  EXPECT_THROW(clip_grad_norm_(params, 1, 2, true), Error);
+  EXPECT_TRUE(torch::equal(params[0].grad(), before));
+  EXPECT_TRUE(std::isnan(clip_grad_norm_(params, 1).item<double>()));
+}
+
+TEST(ClipGradNorm, BadArgumentsAreErrorsAndNoGradientsAreFine) {
+  const auto params = make_parameters();
+  EXPECT_THROW(clip_grad_norm_(params, -1), ConfigError);
+  EXPECT_THROW(clip_grad_norm_(params, NAN), ConfigError);
+  EXPECT_THROW(clip_grad_norm_(params, 1, 0), ConfigError);
+  EXPECT_EQ(clip_grad_norm_(params, 1).item<double>(), 0);
+  EXPECT_EQ(clip_grad_norm_({}, 1).item<double>(), 0);
+}
+
+TEST(MultiTensor, ScaleSetsTheFlagAndNeverClearsIt) {
+  const std::vector<at::Tensor> in{torch::randn({1000}), torch::randn({3, 3})};
+  std::vector<at::Tensor> out{torch::empty({1000}, at::kHalf), torch::empty({3, 3})};
+  for (at::Tensor found : {torch::zeros({1}), torch::zeros({}, at::kInt)}) {
+    multi_tensor_scale(in, out, 2, found);
+    EXPECT_EQ(found.item<float>(), 0);
+    EXPECT_TRUE(torch::equal(out[0], (in[0] * 2).to(at::kHalf)));
+    multi_tensor_scale(in, out, 1e6, found);
+    EXPECT_EQ(found.item<float>(), 1) << "the half output overflowed";
+    multi_tensor_scale(in, out, 2, found);
+    EXPECT_EQ(found.item<float>(), 1);
+  }
+}
+
+TEST(MultiTensor, AxpbyFlagsEitherInput) {
+  const std::vector<at::Tensor> x{torch::randn({100})};
+  const std::vector<at::Tensor> y{torch::randn({100}).to(at::kBFloat16)};
+  std::vector<at::Tensor> out{torch::empty({100})};
+  at::Tensor found = torch::zeros({1});
+  multi_tensor_axpby(x, y, out, 2, -3, found);
+  EXPECT_TRUE(torch::allclose(out[0], 2 * x[0] - 3 * y[0].to(at::kFloat)));
+  EXPECT_EQ(found.item<float>(), 0);
+  y[0][50] = INFINITY;
+  multi_tensor_axpby(x, y, out, 2, -3, found);
+  EXPECT_EQ(found.item<float>(), 1);
+}
+
+TEST(MultiTensor, L2normGivesBoth) {
+  const std::vector<at::Tensor> list{torch::randn({70000}), torch::randn({5}).to(at::kHalf),
+                                     torch::empty({0})};
+  const auto [norm, norms] = multi_tensor_l2norm(list, true);
+  double squares = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const double expected = list[i].to(at::kDouble).norm().item<double>();
+    EXPECT_NEAR(norms[static_cast<std::int64_t>(i)].item<double>(), expected, 1e-6 * expected);
+    squares += expected * expected;
+  }
+  EXPECT_NEAR(norm.item<double>(), std::sqrt(squares), 1e-4);
+  EXPECT_FALSE(multi_tensor_l2norm(list).second.defined());
+}
+
+TEST(MultiTensor, AMissingFlagIsAnError) {
+  at::Tensor found;
+  EXPECT_THROW(multi_tensor_scale({}, {}, 1, found), ConfigError);
+}
+
+}  // namespace
+}  // namespace mezzo::optim
