@@ -90,6 +90,7 @@ struct MEZZO_API Plan {
   std::string structure;  ///< a hash of the graph without its weights
   std::vector<Decision> decisions = {};
 
+  /// The plan as text; from_json() reads it back.
   std::string to_json() const;
   /// Throws ConfigError where the text is no plan.
   static Plan from_json(std::string_view text);
@@ -126,11 +127,13 @@ struct MEZZO_API Report {
   std::vector<OutputError> errors = {};        ///< of the result
   std::vector<OutputError> weight_floor = {};  ///< of rounding the weights alone
 
+  /// For a terminal, for programs, and as one self-contained page.
   std::string to_text() const;
   std::string to_json() const;
   std::string to_html() const;
 };
 
+/// What was decided, and what came of it.
 struct Result {
   Plan plan;
   Report report;
@@ -164,10 +167,12 @@ struct MEZZO_API Inspection {
   std::vector<std::string> ranges = {};    ///< weights that leave float16's range, one line each
   std::vector<std::string> findings = {};  ///< what the strict checker objects to
 
+  /// For a terminal, and for programs.
   std::string to_text() const;
   std::string to_json() const;
 };
 
+/// Looks at a model without changing it. Throws Error where the file cannot be read or is no model.
 MEZZO_API Inspection inspect_model(const std::filesystem::path& path);
 
 /// The default lists, ONNX names, sorted: low, float32, neutral ("either"), and widest. `dtype` is

@@ -138,9 +138,11 @@ class MEZZO_API FusedSGD : public FusedOptimizer {
   void update(StepWork&) override;
 };
 
+/// FusedLAMB's.
 struct MEZZO_API FusedLAMBOptions
     : public torch::optim::OptimizerCloneableOptions<FusedLAMBOptions> {
   FusedLAMBOptions(double lr = 1e-3);  // NOLINT(google-explicit-constructor): as torch::optim
+  /// The decay rates of the two moments.
   using betas_t = std::tuple<double, double>;
   TORCH_ARG(double, lr) = 1e-3;
   TORCH_ARG(betas_t, betas) = std::make_tuple(0.9, 0.999);
@@ -178,9 +180,11 @@ class MEZZO_API FusedLAMB : public FusedOptimizer {
   void update(StepWork&) override;
 };
 
+/// FusedNovoGrad's.
 struct MEZZO_API FusedNovoGradOptions
     : public torch::optim::OptimizerCloneableOptions<FusedNovoGradOptions> {
   FusedNovoGradOptions(double lr = 1e-3);  // NOLINT(google-explicit-constructor): as torch::optim
+  /// The decay rates of the two moments.
   using betas_t = std::tuple<double, double>;
   TORCH_ARG(double, lr) = 1e-3;
   TORCH_ARG(betas_t, betas) = std::make_tuple(0.9, 0.999);
@@ -216,6 +220,7 @@ class MEZZO_API FusedNovoGrad : public FusedOptimizer {
   void update(StepWork&) override;
 };
 
+/// FusedAdagrad's.
 struct MEZZO_API FusedAdagradOptions
     : public torch::optim::OptimizerCloneableOptions<FusedAdagradOptions> {
   FusedAdagradOptions(double lr = 1e-2);  // NOLINT(google-explicit-constructor): as torch::optim
@@ -248,6 +253,7 @@ class MEZZO_API FusedAdagrad : public FusedOptimizer {
   void update(StepWork&) override;
 };
 
+/// LARC's.
 struct LARCOptions {
   /// How long a step may be, as a share of the weight's norm.
   double trust_coefficient = 0.02;
@@ -264,8 +270,13 @@ struct LARCOptions {
 class MEZZO_API LARC {
  public:
   explicit LARC(torch::optim::Optimizer& inner, LARCOptions options = {});
+  /// The optimizer that does the update.
   torch::optim::Optimizer& inner() { return inner_; }
+
+  /// Changes the gradients and takes the inner optimizer's step.
   void step();
+
+  /// The inner optimizer's.
   void zero_grad(bool set_to_none = true);
   std::vector<torch::optim::OptimizerParamGroup>& param_groups();
 

@@ -22,6 +22,7 @@
 
 namespace mezzo::parallel {
 
+/// How gradients are grouped, sent and averaged.
 struct DDPOptions {
   std::int64_t message_size = 10'000'000;  // elements (not bytes) after which a bucket is sent
   bool delay_allreduce = false;            // send all at the end of the backward, a bucket per type
@@ -174,11 +175,13 @@ class DistributedDataParallel {
                                                      detail::listed(net_->named_buffers()),
                                                      std::move(options))) {}
 
+  /// The module's forward; what its backward leaves in the gradients is averaged over the ranks.
   template <class... Args>
   decltype(auto) forward(Args&&... args) const {
     core_->before_forward(net_->is_training());
     return net_->forward(std::forward<Args>(args)...);
   }
+  /// forward().
   template <class... Args>
   decltype(auto) operator()(Args&&... args) const {
     return forward(std::forward<Args>(args)...);
@@ -194,10 +197,12 @@ class DistributedDataParallel {
     }
   }
 
+  /// The wrapper itself, so that `ddp->forward(x)` reduces, too.
   const DistributedDataParallel* operator->() const { return this; }
   /// What was wrapped; calling it reduces nothing of its own, but its gradients are still reduced.
   Net& module() const { return net_; }
 
+  /// The module's own.
   auto parameters() const { return net_->parameters(); }
   auto named_parameters() const { return net_->named_parameters(); }
   auto buffers() const { return net_->buffers(); }
@@ -208,12 +213,14 @@ class DistributedDataParallel {
   /// Zeroes gradients in their buckets.
   void zero_grad() const { core_->zero_grad(); }
 
+  /// While the guard lives, or between the two calls, gradients are not averaged but accumulate.
   NoSyncGuard no_sync() const { return NoSyncGuard(core_); }
   void disable_allreduce() const { core_->set_enabled(false); }
   void enable_allreduce() const { core_->set_enabled(true); }
   /// `divide_by_active`: averages are over the ranks that still have data, not over all.
   JoinGuard join(bool divide_by_active = false) const { return JoinGuard(core_, divide_by_active); }
 
+  /// Sets how buckets are communicated, on all ranks alike.
   void register_comm_hook(CommHook hook) const { core_->set_hook(std::move(hook)); }
   void compress_fp16() const { core_->compress(at::kHalf); }
   void compress_bf16() const { core_->compress(at::kBFloat16); }

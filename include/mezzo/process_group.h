@@ -26,6 +26,7 @@ namespace detail {
 class Group;
 }
 
+/// How this process finds its peers.
 struct InitOptions {
   std::string backend = "auto";  // "gloo", "nccl" (with Gloo for CPU tensors), "auto": NCCL where a
                                  // GPU and its library are
@@ -60,6 +61,7 @@ MEZZO_API void barrier();
 /// Leaves the group. Handles that are left raise errors. Without a process group: nothing.
 MEZZO_API void destroy_process_group();
 
+/// What all_reduce() makes of the ranks' values, element by element.
 enum class ReduceOp { kSum, kAverage, kMax, kMin };
 
 /// Some or all of the ranks. A cheap handle, copies share. Collectives take dense tensors of one
@@ -89,9 +91,12 @@ class MEZZO_API ProcessGroup {
     std::int64_t collectives = 0;
     std::int64_t bytes = 0;
   };
+  /// Counted since the group was made.
   Counts counts() const;
 
+  /// For the other parts of this library.
   detail::Group& internals() const { return *group_; }
+  /// Handles of the same group.
   friend bool operator==(const ProcessGroup& a, const ProcessGroup& b) {
     return a.group_ == b.group_;
   }
