@@ -55,17 +55,20 @@ using Gradients = std::vector<at::Tensor>;
 
 Gradients gradients_of(const Branches& net) {
   Gradients all;
-  for (const auto& p : net->parameters()) all.push_back(p.grad().defined() ? p.grad().clone() : at::Tensor());
+  for (const auto& p : net->parameters())
+    all.push_back(p.grad().defined() ? p.grad().clone() : at::Tensor());
   return all;
 }
 
-void expect_equal(const Gradients& a, const Gradients& b, const std::string& what, double tolerance = 2e-6) {
+void expect_equal(const Gradients& a, const Gradients& b, const std::string& what,
+                  double tolerance = 2e-6) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     ASSERT_EQ(a[i].defined(), b[i].defined()) << what << ", gradient " << i;
     if (!a[i].defined()) continue;
     const double error = (a[i].to(at::kDouble) - b[i].to(at::kDouble)).abs().max().item<double>();
-    ASSERT_LE(error, tolerance * (1 + b[i].abs().max().item<double>())) << what << ", gradient " << i;
+    ASSERT_LE(error, tolerance * (1 + b[i].abs().max().item<double>()))
+        << what << ", gradient " << i;
   }
 }
 
@@ -73,7 +76,8 @@ void expect_same_on_all_ranks(const Gradients& mine, const std::string& what) {
   for (std::size_t i = 0; i < mine.size(); ++i) {
     if (!mine[i].defined()) continue;
     const at::Tensor all = world().all_gather(mine[i]);
-    for (int r = 1; r < world_size(); ++r) ASSERT_TRUE(torch::equal(all[r], all[0])) << what << ", gradient " << i;
+    for (int r = 1; r < world_size(); ++r)
+      ASSERT_TRUE(torch::equal(all[r], all[0])) << what << ", gradient " << i;
   }
 }
 
@@ -95,12 +99,15 @@ std::vector<OptionsCase> option_cases(const Branches& net) {
   cases.push_back({"one element per bucket", {.message_size = 1}});
   cases.push_back({"small buckets", {.message_size = 50}});
   cases.push_back({"delayed", {.delay_allreduce = true}});
-  cases.push_back({"triggers", {.allreduce_trigger_params = {net->left->weight, net->first->bias}}});
+  cases.push_back(
+      {"triggers", {.allreduce_trigger_params = {net->left->weight, net->first->bias}}});
   cases.push_back({"retained buffers", {.message_size = 60, .retain_allreduce_buffers = true}});
   cases.push_back({"always float", {.message_size = 60, .allreduce_always_fp32 = true}});
   cases.push_back({"sum", {.gradient_average = false}, static_cast<double>(world_size())});
   cases.push_back({"predivided", {.gradient_predivide_factor = 4}});
-  cases.push_back({"predivided sum", {.gradient_average = false, .gradient_predivide_factor = 2}, world_size() / 2.0});
+  cases.push_back({"predivided sum",
+                   {.gradient_average = false, .gradient_predivide_factor = 2},
+                   world_size() / 2.0});
   cases.push_back({"streams", {.message_size = 30, .num_allreduce_streams = 3}});
   std::vector<int> everybody;
   for (int r = 0; r < world_size(); ++r) everybody.push_back(r);
@@ -120,7 +127,8 @@ const Rank kOptions("ddp options", [] {
     at(one.name);
     Branches net = net_of(static_cast<unsigned>(1 + 10 * rank()));
     DDPOptions options = one.options;
-    if (!options.allreduce_trigger_params.empty()) options.allreduce_trigger_params = {net->left->weight, net->first->bias};
+    if (!options.allreduce_trigger_params.empty())
+      options.allreduce_trigger_params = {net->left->weight, net->first->bias};
     DistributedDataParallel ddp(net, options);
     for (int step = 0; step < 3; ++step) {
       const at::Tensor all = batch_of(static_cast<unsigned>(100 + step), 4 * world_size());
@@ -135,7 +143,8 @@ const Rank kOptions("ddp options", [] {
       expect_equal(gradients_of(net), gradients_of(single), one.name);
       expect_same_on_all_ranks(gradients_of(net), one.name);
       EXPECT_TRUE(is_bucket_view(net->first->weight.grad()));
-      EXPECT_TRUE(spread_by_reduction({net->first->weight.grad(), net->last->bias.grad()}, world()));
+      EXPECT_TRUE(
+          spread_by_reduction({net->first->weight.grad(), net->last->bias.grad()}, world()));
       if (one.options.retain_allreduce_buffers) {
         EXPECT_FALSE(ddp.allreduce_buffers().empty());
       } else {
@@ -239,7 +248,8 @@ const Rank kPatterns("ddp patterns", [] {
   clear(true);
   at::Tensor broken = ddp(own_rows(whole(60)));
   const at::Tensor middle = broken.mul(1);
-  middle.register_hook([](const at::Tensor&) -> at::Tensor { throw std::runtime_error("on purpose"); });
+  middle.register_hook(
+      [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("on purpose"); });
   EXPECT_ANY_THROW(loss_of(middle).backward());
   clear(true);
   loss_of(single->forward(whole(61))).backward();
@@ -261,7 +271,9 @@ const Rank kPatterns("ddp patterns", [] {
   loss_of(single->forward(whole(80))).backward();
   loss_of(ddp.module()->forward(own_rows(whole(80)))).backward();
   expect_equal(gradients_of(net), gradients_of(single), "the bare module");
-  EXPECT_EQ(ddp.call([&](BranchesImpl& impl) { return impl.forward(whole(80), true, false).size(0); }), 4 * p);
+  EXPECT_EQ(
+      ddp.call([&](BranchesImpl& impl) { return impl.forward(whole(80), true, false).size(0); }),
+      4 * p);
   EXPECT_EQ(ddp->forward(whole(80)).size(1), 3);
   EXPECT_EQ(ddp->parameters().size(), 8U);
 });
@@ -286,7 +298,8 @@ const Rank kBroken("ddp broken backward", [] {
     const at::Tensor loss = ddp.call([&](BranchesImpl& impl) {
       at::Tensor h = torch::tanh(impl.first(own_rows(all)));
       if (breaks && rank() == 1) {
-        h.register_hook([](const at::Tensor&) -> at::Tensor { throw std::runtime_error("on purpose"); });
+        h.register_hook(
+            [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("on purpose"); });
       }
       return loss_of(impl.last(h));
     });
@@ -323,10 +336,12 @@ const Rank kDifferences("ddp differences", [] {
   using torch::nn::Linear;
   using torch::nn::Sequential;
   EXPECT_THAT(says(Sequential(Linear(3, odd ? 4 : 5))),
-              HasSubstr("rank 0 has 'parameter 0.weight Float [5, 3] ' where rank 1 has 'parameter 0.weight Float [4, 3] '"));
-  EXPECT_THAT(says(odd ? Sequential(Linear(3, 3), torch::nn::LayerNorm(torch::nn::LayerNormOptions({3})))
-                       : Sequential(torch::nn::LayerNorm(torch::nn::LayerNormOptions({3})), Linear(3, 3))),
-              HasSubstr("rank 0 has 'parameter 0.weight Float [3] '"));
+              HasSubstr("rank 0 has 'parameter 0.weight Float [5, 3] ' where rank 1 has 'parameter "
+                        "0.weight Float [4, 3] '"));
+  EXPECT_THAT(
+      says(odd ? Sequential(Linear(3, 3), torch::nn::LayerNorm(torch::nn::LayerNormOptions({3})))
+               : Sequential(torch::nn::LayerNorm(torch::nn::LayerNormOptions({3})), Linear(3, 3))),
+      HasSubstr("rank 0 has 'parameter 0.weight Float [3] '"));
   EXPECT_THAT(says(odd ? Sequential(Linear(3, 3), Linear(3, 3)) : Sequential(Linear(3, 3))),
               HasSubstr("rank 0 has 'nothing more' where rank 1 has 'parameter 1.weight"));
   Sequential low(Linear(2, 2));
@@ -387,7 +402,9 @@ const Rank kLow("ddp low types", [] {
     loss_of(single->forward(all.to(at::kDouble))).backward();
     loss_of(ddp(own_rows(all))).backward();
     expect_equal(gradients_of(net), gradients_of(single), c10::toString(type),
-                 type == at::kDouble ? 1e-6 : type == at::kHalf ? 4e-3 : 4e-2);
+                 type == at::kDouble ? 1e-6
+                 : type == at::kHalf ? 4e-3
+                                     : 4e-2);
     expect_same_on_all_ranks(gradients_of(net), "low types");
     EXPECT_EQ(net->first->weight.grad().scalar_type(), type);
   }
@@ -418,16 +435,18 @@ const Rank kHooks("ddp hooks", [] {
     if (way == 2) ddp.register_comm_hook(compress_fp16());
     if (way == 3) ddp.register_comm_hook(compress_bf16());
     if (way == 4) {
-      ddp.register_comm_hook([&](const GradientBucket& bucket, const ProcessGroup& group) -> std::function<void()> {
-        ++calls;
-        group.all_reduce(bucket.gradients, ReduceOp::kAverage);
-        return nullptr;
-      });
+      ddp.register_comm_hook(
+          [&](const GradientBucket& bucket, const ProcessGroup& group) -> std::function<void()> {
+            ++calls;
+            group.all_reduce(bucket.gradients, ReduceOp::kAverage);
+            return nullptr;
+          });
     }
     for (int step = 0; step < 2; ++step) {
       net->zero_grad();
       loss_of(ddp(own_rows(all), true, false)).backward();
-      expect_equal(gradients_of(net), gradients_of(single), "hook " + std::to_string(way), way % 2 == 1 ? 2e-2 : 2e-3);
+      expect_equal(gradients_of(net), gradients_of(single), "hook " + std::to_string(way),
+                   way % 2 == 1 ? 2e-2 : 2e-3);
       expect_same_on_all_ranks(gradients_of(net), "hook");
     }
     if (way == 4) EXPECT_GE(calls, 2);
@@ -452,9 +471,11 @@ const Rank kRandom("ddp random models", [] {
       const int layers = 1 + static_cast<int>(own() % 5);
       for (int i = 0; i < layers; ++i) {
         const auto next = 1 + static_cast<std::int64_t>(own() % 30);
-        net->push_back(torch::nn::Linear(torch::nn::LinearOptions(width, next).bias(own() % 2 == 0)));
+        net->push_back(
+            torch::nn::Linear(torch::nn::LinearOptions(width, next).bias(own() % 2 == 0)));
         if (own() % 2 == 0) net->push_back(torch::nn::Tanh());
-        if (own() % 4 == 0) net->push_back(torch::nn::LayerNorm(torch::nn::LayerNormOptions({next})));
+        if (own() % 4 == 0)
+          net->push_back(torch::nn::LayerNorm(torch::nn::LayerNormOptions({next})));
         width = next;
       }
       return net;
@@ -464,7 +485,8 @@ const Rank kRandom("ddp random models", [] {
     torch::nn::Sequential net = build();
     {
       torch::NoGradGuard guard;
-      for (std::size_t i = 0; i < net->parameters().size(); ++i) net->parameters()[i].copy_(single->parameters()[i]);
+      for (std::size_t i = 0; i < net->parameters().size(); ++i)
+        net->parameters()[i].copy_(single->parameters()[i]);
     }
     DistributedDataParallel ddp(net, {.message_size = 1 + static_cast<std::int64_t>(random() % 600),
                                       .delay_allreduce = random() % 5 == 0});
@@ -475,7 +497,8 @@ const Rank kRandom("ddp random models", [] {
       single->forward(all).square().mean().backward();
       ddp(own_rows(all)).square().mean().backward();
       for (std::size_t i = 0; i < net->parameters().size(); ++i) {
-        ASSERT_TRUE(torch::allclose(net->parameters()[i].grad(), single->parameters()[i].grad(), 1e-4, 1e-6))
+        ASSERT_TRUE(torch::allclose(net->parameters()[i].grad(), single->parameters()[i].grad(),
+                                    1e-4, 1e-6))
             << "seed " << seed << ", parameter " << i;
       }
     }
