@@ -101,7 +101,8 @@ MEZZO_API std::vector<std::string> list_loss_output_functions(at::ScalarType tar
 /// MXNet's operators that run in float32 for some values of an argument. ATen has an operator for
 /// each value, which is in list_fp32_ops.
 MEZZO_API std::vector<Conditional> list_conditional_fp32_ops(at::ScalarType target_dtype);
-/// Operators whose result has the type of the input while these arguments stay float32.
+/// Operators of which these arguments stay float32 whatever class they are in. As in MXNet, which
+/// has such a list for bfloat16 only; for float16 it is empty.
 MEZZO_API std::map<std::string, std::vector<std::string>> list_lp16_use_fp32_params(
     at::ScalarType target_dtype);
 

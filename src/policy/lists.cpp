@@ -65,12 +65,11 @@ std::vector<Conditional> list_conditional_fp32_ops(at::ScalarType target_dtype) 
 
 std::map<std::string, std::vector<std::string>> list_lp16_use_fp32_params(
     at::ScalarType target_dtype) {
-  low_dtype_of(target_dtype, "list");
-  const std::vector<std::string> params{"weight", "bias", "running_mean", "running_var"};
+  if (low_dtype_of(target_dtype, "list") == DType::kFloat16) return {};
   std::map<std::string, std::vector<std::string>> found;
-  for (const char* op :
-       {"batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "native_batch_norm"}) {
-    found[op] = params;
+  for (const char* op : {"batch_norm", "cudnn_batch_norm", "miopen_batch_norm",
+                         "native_batch_norm"}) {
+    found[op] = {"weight", "bias", "running_mean", "running_var"};
   }
   return found;
 }

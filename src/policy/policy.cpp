@@ -1,8 +1,9 @@
 #include "mezzo/policy.h"
 
+#include "core/torch.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "core/raise.h"
 #include "operators/operators.h"
 #include "policy/compiled.h"
 #include "policy/registry.h"

@@ -1,4 +1,6 @@
 // Compares the table with what this LibTorch really casts.
+#include <ATen/core/ivalue.h>  // first: clang cannot parse ATen's other headers without it
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gmock/gmock.h>
 

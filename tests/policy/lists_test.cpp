@@ -63,6 +63,7 @@ TEST(Lists, LossOutputsAreMxnets) {
 TEST(Lists, BatchNormsKeepFloatParameters) {
   EXPECT_THAT(list_lp16_use_fp32_params(at::kBFloat16).at("batch_norm"),
               ElementsAre("weight", "bias", "running_mean", "running_var"));
+  EXPECT_TRUE(list_lp16_use_fp32_params(at::kHalf).empty()) << "as in MXNet";
 }
 
 TEST(Lists, ExistForTheTwoLowTypesOnly) {
