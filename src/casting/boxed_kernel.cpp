@@ -108,7 +108,8 @@ void BoxedKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     return;
   }
   const Casting casting(*frame, decision, row_.name());
-  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+  const std::size_t end = row_.casts_input_only() ? 1 : schema.arguments().size();
+  for (std::size_t i = 0; i < end; ++i) {
     if (!is_written(schema.arguments()[i])) cast(arguments[i], casting);
   }
   op.callBoxed(stack);

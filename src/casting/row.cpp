@@ -30,6 +30,7 @@ Row::Row(std::size_t index, std::string overload) : index_(index), overload_(std
   const Operator& op = operators()[index];
   matrix_half_ = op.matrix;
   matrix_bfloat16_ = op.matrix;
+  input_only_ = op.input_only;
 }
 
 std::optional<std::size_t> Row::condition_argument(const Frame& frame) const {

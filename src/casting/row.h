@@ -21,6 +21,8 @@ class Row {
   bool is_matrix_operator(at::ScalarType low) const {
     return low == at::kHalf ? matrix_half_ : matrix_bfloat16_;
   }
+  /// Batch norms: the arguments behind the input are statistics that the operator updates.
+  bool casts_input_only() const { return input_only_; }
 
   /// The class under the frame's policy; a conditional one is resolved by `text(i)`, the i-th
   /// argument as text.
@@ -44,6 +46,7 @@ class Row {
   std::string overload_;
   bool matrix_half_ = false;
   bool matrix_bfloat16_ = false;
+  bool input_only_ = false;
 };
 
 /// An argument as a condition's values write it: "tanh", "true", "1", "0.5", "none". Empty for

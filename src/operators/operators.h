@@ -40,6 +40,8 @@ struct Operator {
   bool matrix = false;  ///< products and sums of products: slow on processors without arithmetic of
                         ///< the low type, so that they are emulated there
   bool native_promotion = false;  ///< LibTorch's own type promotion already does kPromote
+  bool input_only = false;  ///< only the first argument is ever cast: the others are parameters,
+                            ///< and statistics that the operator updates
   std::array<std::optional<CastClass>, kSystemCount>
       listed{};          ///< what each System says, if at all
   std::string_view why;  ///< one clause

@@ -67,9 +67,9 @@ std::map<std::string, std::vector<std::string>> list_lp16_use_fp32_params(
     at::ScalarType target_dtype) {
   if (low_dtype_of(target_dtype, "list") == DType::kFloat16) return {};
   std::map<std::string, std::vector<std::string>> found;
-  for (const char* op : {"batch_norm", "cudnn_batch_norm", "miopen_batch_norm",
-                         "native_batch_norm"}) {
-    found[op] = {"weight", "bias", "running_mean", "running_var"};
+  for (const Operator& op : operators()) {
+    if (op.input_only)
+      found[std::string(op.name)] = {"weight", "bias", "running_mean", "running_var"};
   }
   return found;
 }

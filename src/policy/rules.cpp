@@ -111,9 +111,10 @@ Rules Rules::with_conditional(std::string_view op, std::string_view argument,
   }
   Rules changed = *this;
   changed.overrides_.push_back(
-      {std::string(op), CastClass::kConditional, std::string(argument), values});
+      {std::string(op), CastClass::kConditional, std::string(argument), std::move(values)});
+  const std::vector<std::string>& wanted = changed.overrides_.back().values;
   if (is_conditional_alias(op)) {
-    for (const std::string& value : values) {
+    for (const std::string& value : wanted) {
       changed.decide(rows_of_value(op, argument, value), CastClass::kFloat);
     }
     return changed;
@@ -124,7 +125,7 @@ Rules Rules::with_conditional(std::string_view op, std::string_view argument,
   for (const std::size_t row : rows) {
     std::erase_if(changed.conditionals_,
                   [&](const ConditionalRule& rule) { return rule.row == row; });
-    changed.conditionals_.push_back({row, std::string(argument), values});
+    changed.conditionals_.push_back({row, std::string(argument), wanted});
   }
   changed.decide(rows, CastClass::kConditional);
   return changed;
@@ -204,7 +205,7 @@ std::string Rules::why(std::string_view op) const {
     if (is_foreign(op)) return "has no ATen operator: there is nothing to cast";
     raise_unknown_operator(op);
   }
-  const std::string first = reason(rows.front());
+  std::string first = reason(rows.front());
   const bool same =
       std::ranges::all_of(rows, [&](std::size_t row) { return reason(row) == first; });
   if (same) return first;

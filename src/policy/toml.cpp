@@ -98,8 +98,9 @@ class Reader {
     for (const auto& [key, list] : table_of(node, kOperators)) {
       const auto cast_class = parse_cast_class(key.str());
       if (!cast_class || std::ranges::find(kListed, *cast_class) == kListed.end()) {
-        std::vector<std::string_view> known;
-        for (const CastClass listed : kListed) known.push_back(name_of(listed));
+        std::array<std::string_view, kListed.size()> known;
+        std::ranges::transform(kListed, known.begin(),
+                               [](CastClass listed) { return name_of(listed); });
         raise<ConfigError>(name_, "line ", key.source().begin.line, ": unknown class '", key.str(),
                            "'", did_you_mean(key.str(), known));
       }

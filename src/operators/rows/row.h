@@ -59,6 +59,12 @@ consteval Operator native(Operator op) {
   return op;
 }
 
+/// The arguments behind the input stay as they are in every class.
+consteval Operator input_only(Operator op) {
+  op.input_only = true;
+  return op;
+}
+
 consteval Operator by_dtype(Operator op) {
   op.float_by = FloatBy::kDtypeArgument;
   return op;
