@@ -1,0 +1,59 @@
+// How benchmarks measure and report: ours and a peer in one run, interleaved, with the ratio and
+// its spread.
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mezzo::bench {
+
+/// One line of the table and of the JSON file.
+struct Result {
+  std::string name;
+  std::string unit = "seconds";  // "seconds", "instructions", "bytes" or "count"
+  double ours = 0;
+  double peer = 0;
+  std::string peer_name;
+  double spread = 0;                         // relative: how far the repeats of the ratio lie apart
+  std::optional<double> target;              // the ratio peer/ours that must be reached
+  std::optional<double> bytes;               // moved, where bandwidth matters
+  std::optional<double> share_of_bandwidth;  // of the one measured in the same run
+
+  /// peer/ours: above 1 is ahead. Two zeros are a tie.
+  double ratio() const;
+};
+
+/// What a suite is run with.
+struct Settings {
+  std::string device = "cpu";
+  int repeats = 9;
+};
+
+/// Collects results: prints each as it comes, writes the JSON lines beside the target and renames
+/// them there.
+class Report {
+ public:
+  explicit Report(std::ostream& table) : table_(table) {}
+  void add(const Result&);
+  void heading(const std::string&);
+  void write_json(const std::string& path) const;
+  bool all_targets_reached() const;
+
+ private:
+  std::ostream& table_;
+  std::vector<Result> results_;
+};
+
+/// Seconds per call of two functions, measured in turns after one unmeasured call of each: the
+/// minimum of the repeats, each long enough for the clock.
+struct Pair {
+  double ours;
+  double peer;
+  double spread;
+};
+Pair interleave(const std::function<void()>& ours, const std::function<void()>& peer, int repeats);
+
+}  // namespace mezzo::bench

@@ -1,0 +1,66 @@
+// mezzo_bench [NAMES] [--json FILE] [--device cpu|cuda] [--repeats N]: runs suites and prints ours,
+// peer, ratio, spread.
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <iostream>
+
+#include "casting_instructions.h"
+#include "suites.h"
+
+namespace {
+
+std::string names_of_suites() {
+  std::string text;
+  for (const auto& suite : mezzo::bench::kSuites) {
+    text += "\n  " + std::string(suite.name) + ": " + std::string(suite.what);
+  }
+  return text;
+}
+
+int run(const std::vector<std::string>& names, const std::string& json,
+        const mezzo::bench::Settings& settings) {
+  mezzo::bench::Report report(std::cout);
+  for (const auto& suite : mezzo::bench::kSuites) {
+    const bool wanted = std::find(names.begin(), names.end(), suite.name) != names.end();
+    if (!names.empty() && !wanted && std::find(names.begin(), names.end(), "all") == names.end())
+      continue;
+    report.heading(std::string(suite.name) + ": " + std::string(suite.what));
+    suite.run(report, settings);
+  }
+  if (!json.empty()) report.write_json(json);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Measures Mezzo against its peers. Suites:" + names_of_suites()};
+  std::vector<std::string> names;
+  std::string json;
+  mezzo::bench::Settings settings;
+  std::string counted;
+  app.add_option("names", names, "suites to run (default: all)");
+  app.add_option("--json", json, "write one JSON object a line to this file");
+  app.add_option("--device", settings.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--repeats", settings.repeats, "measurements of each case")
+      ->check(CLI::Range(3, 1000));
+  app.add_option("--count-instructions", counted, "used by the program itself, under callgrind")
+      ->group("");
+  CLI11_PARSE(app, argc, argv);
+  for (const std::string& name : names) {
+    const auto known = [&](const auto& suite) { return suite.name == name; };
+    if (name != "all" &&
+        std::none_of(mezzo::bench::kSuites.begin(), mezzo::bench::kSuites.end(), known)) {
+      std::cerr << "mezzo_bench: no suite '" << name << "'; there are:" << names_of_suites()
+                << '\n';
+      return 2;
+    }
+  }
+  try {
+    if (!counted.empty()) return mezzo::bench::count_casting_instructions();
+    return run(names, json, settings);
+  } catch (const std::exception& e) {
+    std::cerr << "mezzo_bench: " << e.what() << '\n';
+    return 1;
+  }
+}

@@ -1,0 +1,24 @@
+// The suites that `./run bench NAMES` can name. A new one is a file and a row here.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "harness.h"
+
+namespace mezzo::bench {
+
+void run_casting(Report&, const Settings&);
+
+struct Suite {
+  std::string_view name;
+  std::string_view what;
+  void (*run)(Report&, const Settings&);
+};
+
+inline constexpr std::array kSuites{
+    Suite{"casting", "the casting layer: instructions per operator, weight copies, emulation",
+          run_casting},
+};
+
+}  // namespace mezzo::bench
