@@ -34,11 +34,10 @@ void instructions(Report& report) {
          .target = name == std::string("softmax") ? std::nullopt : std::optional<double>(1.0)});
   }
   const std::string cached = "cached weight: mm";
-  const double base = counts.at(cached + "/low");
   report.add({.name = "weight already cast, use in an operator (extra)",
               .unit = "instructions",
-              .ours = counts.at(cached + "/ours") - base,
-              .peer = counts.at(cached + "/native") - base,
+              .ours = extra(cached, "/ours"),
+              .peer = extra(cached, "/native"),
               .peer_name = "native autocast's cached cast",
               .target = 2.0});
 }

@@ -45,7 +45,7 @@ class Layer {
     bind_pointwise(binder);
     bind_loss(binder);
     for (Binder::Binding& binding : binder.bindings()) {
-      std::string name = binding.name;
+      std::string name = binding.name.substr(kAten.size());
       if (!binding.overload.empty()) name += "." + binding.overload;
       bound_.emplace(std::move(name), std::move(binding));
     }
@@ -65,9 +65,9 @@ class Layer {
     }
   }
 
-  std::vector<std::string> names() const {
+  std::vector<LayerOperator> installed() const {
     const std::lock_guard lock(mutex_);
-    return names_;
+    return operators_;
   }
 
  private:
@@ -106,7 +106,7 @@ class Layer {
       *binding.row = Row(row, overload);
       keep(c10::Dispatcher::singleton().registerImpl(
           {binding.name, binding.overload}, key_, binding.kernel, std::nullopt, nullptr, "mezzo"));
-      names_.push_back(overload);
+      operators_.push_back({overload, true});
     }
   }
 
@@ -119,7 +119,7 @@ class Layer {
         c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(std::move(row)));
     keep(c10::Dispatcher::singleton().registerImpl(op, key_, std::move(kernel), std::nullopt,
                                                    nullptr, "mezzo"));
-    names_.push_back(name.starts_with(kAten) ? name.substr(kAten.size()) : name);
+    operators_.push_back({name.starts_with(kAten) ? name.substr(kAten.size()) : name, false});
   }
 
   void keep(c10::RegistrationHandleRAII handle) { handles_.push_back(std::move(handle)); }
@@ -130,7 +130,7 @@ class Layer {
   std::unordered_map<std::string, Binder::Binding> bound_;
   std::map<std::size_t, std::vector<std::string>> overloads_;
   std::vector<bool> installed_;
-  std::vector<std::string> names_;
+  std::vector<LayerOperator> operators_;
 };
 
 Layer& layer() {

@@ -12,15 +12,18 @@
 
 namespace mezzo::casting {
 
-/// Registers the kernels that a policy needs and that are not there yet: most of them once per
-/// process, at first use. LibTorch leaves free was taken by another library.
+XX
 void install_layer(const CompiledPolicy& policy);
 
 /// The dispatch key of the layer: the first of AutocastPrivateUse1, IPU, HPU and XLA that nobody
 /// had claimed. Undefined before install_layer().
 c10::DispatchKey layer_key() noexcept;
 
-/// The operators that have a kernel in the layer, as "softmax.int" or "my_ops::roi_align".
-std::vector<std::string> layer_operators();
+/// An operator that has a kernel in the layer.
+struct LayerOperator {
+  std::string name;  // "softmax.int", "my_ops::roi_align"
+  bool compiled;     // by a template over its declaration; else the boxed kernel serves it
+};
+std::vector<LayerOperator> layer_operators();
 
 }  // namespace mezzo::casting

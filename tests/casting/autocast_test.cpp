@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <set>
 #include <thread>
 
 #include "casting/counts.h"
@@ -361,10 +362,24 @@ TEST(Autocast, WorksInInferenceMode) {
 
 TEST(Autocast, AnOperatorThatIsNotListedHasNoKernelInTheLayer) {
   const Autocast scope(Policy::defaults(at::kHalf));
-  const std::vector<std::string> names = casting::layer_operators();
-  EXPECT_EQ(std::count(names.begin(), names.end(), "mul.Tensor"), 0);
-  EXPECT_EQ(std::count(names.begin(), names.end(), "view"), 0);
-  EXPECT_EQ(std::count(names.begin(), names.end(), "mm"), 1);
+  const auto has = [operators = casting::layer_operators()](const std::string& name) {
+    return std::any_of(operators.begin(), operators.end(), [&](const auto& op) { return op.name == name; });
+  };
+  EXPECT_FALSE(has("mul.Tensor"));
+  EXPECT_FALSE(has("view"));
+  EXPECT_TRUE(has("mm"));
+}
+
+TEST(Autocast, HotOperatorsHaveCompiledKernels) {
+  const Autocast scope(Policy::defaults(at::kHalf));
+  std::set<std::string> compiled;
+  for (const casting::LayerOperator& op : casting::layer_operators()) {
+    if (op.compiled) compiled.insert(op.name);
+  }
+  for (const char* name : {"mm", "bmm", "addmm", "linear", "conv2d", "_convolution", "softmax.int", "cat", "layer_norm", "lstm.input",
+                           "scaled_dot_product_attention", "cross_entropy_loss"}) {
+    EXPECT_TRUE(compiled.contains(name)) << name;
+  }
 }
 
 TEST(Autocast, TellsAListenerOfEachCast) {
