@@ -152,8 +152,8 @@ c10::DispatchKey layer_key() noexcept {
   return key_in_use.load(std::memory_order_relaxed);
 }
 
-std::vector<std::string> layer_operators() {
-  return layer().names();
+std::vector<LayerOperator> layer_operators() {
+  return layer().installed();
 }
 
 }  // namespace mezzo::casting

@@ -363,7 +363,8 @@ TEST(Autocast, WorksInInferenceMode) {
 TEST(Autocast, AnOperatorThatIsNotListedHasNoKernelInTheLayer) {
   const Autocast scope(Policy::defaults(at::kHalf));
   const auto has = [operators = casting::layer_operators()](const std::string& name) {
-    return std::any_of(operators.begin(), operators.end(), [&](const auto& op) { return op.name == name; });
+    return std::any_of(operators.begin(), operators.end(),
+                       [&](const auto& op) { return op.name == name; });
   };
   EXPECT_FALSE(has("mul.Tensor"));
   EXPECT_FALSE(has("view"));
@@ -376,8 +377,9 @@ TEST(Autocast, HotOperatorsHaveCompiledKernels) {
   for (const casting::LayerOperator& op : casting::layer_operators()) {
     if (op.compiled) compiled.insert(op.name);
   }
-  for (const char* name : {"mm", "bmm", "addmm", "linear", "conv2d", "_convolution", "softmax.int", "cat", "layer_norm", "lstm.input",
-                           "scaled_dot_product_attention", "cross_entropy_loss"}) {
+  for (const char* name :
+       {"mm", "bmm", "addmm", "linear", "conv2d", "_convolution", "softmax.int", "cat",
+        "layer_norm", "lstm.input", "scaled_dot_product_attention", "cross_entropy_loss"}) {
     EXPECT_TRUE(compiled.contains(name)) << name;
   }
 }
