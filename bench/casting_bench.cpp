@@ -33,11 +33,14 @@ void instructions(Report& report) {
          .peer_name = "native autocast's extra",
          .target = name == std::string("softmax") ? std::nullopt : std::optional<double>(1.0)});
   }
-  const std::string cached = "cached weight: mm";
+  const auto of_the_cast = [&](const char* way) {
+    return counts.at(std::string("cached weight: mm") + way) -
+           counts.at(std::string("low argument: mm") + way);
+  };
   report.add({.name = "weight already cast, use in an operator (extra)",
               .unit = "instructions",
-              .ours = extra(cached, "/ours"),
-              .peer = extra(cached, "/native"),
+              .ours = of_the_cast("/ours"),
+              .peer = of_the_cast("/native"),
               .peer_name = "native autocast's cached cast",
               .target = 2.0});
 }

@@ -10,12 +10,6 @@ namespace mezzo::casting {
 
 struct Frame;
 
-/// Is this a device whose tensors the layer casts? Others pass through untouched.
-inline bool on_cast_device(const at::TensorBase& tensor) {
-  const c10::DeviceType device = tensor.device().type();
-  return device == c10::DeviceType::CPU || device == c10::DeviceType::CUDA;
-}
-
 /// The casts of one operator call.
 class Casting {
  public:

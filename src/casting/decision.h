@@ -61,6 +61,13 @@ constexpr at::ScalarType widest(const Operands& seen) {
 
 }  // namespace detail
 
+/// Do all operands have the wanted type already?
+constexpr bool nothing_to_cast(const Operands& seen, const Decision& decision) {
+  if (decision.plan != Plan::kCast) return false;
+  if (decision.target == at::kFloat) return !seen.half && !seen.bfloat16;
+  return detail::holds_only(seen, decision.target);
+}
+
 /// @param kind                the operator's class; a conditional one has been resolved to kFloat
 /// or kNeutral before
 /// @param is_matrix_operator  the default list computes it in the low type: such operators are the

@@ -57,6 +57,7 @@ struct Kernel<Op, R(A...)> {
       if (decision.plan == Plan::kFloatResult)
         return Op::call(detail::or_float<detail::is_dtype_argument<A>>(arguments)...);
     }
+    if (nothing_to_cast(seen, decision)) return Op::call(arguments...);
     const Casting casting(*frame, decision, row.name());
     return call_with(decision, Operand<A>(arguments, casting)...);
   }

@@ -13,8 +13,8 @@
 namespace mezzo::casting {
 
 /// Registers the kernels that a policy needs and that are not there yet: most of them once per
-/// process, at first use. Thread-safe. Throws UnsupportedError where every Autocast key that LibTorch
-/// leaves free was taken by another library.
+/// process, at first use. Thread-safe. Throws UnsupportedError where every Autocast key that
+/// LibTorch leaves free was taken by another library.
 void install_layer(const CompiledPolicy& policy);
 
 /// The dispatch key of the layer: the first of AutocastPrivateUse1, IPU, HPU and XLA that nobody

@@ -18,9 +18,8 @@ namespace mezzo::casting {
 
 /// Adds one tensor to what was seen. Undefined, integer, complex and float8 tensors do not count.
 inline void see(Operands& seen, const at::TensorBase& tensor) {
-  if (!tensor.defined()) return;
-  const at::ScalarType type = tensor.scalar_type();
-  switch (type) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  switch (c10::typeMetaToScalarType(impl.dtype())) {
     case at::kFloat:
       seen.float32 = true;
       break;
@@ -36,8 +35,14 @@ inline void see(Operands& seen, const at::TensorBase& tensor) {
     default:
       return;
   }
-  if (tensor.is_sparse() || !on_cast_device(tensor)) seen.untouchable = true;
-  if (!tensor.is_cpu()) seen.off_cpu = true;
+  // The key set tells in two bit tests what layout() and device() take calls for.
+  constexpr c10::DispatchKeySet kDense(c10::DispatchKey::Dense);
+  const c10::DispatchKeySet keys = impl.key_set();
+  const bool on_cpu = keys.has_backend(c10::BackendComponent::CPUBit);
+  if (!on_cpu) seen.off_cpu = true;
+  if (!keys.has_any(kDense) || !(on_cpu || keys.has_backend(c10::BackendComponent::CUDABit))) {
+    seen.untouchable = true;
+  }
 }
 
 /// How a parameter of type A takes part. The general case: it holds no tensor and is handed on as
