@@ -3,6 +3,7 @@
 #include <mezzo/error.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -15,9 +16,15 @@ namespace examples {
 
 namespace {
 
-std::string normalized(std::string name) {
-  std::ranges::replace(name, '_', '-');
-  return name;
+/// "batchSize" and "batch_size" as "batch-size".
+std::string normalized(const std::string& name) {
+  std::string result;
+  for (const char c : name) {
+    const bool capital = std::isupper(static_cast<unsigned char>(c)) != 0;
+    if (capital) result += '-';
+    result += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return result;
 }
 
 [[noreturn]] void wrong(const std::string& text) {

@@ -19,8 +19,8 @@ class CommandLine {
   }
 
   /// Fills the targets. False: --help was asked for and has been written to standard output. Throws
-  /// mezzo::ConfigError on an unknown option, a missing value and a value of the wrong kind. A dash
-  /// and an underscore in a name are the same.
+  /// mezzo::ConfigError on an unknown option, a missing value and a value of the wrong kind.
+  /// batch-size, batch_size and batchSize are the same name.
   bool parse(int argc, const char* const* argv);
 
   /// Was this option given?

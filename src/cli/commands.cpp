@@ -7,6 +7,7 @@ namespace mezzo::cli {
 Action setup_info(CLI::App&);
 Action setup_lists(CLI::App&);
 Action setup_explain(CLI::App&);
+Action setup_report(CLI::App&);
 
 std::span<const Command> commands() {
   static constexpr std::array kCommands{
@@ -16,6 +17,8 @@ std::span<const Command> commands() {
               "mezzo lists --class float --dtype bfloat16 --system apex", setup_lists},
       Command{"explain", "Say in which type an operator runs, at which level, and why",
               "mezzo explain softmax", setup_explain},
+      Command{"report", "Show what training runs logged: a table, JSON, a page, TensorBoard files",
+              "mezzo report run.jsonl --html run.html", setup_report},
   };
   return kCommands;
 }

@@ -61,6 +61,25 @@ void add(Report& report, const Event& event) {
   std::visit(Adder{report}, event);
 }
 
+void replay(const Report& report, Sink& sink) {
+  for (const Run& run : report.runs) {
+    const auto epochs = static_cast<std::int64_t>(run.epochs.size());
+    const std::int64_t steps = run.steps.empty() ? 0 : run.steps.back().step;
+    sink.write(RunStarted{.run = run.name,
+                          .epochs = epochs,
+                          .steps_per_epoch = epochs == 0 ? steps : steps / epochs,
+                          .machine = report.machine});
+    for (const std::string& text : run.messages) sink.write(Message{text});
+    auto step = run.steps.begin();
+    for (const EpochEnded& epoch : run.epochs) {
+      for (; step != run.steps.end() && step->epoch <= epoch.epoch; ++step) sink.write(*step);
+      sink.write(epoch);
+    }
+    for (; step != run.steps.end(); ++step) sink.write(*step);
+    if (run.ended) sink.write(run.figures);
+  }
+}
+
 Report read(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in || std::filesystem::is_directory(file))

@@ -62,5 +62,14 @@ TEST(TeeSink, HandsEventsToAllInOrder) {
   EXPECT_EQ(trace, "abab");
 }
 
+TEST(Replay, MakesTheSameReport) {
+  struct Collect final : Sink {
+    void write(const Event& event) override { add(report, event); }
+    Report report;
+  } sink;
+  replay(sample::report(), sink);
+  EXPECT_EQ(sink.report, sample::report());
+}
+
 }  // namespace
 }  // namespace mezzo::report
