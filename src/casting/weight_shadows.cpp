@@ -173,18 +173,19 @@ WeightShadows& WeightShadows::global() {
   return *shadows;
 }
 
-WeightShadows::EntryPtr WeightShadows::find(const at::Tensor& leaf) {
+WeightShadows::WeightShadows() = default;
+WeightShadows::~WeightShadows() = default;
+
+// An entry's weak reference keeps the memory of its leaf from being used again, so that an address
+// names one leaf only.
+WeightShadows::Entry* WeightShadows::find(const at::Tensor& leaf) {
   const auto found = entries_.find(leaf.unsafeGetTensorImpl());
-  if (found == entries_.end()) return nullptr;
-  // An expired entry's address may be another tensor's now.
-  return found->second->leaf.expired() ? nullptr : found->second;
+  return found == entries_.end() ? nullptr : found->second.get();
 }
 
-WeightShadows::EntryPtr WeightShadows::entry_of(const at::Tensor& leaf) {
-  if (EntryPtr entry = find(leaf)) return entry;
-  auto entry = std::make_shared<Entry>(leaf);
-  entries_[leaf.unsafeGetTensorImpl()] = entry;
-  return entry;
+WeightShadows::Entry& WeightShadows::entry_of(const at::Tensor& leaf) {
+  if (Entry* entry = find(leaf)) return *entry;
+  return *(entries_[leaf.unsafeGetTensorImpl()] = std::make_unique<Entry>(leaf));
 }
 
 bool WeightShadows::knows(const at::Tensor& tensor) {
@@ -193,9 +194,17 @@ bool WeightShadows::knows(const at::Tensor& tensor) {
 }
 
 at::Tensor WeightShadows::use(const at::Tensor& tensor, ShadowKind kind) {
+  // Read directly: is_leaf(), is_view() and requires_grad() each go through LibTorch's virtual
+  // hooks.
+  const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(
+      tensor.unsafeGetTensorImpl()->autograd_meta());
+  if (meta != nullptr && !meta->is_view_ && meta->requires_grad_ && !meta->grad_fn_) {
+    return tensor.is_inference() ? at::Tensor() : use_leaf(tensor, kind, nullptr);
+  }
   if (tensor.is_inference() || !tensor.has_storage()) return {};
-  // Views first: one that was made without a graph claims to be a leaf that wants a gradient.
-  if (tensor.is_view()) {
+  // Views before leaves: one that was made without a graph claims to be a leaf that wants a
+  // gradient.
+  if (meta != nullptr && meta->is_view_) {
     const at::Tensor base(tensor._base());
     const bool leaf =
         base.is_leaf() && !base.is_inference() && base.scalar_type() == tensor.scalar_type();
@@ -207,14 +216,14 @@ at::Tensor WeightShadows::use(const at::Tensor& tensor, ShadowKind kind) {
 
 at::Tensor WeightShadows::use_leaf(const at::Tensor& leaf, ShadowKind kind,
                                    const at::Tensor* view) {
-  if (!leaf.is_non_overlapping_and_dense()) return {};
+  if (!leaf.has_storage() || !leaf.is_non_overlapping_and_dense()) return {};
   const bool with_history = leaf.requires_grad() && at::GradMode::is_enabled();
   // A view made without a graph, used with one: its gradient must not reach the weight.
   if (view != nullptr && with_history && view->is_leaf()) return {};
   const std::lock_guard lock(mutex_);
-  const EntryPtr entry = entry_of(leaf);
-  entry->follow_memory(leaf);
-  Copy& copy = entry->copy_of(kind);
+  Entry& entry = entry_of(leaf);
+  entry.follow_memory(leaf);
+  Copy& copy = entry.copy_of(kind);
   if (!copy.fresh(leaf)) copy.cast_again(leaf);
   copy.used = true;
   if (view == nullptr) return with_history ? copy.linked(copy.straight, leaf, false) : copy.base;
@@ -228,7 +237,7 @@ void WeightShadows::refresh(at::TensorList weights) {
   std::vector<at::Tensor> copies;
   std::vector<at::Tensor> values;
   for (const at::Tensor& weight : weights) {
-    const EntryPtr entry = weight.defined() ? find(weight) : nullptr;
+    Entry* const entry = weight.defined() ? find(weight) : nullptr;
     if (!entry) continue;
     entry->follow_memory(weight);
     for (Copy& copy : entry->copies) {
@@ -250,7 +259,7 @@ void WeightShadows::refresh(at::TensorList weights) {
 void WeightShadows::invalidate(at::TensorList weights) {
   const std::lock_guard lock(mutex_);
   for (const at::Tensor& weight : weights) {
-    const EntryPtr entry = weight.defined() ? find(weight) : nullptr;
+    Entry* const entry = weight.defined() ? find(weight) : nullptr;
     if (!entry) continue;
     for (Copy& copy : entry->copies) copy.invalid = true;
   }
@@ -284,7 +293,7 @@ void WeightShadows::forget(at::TensorList weights) {
 
 at::Tensor WeightShadows::writable_copy(const at::Tensor& weight, ShadowKind* kind) {
   const std::lock_guard lock(mutex_);
-  const EntryPtr entry = find(weight);
+  Entry* const entry = find(weight);
   if (!entry || !entry->same_memory(weight)) return {};
   for (Copy& copy : entry->copies) {
     if (!copy.base.defined() || !copy.used || copy.invalid) continue;
@@ -297,7 +306,7 @@ at::Tensor WeightShadows::writable_copy(const at::Tensor& weight, ShadowKind* ki
 void WeightShadows::mark_written(at::TensorList weights) {
   const std::lock_guard lock(mutex_);
   for (const at::Tensor& weight : weights) {
-    const EntryPtr entry = find(weight);
+    Entry* const entry = find(weight);
     if (!entry) continue;
     bool first = true;
     for (Copy& copy : entry->copies) {

@@ -32,6 +32,8 @@ struct ShadowKind {
 
 class WeightShadows {
  public:
+  WeightShadows();
+  ~WeightShadows();
   static WeightShadows& global();
 
   /// The copy to use in place of `tensor`, which may be a weight or a view of one (C++'s nn::Linear
@@ -59,11 +61,11 @@ class WeightShadows {
   struct Linked;
   struct Copy;
   struct Entry;
-  using EntryPtr = std::shared_ptr<Entry>;
+  using EntryPtr = std::unique_ptr<Entry>;
 
   at::Tensor use_leaf(const at::Tensor& leaf, ShadowKind kind, const at::Tensor* view);
-  EntryPtr entry_of(const at::Tensor& leaf);
-  EntryPtr find(const at::Tensor& leaf);
+  Entry& entry_of(const at::Tensor& leaf);
+  Entry* find(const at::Tensor& leaf);
   bool knows(const at::Tensor& tensor);
 
   mutable std::mutex mutex_;
