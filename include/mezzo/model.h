@@ -1,0 +1,175 @@
+// A network under an optimization level: called like the network, with the level's casts.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <concepts>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "mezzo/cast_values.h"
+#include "mezzo/export.h"
+#include "mezzo/options.h"
+
+namespace mezzo {
+namespace detail {
+
+class ModelState;
+
+/// Inside it a model runs: operators, arguments and results follow the level. Lives on the stack of the calling thread.
+class MEZZO_API CallGuard {
+ public:
+  explicit CallGuard(ModelState& state);
+  ~CallGuard();
+  CallGuard(const CallGuard&) = delete;
+  CallGuard& operator=(const CallGuard&) = delete;
+
+  CastRule inputs;
+  CastRule outputs;
+
+ private:
+  struct Scopes;
+  std::unique_ptr<Scopes> scopes_;
+};
+
+/// What every Model shares, whatever its network: the part that needs no template.
+class MEZZO_API ModelHandle {
+ public:
+  ModelHandle(std::shared_ptr<ModelState> state, std::shared_ptr<torch::nn::Module> module);
+
+  /// What is in force: the level's row with the caller's changes.
+  const amp::Properties& properties() const;
+
+  std::vector<at::Tensor> parameters(bool recurse = true) const;
+  torch::OrderedDict<std::string, at::Tensor> named_parameters(bool recurse = true) const;
+  std::vector<at::Tensor> buffers(bool recurse = true) const;
+  torch::OrderedDict<std::string, at::Tensor> named_buffers(bool recurse = true) const;
+
+  /// As of torch::nn::Module; either makes low-precision copies of the weights anew at their next use.
+  void train(bool on = true) const;
+  void eval() const;
+  bool is_training() const;
+
+  /// Clears the gradients of the weights, and of their masters.
+  void zero_grad(bool set_to_none = true) const;
+
+  /// Moves weights, buffers, masters, gradients and the state of their optimizers to another device.
+  void to(at::Device device, bool non_blocking = false) const;
+
+  const std::shared_ptr<ModelState>& state() const noexcept { return state_; }
+
+ private:
+  std::shared_ptr<ModelState> state_;
+  std::shared_ptr<torch::nn::Module> module_;
+};
+
+/// A module holder (TORCH_MODULE, nn::Sequential) or a std::shared_ptr to a module.
+template <typename T>
+concept ModuleHolder = requires(T& holder) {
+  { holder.ptr() } -> std::convertible_to<std::shared_ptr<torch::nn::Module>>;
+} && std::copy_constructible<T>;
+
+template <typename T>
+concept ModulePointer = std::convertible_to<T, std::shared_ptr<torch::nn::Module>> &&
+                        requires { typename T::element_type; };
+
+template <typename T>
+concept Network = ModuleHolder<T> || ModulePointer<T>;
+
+template <typename Net>
+std::shared_ptr<torch::nn::Module> module_of(const Net& net) {
+  if constexpr (ModulePointer<Net>) {
+    return net;
+  } else {
+    return net.is_empty() ? nullptr : net.ptr();
+  }
+}
+
+}  // namespace detail
+
+namespace amp {
+
+/// The network that `initialize` was given, under its level. A cheap handle: copies share, and all members are const.
+///
+/// Calls cast floating arguments, operators and results as the level says, through containers of any nesting. The
+/// handle keeps what `initialize` did in force; when the last handle of a call is gone, weights get their original
+/// type back with the masters' values.
+///
+/// Threads: calls may run in several threads at once where the network itself allows it.
+template <typename Net>
+class Model : public detail::ModelHandle {
+ public:
+  using Impl = std::remove_cvref_t<decltype(*std::declval<Net&>())>;
+
+  Model(Net net, std::shared_ptr<detail::ModelState> state)
+      : ModelHandle(std::move(state), detail::module_of(net)), net_(std::move(net)) {}
+
+  /// The network's forward, with the level's casts; default arguments of `forward` work.
+  template <typename... Args>
+  auto operator()(Args&&... args) const {
+    return run([this](auto&&... cast) -> decltype(auto) {
+      return (*net_).forward(std::forward<decltype(cast)>(cast)...);
+    }, std::forward<Args>(args)...);
+  }
+
+  /// The same.
+  template <typename... Args>
+  auto forward(Args&&... args) const {
+    return (*this)(std::forward<Args>(args)...);
+  }
+
+  /// Any other member function under the same casts: `model.call(&NetImpl::encode, x)`.
+  template <typename Method, typename... Args>
+    requires std::is_member_function_pointer_v<Method>
+  auto call(Method method, Args&&... args) const {
+    return run([&](auto&&... cast) -> decltype(auto) {
+      return ((*net_).*method)(std::forward<decltype(cast)>(cast)...);
+    }, std::forward<Args>(args)...);
+  }
+
+  /// Anything that takes the bare network, for overloads and default arguments: `model.call([&](NetImpl& net) { ... })`.
+  /// Tensors that the callable captures are its own business; further arguments are cast and handed to it.
+  template <typename Callable, typename... Args>
+    requires std::invocable<Callable&, Impl&, Args...>
+  auto call(Callable&& callable, Args&&... args) const {
+    return run([&](auto&&... cast) -> decltype(auto) {
+      return callable(*net_, std::forward<decltype(cast)>(cast)...);
+    }, std::forward<Args>(args)...);
+  }
+
+  /// `model->forward(x)`, `model->train()`: the wrapper's own members.
+  const Model* operator->() const noexcept { return this; }
+
+  /// The bare network: calls through it are not cast.
+  Net& module() const noexcept { return net_; }
+
+ private:
+  template <typename Function, typename... Args>
+  auto run(Function&& function, Args&&... args) const {
+    detail::CallGuard guard(*state());
+    std::tuple<detail::CastArgument<Args>...> cast{
+        detail::CastArgument<Args>(std::forward<Args>(args), guard.inputs)...};
+    const auto invoke = [&](auto&... argument) -> decltype(auto) {
+      return function(argument.get()...);
+    };
+    using Result = decltype(std::apply(invoke, cast));
+    if constexpr (std::is_void_v<Result>) {
+      std::apply(invoke, cast);
+    } else if constexpr (detail::kCastable<std::remove_cvref_t<Result>>) {
+      std::remove_cvref_t<Result> result = std::apply(invoke, cast);
+      if (!guard.outputs.is_active()) return result;
+      return detail::cast_value(result, guard.outputs);
+    } else {
+      return std::remove_cvref_t<Result>(std::apply(invoke, cast));
+    }
+  }
+
+  mutable Net net_;
+};
+
+}  // namespace amp
+}  // namespace mezzo

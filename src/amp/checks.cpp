@@ -1,0 +1,69 @@
+#include "amp/checks.h"
+
+#include <unordered_set>
+
+#include "amp/module_types.h"
+#include "core/raise.h"
+
+namespace mezzo::detail {
+namespace {
+
+constexpr std::string_view kWhere = "initialize";
+
+void check_modules(const std::vector<std::shared_ptr<torch::nn::Module>>& modules) {
+  if (modules.empty()) raise<ConfigError>(kWhere, "got no network");
+  std::unordered_set<const void*> seen;
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    if (modules[i] == nullptr) raise<ConfigError>(kWhere, "network ", i, " is an empty handle");
+    if (!seen.insert(modules[i].get()).second) raise<ConfigError>(kWhere, "network ", i, " was given twice");
+  }
+}
+
+void check_types(const std::vector<std::shared_ptr<torch::nn::Module>>& modules) {
+  for (const auto& module : modules) {
+    const std::string name = first_low_name(*module);
+    if (name.empty()) continue;
+    raise<ConfigError>(kWhere, "'", name,
+                       "' is in half precision already; give a float network and let the level cast it, or set "
+                       "cast_model_type to ScalarType::Undefined to keep the types that you chose");
+  }
+}
+
+void check_ownership(const std::vector<std::shared_ptr<torch::nn::Module>>& modules,
+                     const std::vector<OptimizerRef>& optimizers) {
+  std::unordered_set<const c10::TensorImpl*> of_networks;
+  for (const auto& module : modules) {
+    for (const at::Tensor& parameter : module->parameters()) {
+      of_networks.insert(parameter.unsafeGetTensorImpl());
+    }
+  }
+  std::unordered_set<const void*> seen;
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    if (!seen.insert(optimizers[i].inner).second) {
+      raise<ConfigError>(kWhere, "optimizer ", i, " was given twice");
+    }
+    bool owns = false;
+    for (const auto& group : optimizers[i].inner->param_groups()) {
+      for (const at::Tensor& parameter : group.params()) {
+        owns = owns || of_networks.contains(parameter.unsafeGetTensorImpl());
+      }
+    }
+    if (!owns) {
+      raise<ConfigError>(kWhere, "optimizer ", i,
+                         " owns no parameter of the networks; construct it from net->parameters() of a network that "
+                         "is given here");
+    }
+  }
+}
+
+}  // namespace
+
+void check_arguments(const std::vector<std::shared_ptr<torch::nn::Module>>& modules,
+                     const std::vector<OptimizerRef>& optimizers, const Plan& plan) {
+  check_modules(modules);
+  if (!plan.properties.enabled) return;
+  if (!plan.keep_types) check_types(modules);
+  check_ownership(modules, optimizers);
+}
+
+}  // namespace mezzo::detail

@@ -1,0 +1,57 @@
+#include "mezzo/initialize.h"
+
+#include "amp/checks.h"
+#include "amp/model_state.h"
+#include "amp/module_types.h"
+#include "amp/optimizer_state.h"
+#include "amp/param_state.h"
+#include "amp/session.h"
+#include "core/raise.h"
+
+namespace mezzo::detail {
+namespace {
+
+/// Adam's eps = 1e-8 is zero in half: a denominator of zero, and NaN weights.
+void tell_vanishing_eps(Session& session) {
+  for (const auto& optimizer : session.optimizers()) {
+    for (const auto& group : optimizer->inner().param_groups()) {
+      const double eps = eps_of(group);
+      if (eps <= 0) continue;
+      for (const at::Tensor& parameter : group.params()) {
+        const bool vanishes = parameter.scalar_type() == at::kHalf &&
+                              static_cast<float>(c10::Half(static_cast<float>(eps))) == 0.0F;
+        if (!vanishes) continue;
+        session.say_once("eps", "mezzo: the optimizer's eps of " + c10::str(eps) +
+                                    " is zero in half: set eps to 1e-7 or more, or keep float masters (O2)");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Prepared prepare(std::vector<std::shared_ptr<torch::nn::Module>> modules, std::vector<OptimizerRef> optimizers,
+                 amp::Options options) {
+  Plan plan = resolve(options);
+  check_arguments(modules, optimizers, plan);
+  auto session = std::make_shared<Session>(std::move(options), std::move(plan));
+  session->adopt(std::move(modules), std::move(optimizers));
+  session->say(describe(session->options(), session->plan()));
+  tell_vanishing_eps(*session);
+
+  // Handles share the session's lifetime, whichever of its parts they point to.
+  Prepared prepared;
+  for (const auto& model : session->models()) prepared.models.emplace_back(session, model.get());
+  for (const auto& optimizer : session->optimizers()) {
+    prepared.optimizers.emplace_back(session, optimizer.get());
+  }
+  return prepared;
+}
+
+void refuse_wrapped_model() {
+  raise<ConfigError>("initialize",
+                     "got a network that is wrapped already; initialize the bare network first, then put parallel "
+                     "wrappers around what it returns");
+}
+
+}  // namespace mezzo::detail

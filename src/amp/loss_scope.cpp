@@ -1,0 +1,150 @@
+#include "amp/loss_scope.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <exception>
+
+#include "amp/module_types.h"
+#include "amp/optimizer_state.h"
+#include "amp/settle.h"
+#include "core/raise.h"
+
+namespace mezzo {
+namespace detail {
+namespace {
+
+constexpr std::string_view kWhere = "scale_loss";
+
+void check_loss(const at::Tensor& loss) {
+  if (!loss.defined()) raise<ConfigError>(kWhere, "the loss is an undefined tensor");
+  if (!loss.is_floating_point()) {
+    raise<ConfigError>(kWhere, "the loss is of type ", loss.scalar_type(), "; expected a floating type");
+  }
+  if (loss.numel() != 1) {
+    raise<ConfigError>(kWhere, "the loss has shape ", loss.sizes(),
+                       "; expected one element: reduce it with mean() or sum() first");
+  }
+}
+
+/// Gradients live on the device of the first parameter, and so do scale and flag.
+at::Device device_of(OptimizerState& optimizer, const at::Tensor& loss) {
+  return optimizer.slots().empty() ? loss.device() : optimizer.slots().front().weight.device();
+}
+
+}  // namespace
+
+LossScope::LossScope(const at::Tensor& loss, const std::vector<std::shared_ptr<OptimizerState>>& optimizers,
+                     amp::ScaleLossOptions options)
+    : optimizers_(optimizers), options_(options), exceptions_at_entry_(std::uncaught_exceptions()) {
+  if (optimizers_.empty()) raise<ConfigError>(kWhere, "got no optimizer");
+  Session& session = optimizers_.front()->session();
+  if (!session.enabled()) {
+    scaled_ = loss;
+    return;
+  }
+  check_loss(loss);
+  scaling::LossScaler& scaler = session.scaler(options_.loss_id, kWhere);
+  for (const auto& optimizer : optimizers_) {
+    for (const OptimizerState* other : states_) {
+      if (other == optimizer.get()) raise<ConfigError>(kWhere, "an optimizer was given twice");
+    }
+    states_.push_back(optimizer.get());
+  }
+  for (OptimizerState* state : states_) state->check_entry(kWhere);
+  scaler.to(device_of(*states_.front(), loss));
+
+  loss_ = loss.detach();
+  scaled_ = scaler.is_one() ? (is_low(loss) ? loss.to(at::kFloat) : loss) : scaler.multiply(loss);
+  for (OptimizerState* state : states_) state->enter();
+  session_ = &session;
+  open_ = true;
+}
+
+LossScope::~LossScope() {
+  end();
+}
+
+void LossScope::close() {
+  if (!open_) return;
+  open_ = false;
+  if (!options_.delay_unscale && !session_->options().defer_unscale) {
+    settle(states_, *session_, options_.loss_id, options_.delay_overflow_check);
+    if (session_->scaler(options_.loss_id, kWhere).device().is_cpu()) {
+      for (OptimizerState* state : states_) state->note_loss(loss_);
+    }
+    return;
+  }
+  const scaling::LossScaler& scaler = session_->scaler(options_.loss_id, kWhere);
+  const StillScaled scaled{options_.loss_id, scaler.state().scale, scaler.inverse(),
+                           options_.delay_overflow_check, !options_.delay_unscale};
+  for (OptimizerState* state : states_) state->leave_scaled(scaled);
+}
+
+void LossScope::undo() {
+  if (!open_) return;
+  open_ = false;
+  for (OptimizerState* state : states_) state->undo();
+}
+
+void LossScope::end() noexcept {
+  try {
+    if (std::uncaught_exceptions() > exceptions_at_entry_) {
+      undo();
+    } else {
+      close();
+    }
+  } catch (...) {
+    for (OptimizerState* state : states_) state->keep_error(std::current_exception());
+  }
+}
+
+}  // namespace detail
+
+namespace amp {
+
+ScaledLoss::ScaledLoss(std::unique_ptr<detail::LossScope> scope) : scope_(std::move(scope)) {}
+ScaledLoss::ScaledLoss(ScaledLoss&&) noexcept = default;
+ScaledLoss::~ScaledLoss() = default;
+
+const at::Tensor& ScaledLoss::operator*() const {
+  return scope_->scaled();
+}
+
+const at::Tensor* ScaledLoss::operator->() const {
+  return &scope_->scaled();
+}
+
+void ScaledLoss::backward(const at::Tensor& gradient, std::optional<bool> retain_graph, bool create_graph) {
+  scope_->scaled().backward(gradient, retain_graph, create_graph);
+}
+
+void ScaledLoss::close() {
+  scope_->close();
+}
+
+namespace {
+
+template <typename List>
+ScaledLoss open_scope(const at::Tensor& loss, const List& optimizers, ScaleLossOptions options) {
+  std::vector<std::shared_ptr<detail::OptimizerState>> states;
+  for (const Optimizer& optimizer : optimizers) states.push_back(optimizer.state());
+  return ScaledLoss(std::make_unique<detail::LossScope>(loss, states, options));
+}
+
+}  // namespace
+
+ScaledLoss scale_loss(const at::Tensor& loss, Optimizer& optimizer, ScaleLossOptions options) {
+  return open_scope(loss, std::span<Optimizer>(&optimizer, 1), options);
+}
+
+ScaledLoss scale_loss(const at::Tensor& loss, std::initializer_list<std::reference_wrapper<Optimizer>> optimizers,
+                      ScaleLossOptions options) {
+  return open_scope(loss, optimizers, options);
+}
+
+ScaledLoss scale_loss(const at::Tensor& loss, std::span<Optimizer> optimizers, ScaleLossOptions options) {
+  return open_scope(loss, optimizers, options);
+}
+
+}  // namespace amp
+}  // namespace mezzo

@@ -1,0 +1,43 @@
+// The inside of a ScaledLoss.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "amp/session.h"
+#include "mezzo/scaled_loss.h"
+
+namespace mezzo::detail {
+
+/// A scope of `scale_loss` between its entrance and its exit.
+class LossScope {
+ public:
+  LossScope(const at::Tensor& loss, const std::vector<std::shared_ptr<OptimizerState>>& optimizers,
+            amp::ScaleLossOptions options);
+  ~LossScope();
+  LossScope(const LossScope&) = delete;
+  LossScope& operator=(const LossScope&) = delete;
+
+  const at::Tensor& scaled() const noexcept { return scaled_; }
+
+  /// The exit work, once.
+  void close();
+
+  /// Gradients and optimizers as they were at the entrance; nothing after `close`.
+  void undo();
+
+  /// The scope ends here: closes it, or undoes it where an exception is on its way. Keeps errors for the next step.
+  void end() noexcept;
+
+ private:
+  std::vector<std::shared_ptr<OptimizerState>> optimizers_;
+  std::vector<OptimizerState*> states_;
+  Session* session_ = nullptr;  // null: disabled
+  amp::ScaleLossOptions options_;
+  at::Tensor loss_;
+  at::Tensor scaled_;
+  int exceptions_at_entry_;
+  bool open_ = false;
+};
+
+}  // namespace mezzo::detail

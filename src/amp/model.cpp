@@ -1,0 +1,155 @@
+#include "mezzo/model.h"
+
+#include <optional>
+
+#include "amp/model_state.h"
+#include "amp/module_types.h"
+#include "amp/optimizer_state.h"
+#include "amp/param_state.h"
+#include "casting/scope.h"
+#include "casting/weights.h"
+#include "mezzo/messages.h"
+
+namespace mezzo::detail {
+namespace {
+
+/// The low type that a network computes in at a whole-model level: that of its first low parameter.
+at::ScalarType low_type_of(const torch::nn::Module& module) {
+  for (const at::Tensor& parameter : module.parameters()) {
+    if (parameter.defined() && is_low(parameter)) return parameter.scalar_type();
+  }
+  return at::ScalarType::Undefined;
+}
+
+void tell_cast(std::string_view op, at::ScalarType from, at::ScalarType to) {
+  send_message(std::string("mezzo: ") + toString(from) + " -> " + toString(to) + " (" + std::string(op) + ")");
+}
+
+const casting::CastListener& cast_listener() {
+  static const casting::CastListener listener = tell_cast;
+  return listener;
+}
+
+}  // namespace
+
+ModelState::ModelState(Session& session, std::shared_ptr<torch::nn::Module> module)
+    : session_(session), module_(std::move(module)), low_type_(low_type_of(*module_)) {}
+
+void ModelState::add_owner(OptimizerState& owner) {
+  for (const OptimizerState* known : owners_) {
+    if (known == &owner) return;
+  }
+  owners_.push_back(&owner);
+  if (session_.options().protect_batchnorm) owner.snapshot().watch(batch_norm_statistics(*module_));
+}
+
+void ModelState::before_call() {
+  ++calls_;
+  session_.weights().absorb();
+  if (!module_->is_training()) return;
+  for (OptimizerState* owner : owners_) owner->before_training_forward();
+}
+
+CastRule ModelState::inputs() const {
+  const Plan& plan = session_.plan();
+  if (!session_.enabled() || !plan.convert) return {};
+  return {*plan.convert, plan.convert_doubles};
+}
+
+CastRule ModelState::outputs() const {
+  const Plan& plan = session_.plan();
+  if (!session_.enabled()) return {};
+  if (!plan.outputs) return {at::kFloat, false};
+  return {*plan.outputs, true};
+}
+
+struct CallGuard::Scopes {
+  std::optional<casting::Scope> casting;
+};
+
+CallGuard::CallGuard(ModelState& state) : inputs(state.inputs()), outputs(state.outputs()) {
+  const Session& session = state.session();
+  if (!session.enabled()) return;
+  state.before_call();
+  const Plan& plan = session.plan();
+  if (plan.policy) {
+    scopes_ = std::make_unique<Scopes>();
+    const bool tells = session.options().verbosity >= 2;
+    scopes_->casting.emplace(*plan.policy, casting::Mode::kOperators, tells ? &cast_listener() : nullptr);
+  } else if (state.low_type() != at::ScalarType::Undefined) {
+    scopes_ = std::make_unique<Scopes>();
+    scopes_->casting.emplace(Policy::defaults(state.low_type()), casting::Mode::kEmulationOnly);
+  }
+}
+
+CallGuard::~CallGuard() = default;
+
+ModelHandle::ModelHandle(std::shared_ptr<ModelState> state, std::shared_ptr<torch::nn::Module> module)
+    : state_(std::move(state)), module_(std::move(module)) {}
+
+const amp::Properties& ModelHandle::properties() const {
+  return state_->session().plan().properties;
+}
+
+std::vector<at::Tensor> ModelHandle::parameters(bool recurse) const {
+  return module_->parameters(recurse);
+}
+
+torch::OrderedDict<std::string, at::Tensor> ModelHandle::named_parameters(bool recurse) const {
+  return module_->named_parameters(recurse);
+}
+
+std::vector<at::Tensor> ModelHandle::buffers(bool recurse) const {
+  return module_->buffers(recurse);
+}
+
+torch::OrderedDict<std::string, at::Tensor> ModelHandle::named_buffers(bool recurse) const {
+  return module_->named_buffers(recurse);
+}
+
+void ModelHandle::train(bool on) const {
+  module_->train(on);
+  if (state_->session().enabled()) casting::invalidate_casts(module_->parameters());
+}
+
+void ModelHandle::eval() const {
+  train(false);
+}
+
+bool ModelHandle::is_training() const {
+  return module_->is_training();
+}
+
+void ModelHandle::zero_grad(bool set_to_none) const {
+  module_->zero_grad(set_to_none);
+  WeightTable& weights = state_->session().weights();
+  for (const at::Tensor& parameter : module_->parameters()) {
+    const Weight* weight = weights.find(parameter);
+    if (weight == nullptr || !weight->master.defined()) continue;
+    at::Tensor& grad = weight->master.mutable_grad();
+    if (!grad.defined()) continue;
+    if (set_to_none) {
+      grad.reset();
+    } else {
+      grad.detach_().zero_();
+    }
+  }
+}
+
+void ModelHandle::to(at::Device device, bool non_blocking) const {
+  module_->to(device, non_blocking);
+  Session& session = state_->session();
+  session.weights().absorb();
+  for (const auto& optimizer : session.optimizers()) {
+    auto& states = optimizer->inner().state();
+    for (Slot& slot : optimizer->slots()) {
+      const auto found = states.find(slot.master.unsafeGetTensorImpl());
+      if (found == states.end()) continue;
+      visit_tensors(*found->second, [&](at::Tensor& tensor) {
+        if (tensor.dim() > 0) tensor = tensor.to(slot.weight.device(), non_blocking);
+      });
+    }
+  }
+}
+
+}  // namespace mezzo::detail

@@ -1,0 +1,44 @@
+// What stands behind a Model handle.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "amp/session.h"
+
+namespace mezzo::detail {
+
+/// A network of a session.
+class ModelState {
+ public:
+  ModelState(Session& session, std::shared_ptr<torch::nn::Module> module);
+
+  Session& session() const noexcept { return session_; }
+  torch::nn::Module& module() const noexcept { return *module_; }
+  const std::shared_ptr<torch::nn::Module>& shared_module() const noexcept { return module_; }
+
+  /// The optimizers that own some of its parameters.
+  void add_owner(OptimizerState& owner);
+
+  /// Before each call: values written from outside are taken in, and what a skipped step gives back is remembered.
+  void before_call();
+
+  /// The types of arguments and results.
+  CastRule inputs() const;
+  CastRule outputs() const;
+
+  /// The low type whose matrix operators may need emulation at a whole-model level; Undefined: none.
+  at::ScalarType low_type() const noexcept { return low_type_; }
+
+  /// Calls made through the handle so far.
+  std::int64_t calls() const noexcept { return calls_; }
+
+ private:
+  Session& session_;
+  std::shared_ptr<torch::nn::Module> module_;
+  std::vector<OptimizerState*> owners_;
+  at::ScalarType low_type_;
+  std::int64_t calls_ = 0;
+};
+
+}  // namespace mezzo::detail

@@ -1,0 +1,106 @@
+#include "amp/module_types.h"
+
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/rnn.h>
+
+#include <unordered_set>
+
+namespace mezzo::detail {
+namespace {
+
+template <typename... Kinds>
+bool is_any(const torch::nn::Module& module) {
+  return ((dynamic_cast<const Kinds*>(&module) != nullptr) || ...);
+}
+
+std::string join(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
+
+/// The modules of a network with their names, the root first, each once.
+std::vector<std::pair<std::string, const torch::nn::Module*>> modules_of(
+    const torch::nn::Module& root) {
+  std::vector<std::pair<std::string, const torch::nn::Module*>> result{{"", &root}};
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const auto [prefix, module] = result[i];
+    for (const auto& child : module->named_children()) {
+      result.emplace_back(join(prefix, child.key()), child.value().get());
+    }
+  }
+  return result;
+}
+
+bool wants(const Conversion& conversion, const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_floating_point()) return false;
+  const at::ScalarType type = tensor.scalar_type();
+  if (type == conversion.to) return false;
+  if (type == at::kDouble) return conversion.doubles_too;
+  return type == at::kFloat || is_low(type);
+}
+
+}  // namespace
+
+bool is_low(at::ScalarType type) {
+  return type == at::kHalf || type == at::kBFloat16;
+}
+
+bool is_low(const at::Tensor& tensor) {
+  return is_low(tensor.scalar_type());
+}
+
+bool is_batch_norm(const torch::nn::Module& module) {
+  return is_any<torch::nn::BatchNorm1dImpl, torch::nn::BatchNorm2dImpl, torch::nn::BatchNorm3dImpl>(
+      module);
+}
+
+std::vector<at::Tensor> batch_norm_statistics(const torch::nn::Module& root) {
+  std::vector<at::Tensor> statistics;
+  for (const auto& [name, module] : modules_of(root)) {
+    if (!is_batch_norm(*module)) continue;
+    for (const at::Tensor& buffer : module->buffers(/*recurse=*/false)) {
+      if (buffer.defined()) statistics.push_back(buffer);
+    }
+  }
+  return statistics;
+}
+
+std::string first_low_name(const torch::nn::Module& root) {
+  for (const auto& item : root.named_parameters()) {
+    if (item.value().defined() && is_low(item.value())) return item.key();
+  }
+  for (const auto& item : root.named_buffers()) {
+    if (item.value().defined() && is_low(item.value())) return item.key();
+  }
+  return {};
+}
+
+void for_each_to_convert(const torch::nn::Module& root, const Conversion& conversion,
+                         const std::function<void(const std::string&, at::Tensor&, bool)>& visit) {
+  std::unordered_set<const c10::TensorImpl*> seen;
+  const auto visit_once = [&](const std::string& name, at::Tensor& tensor, bool is_parameter) {
+    if (!wants(conversion, tensor)) return;
+    if (seen.insert(tensor.unsafeGetTensorImpl()).second) visit(name, tensor, is_parameter);
+  };
+  for (const auto& [prefix, module] : modules_of(root)) {
+    if (conversion.keep_batch_norms && is_batch_norm(*module)) continue;
+    for (auto& item : module->named_parameters(/*recurse=*/false)) {
+      visit_once(join(prefix, item.key()), item.value(), true);
+    }
+    for (auto& item : module->named_buffers(/*recurse=*/false)) {
+      visit_once(join(prefix, item.key()), item.value(), false);
+    }
+  }
+}
+
+void flatten_recurrent_weights(torch::nn::Module& root) {
+  for (const auto& module : root.modules(/*include_self=*/false)) {
+    if (auto* lstm = module->as<torch::nn::LSTMImpl>()) lstm->flatten_parameters();
+    if (auto* gru = module->as<torch::nn::GRUImpl>()) gru->flatten_parameters();
+    if (auto* rnn = module->as<torch::nn::RNNImpl>()) rnn->flatten_parameters();
+  }
+  if (auto* lstm = root.as<torch::nn::LSTMImpl>()) lstm->flatten_parameters();
+  if (auto* gru = root.as<torch::nn::GRUImpl>()) gru->flatten_parameters();
+  if (auto* rnn = root.as<torch::nn::RNNImpl>()) rnn->flatten_parameters();
+}
+
+}  // namespace mezzo::detail

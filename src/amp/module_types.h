@@ -1,0 +1,40 @@
+// The element types of a network: what they may be when it arrives, and changing them in place.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/torch.h"
+
+namespace mezzo::detail {
+
+/// Half and bfloat16.
+bool is_low(const at::Tensor& tensor);
+bool is_low(at::ScalarType type);
+
+/// A batch norm of any dimension, with or without parameters.
+bool is_batch_norm(const torch::nn::Module& module);
+
+/// Running means, variances and counters of the batch norms in a network.
+std::vector<at::Tensor> batch_norm_statistics(const torch::nn::Module& root);
+
+/// The name of the first parameter or buffer in half or bfloat16; empty if there is none.
+std::string first_low_name(const torch::nn::Module& root);
+
+struct Conversion {
+  at::ScalarType to;
+  bool keep_batch_norms;  // they stay as they are
+  bool doubles_too;
+};
+
+/// Calls `visit(name, tensor, is_parameter)` for every tensor that the conversion would change, each once.
+void for_each_to_convert(const torch::nn::Module& root, const Conversion& conversion,
+                         const std::function<void(const std::string&, at::Tensor&, bool)>& visit);
+
+/// Recurrent layers look at their weights' types and places once; after a change they must look again.
+void flatten_recurrent_weights(torch::nn::Module& root);
+
+}  // namespace mezzo::detail

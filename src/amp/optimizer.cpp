@@ -1,0 +1,119 @@
+#include "mezzo/optimizer.h"
+
+#include <cmath>
+
+#include "amp/optimizer_state.h"
+#include "amp/session.h"
+#include "casting/weights.h"
+#include "core/raise.h"
+#include "core/torch.h"
+
+namespace mezzo::amp {
+
+Optimizer::Optimizer(std::shared_ptr<detail::OptimizerState> state) : state_(std::move(state)) {}
+
+StepResult Optimizer::step() {
+  return StepResult(state_->step());
+}
+
+StepResult Optimizer::step(torch::optim::Optimizer::LossClosure closure) {
+  return StepResult(state_->step(closure));
+}
+
+void Optimizer::zero_grad(bool set_to_none) {
+  state_->zero_grad(set_to_none);
+}
+
+void Optimizer::add_param_group(const torch::optim::OptimizerParamGroup& group) {
+  state_->inner().add_param_group(group);
+  if (state_->session().enabled()) state_->sync();
+}
+
+torch::optim::Optimizer& Optimizer::inner() {
+  return state_->inner();
+}
+
+const torch::optim::Optimizer& Optimizer::inner() const {
+  return state_->inner();
+}
+
+std::vector<torch::optim::OptimizerParamGroup>& Optimizer::param_groups() {
+  return state_->inner().param_groups();
+}
+
+const Properties& Optimizer::properties() const {
+  return state_->session().plan().properties;
+}
+
+double Optimizer::loss_scale(int loss_id) const {
+  return state_->session().scaler(loss_id, "loss_scale").state().scale;
+}
+
+void Optimizer::set_loss_scale(double scale, int loss_id) {
+  scaling::LossScaler& scaler = state_->session().scaler(loss_id, "set_loss_scale");
+  scaler.set_state({LossScale(scale).value(), 0, 0});
+}
+
+std::int64_t Optimizer::applied_steps() const {
+  return state_->applied_steps();
+}
+
+std::int64_t Optimizer::skipped_steps() const {
+  return state_->skipped_steps();
+}
+
+void Optimizer::invalidate_casts() {
+  std::vector<at::Tensor> weights;
+  for (const auto& slot : state_->slots()) weights.push_back(slot.weight);
+  casting::invalidate_casts(weights);
+}
+
+at::Tensor Optimizer::scale(const at::Tensor& tensor, int loss_id) const {
+  if (!state_->session().enabled()) return tensor;
+  return state_->session().scaler(loss_id, "scale").multiply(tensor);
+}
+
+void Optimizer::unscale(at::TensorList tensors, int loss_id) const {
+  if (!state_->session().enabled()) return;
+  const at::Tensor inverse = state_->session().scaler(loss_id, "unscale").inverse();
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.defined()) tensor.mul_(inverse.to(tensor.device()));
+  }
+}
+
+void Optimizer::protect(std::vector<at::Tensor> tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined()) raise<ConfigError>("protect", "got an undefined tensor");
+  }
+  state_->snapshot().watch(tensors);
+}
+
+std::vector<at::Tensor> master_params(const Optimizer& optimizer) {
+  std::vector<at::Tensor> params;
+  for (const auto& group : optimizer.inner().param_groups()) {
+    params.insert(params.end(), group.params().begin(), group.params().end());
+  }
+  return params;
+}
+
+StepResult::StepResult(std::shared_ptr<const detail::StepRecord> record) : record_(std::move(record)) {}
+
+bool StepResult::applied() const {
+  if (record_->found_inf.defined()) return record_->found_inf.item<float>() == 0;
+  return record_->applied;
+}
+
+double StepResult::scale_before() const {
+  return record_->scale_before_tensor.defined() ? record_->scale_before_tensor.item<float>()
+                                                : record_->scale_before;
+}
+
+double StepResult::scale_after() const {
+  return record_->scale_after_tensor.defined() ? record_->scale_after_tensor.item<float>() : record_->scale_after;
+}
+
+std::string StepResult::reason() const {
+  return applied() ? std::string() : record_->reason;
+}
+
+}  // namespace mezzo::amp

@@ -1,0 +1,125 @@
+// What stands behind an Optimizer handle: its parameters, their masters and gradients, and the decision to step.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "amp/session.h"
+#include "amp/snapshot.h"
+#include "amp/step_record.h"
+#include "core/torch.h"
+
+namespace mezzo::detail {
+
+/// A parameter of the optimizer.
+struct Slot {
+  at::Tensor weight;         // the network's
+  at::Tensor master;         // what the optimizer steps: a float copy, or the weight itself
+  at::Tensor stash;          // the weight's gradient when the scope was entered
+  Weight* entry = nullptr;   // of the weight table, where there is a master
+
+  bool has_master() const { return entry != nullptr; }
+};
+
+/// Gradients that are still multiplied by a scale, and by which.
+struct StillScaled {
+  int loss_id = 0;
+  double scale = 1;
+  at::Tensor inverse;
+  bool delay_overflow_check = false;  // of the block that asked for it
+  bool until_step = false;            // `step` unscales (Options::defer_unscale)
+};
+
+/// Optimizer and gradients of a session.
+///
+/// A scope of `scale_loss` enters, runs a backward pass that writes fresh gradients, and then leaves in one of three
+/// ways: gradients settled (unscaled, checked, added up), still scaled, or undone.
+class OptimizerState {
+ public:
+  OptimizerState(Session& session, OptimizerRef ref, int index);
+
+  Session& session() const noexcept { return session_; }
+  torch::optim::Optimizer& inner() const noexcept { return *ref_.inner; }
+  int index() const noexcept { return index_; }
+  std::vector<Slot>& slots() noexcept { return slots_; }
+  Snapshot& snapshot() noexcept { return snapshot_; }
+
+  /// Parameters that were added or unfrozen since get their places and masters.
+  void sync();
+
+  /// The caller's parameters are in the optimizer again, with their state.
+  void restore();
+
+  // ---- a scope's entrance and exits
+  bool in_scope() const noexcept { return in_scope_; }
+  void check_entry(std::string_view where);
+  void enter();
+  void leave_scaled(const StillScaled& scaled);
+  void undo();
+  void leave_settled();
+
+  /// The loss's verdict: `found_inf` is not zero where the step must be skipped.
+  void judge(int loss_id, const at::Tensor& found_inf, double scale_before);
+  /// The scale of the loss before it moved; no verdict.
+  void note_scale(int loss_id, double before);
+  /// The loss itself, to be able to say later that it was not a number.
+  void note_loss(const at::Tensor& loss) { loss_ = loss; }
+
+  void keep_error(std::exception_ptr error) { pending_error_ = std::move(error); }
+  const std::optional<StillScaled>& still_scaled() const noexcept { return still_scaled_; }
+
+  // ---- steps
+  std::shared_ptr<const StepRecord> step();
+  std::shared_ptr<const StepRecord> step(const torch::optim::Optimizer::LossClosure& closure);
+  void zero_grad(bool set_to_none);
+  void before_training_forward() { snapshot_.take(); }
+
+  std::int64_t applied_steps() const noexcept { return applied_; }
+  std::int64_t skipped_steps() const noexcept { return skipped_; }
+  void set_steps(std::int64_t applied, std::int64_t skipped);
+  void refresh_casts();
+
+ private:
+  friend class ClosureRun;
+
+  void rebuild_slots();
+  Slot slot_of(at::Tensor& parameter);
+  void check_step();
+  void check_gradients();
+  void settle_deferred();
+  bool must_skip() const;
+  void run_inner();
+  void publish_masters();
+  void drop_gradients();
+  std::shared_ptr<const StepRecord> finish(bool applied);
+  std::string overflow_reason();
+  void tell_step(const StepRecord& record);
+  void check_exhausted(const std::string& reason);
+  void tell_silent_parameters();
+
+  Session& session_;
+  OptimizerRef ref_;
+  int index_;
+  std::vector<Slot> slots_;
+  Snapshot snapshot_;
+
+  bool in_scope_ = false;
+  bool had_backward_ = false;  // some scope was left with its backward done
+  std::optional<StillScaled> still_scaled_;
+  std::exception_ptr pending_error_;
+
+  // What the losses since the last step said.
+  at::Tensor found_inf_;  // undefined: nothing to say
+  at::Tensor loss_;
+  int loss_id_ = 0;
+  double scale_before_ = 1;
+  bool scale_known_ = false;
+
+  std::int64_t applied_ = 0;
+  std::int64_t skipped_ = 0;
+};
+
+}  // namespace mezzo::detail

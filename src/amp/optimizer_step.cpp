@@ -1,0 +1,170 @@
+// The decision to step, and what follows from it.
+#include <ATen/core/grad_mode.h>
+
+#include "amp/model_state.h"
+#include "amp/module_types.h"
+#include "amp/optimizer_state.h"
+#include "amp/settle.h"
+#include "core/raise.h"
+#include "scaling/finite_check.h"
+
+namespace mezzo::detail {
+namespace {
+
+constexpr std::string_view kWhere = "step";
+
+}  // namespace
+
+std::shared_ptr<const StepRecord> OptimizerState::step() {
+  if (!session_.enabled()) {
+    run_inner();
+    ++applied_;
+    return std::make_shared<StepRecord>();
+  }
+  check_step();
+  check_gradients();
+  settle_deferred();
+  if (must_skip()) return finish(false);
+  run_inner();
+  return finish(true);
+}
+
+void OptimizerState::run_inner() {
+  if (ref_.step) {
+    ref_.step(nullptr);
+  } else {
+    inner().step();
+  }
+}
+
+void OptimizerState::leave_settled() {
+  in_scope_ = false;
+  had_backward_ = true;
+  still_scaled_.reset();
+}
+
+void OptimizerState::check_step() {
+  if (pending_error_) std::rethrow_exception(std::exchange(pending_error_, nullptr));
+  if (in_scope_) raise(kWhere, "optimizer ", index_, " is still inside a scale_loss scope; leave it first");
+  if (still_scaled_ && !still_scaled_->until_step) {
+    raise(kWhere, "gradients are still scaled: the last scale_loss had delay_unscale; run one block without it "
+                  "before the step");
+  }
+  session_.weights().absorb();
+  sync();
+}
+
+void OptimizerState::check_gradients() {
+  bool any = false;
+  for (const Slot& slot : slots_) {
+    if (slot.has_master() && slot.weight.grad().defined() && !still_scaled_) {
+      raise(kWhere, "'", slot.entry->name,
+            "' has a gradient from a plain backward(), which its float master would miss; at ",
+            session_.plan().properties.opt_level, " every loss goes through scale_loss(loss, optimizer).backward()");
+    }
+    any = any || slot.master.grad().defined() || slot.weight.grad().defined();
+  }
+  const Plan& plan = session_.plan();
+  const bool scales = plan.scale_rules.dynamic || plan.first_scale != 1.0;
+  if (had_backward_) return;
+  if (!any && (scales || plan.masters)) {
+    raise(kWhere, "optimizer ", index_,
+          " has no gradients yet; call scale_loss(loss, optimizer).backward() before step()");
+  }
+  if (any && plan.scale_rules.dynamic) {
+    session_.say_once("plain backward",
+                      "mezzo: gradients came from a plain backward(): they are not scaled, and small ones may have "
+                      "vanished; scale_loss(loss, optimizer).backward() keeps them");
+  }
+}
+
+void OptimizerState::settle_deferred() {
+  if (!still_scaled_) return;
+  // Nothing fresh: what is there is what was delayed.
+  for (Slot& slot : slots_) {
+    slot.stash = slot.weight.grad();
+    slot.weight.mutable_grad().reset();
+  }
+  settle({this}, session_, still_scaled_->loss_id, still_scaled_->delay_overflow_check);
+}
+
+bool OptimizerState::must_skip() const {
+  return found_inf_.defined() && found_inf_.item<float>() != 0;
+}
+
+std::string OptimizerState::overflow_reason() {
+  std::vector<at::Tensor> gradients;
+  for (const Slot& slot : slots_) gradients.push_back(slot.master.grad());
+  const std::size_t first = scaling::first_nonfinite(gradients);
+  std::string text = "loss " + std::to_string(loss_id_);
+  if (loss_.defined() && scaling::first_nonfinite(loss_) == 0) {
+    text += " is not a finite number";
+  } else {
+    text += " gave a gradient that is not finite";
+  }
+  if (first < slots_.size()) text += ", first in '" + session_.name_of(slots_[first].weight) + "'";
+  return text;
+}
+
+std::shared_ptr<const StepRecord> OptimizerState::finish(bool applied) {
+  auto record = std::make_shared<StepRecord>();
+  record->applied = applied;
+  const scaling::ScaleState state = session_.scaler(loss_id_, kWhere).state();
+  record->scale_before = scale_known_ ? scale_before_ : state.scale;
+  record->scale_after = state.scale;
+  if (applied) {
+    ++applied_;
+    publish_masters();
+    refresh_casts();
+    tell_silent_parameters();
+  } else {
+    ++skipped_;
+    record->reason = overflow_reason();
+    if (loss_.defined() && scaling::first_nonfinite(loss_) == 0) {
+      session_.say_once("nan loss", "mezzo: " + record->reason + ": the step is skipped");
+    }
+    snapshot_.give_back();
+    drop_gradients();
+  }
+  snapshot_.forget();
+  found_inf_.reset();
+  loss_.reset();
+  scale_known_ = false;
+  tell_step(*record);
+  if (!applied) check_exhausted(record->reason);
+  return record;
+}
+
+void OptimizerState::tell_step(const StepRecord& record) {
+  if (record.applied || session_.options().verbosity < 1) return;
+  std::string text = "mezzo: step skipped: " + record.reason;
+  if (record.scale_after != record.scale_before) {
+    text += c10::str("; loss scale ", record.scale_before, " -> ", record.scale_after);
+  } else if (!session_.plan().scale_rules.dynamic) {
+    text += "; the scale is static (Apex would have made this step)";
+  }
+  session_.say(text);
+}
+
+void OptimizerState::check_exhausted(const std::string& reason) {
+  const scaling::LossScaler& scaler = session_.scaler(loss_id_, kWhere);
+  if (!scaling::exhausted(scaler.state(), scaler.rules())) return;
+  raise(kWhere, scaler.state().stuck_at_floor, " steps in a row were skipped with the loss scale at its floor of ",
+        scaler.state().scale, ": the training has diverged, scaling cannot help; ", reason);
+}
+
+void OptimizerState::tell_silent_parameters() {
+  if (applied_ != 1) return;
+  std::string names;
+  int count = 0;
+  for (const Slot& slot : slots_) {
+    if (slot.master.grad().defined() || !slot.weight.requires_grad()) continue;
+    if (++count <= 3) names += (names.empty() ? "'" : ", '") + session_.name_of(slot.weight) + "'";
+  }
+  if (count == 0) return;
+  session_.say_once("silent", c10::str("mezzo: ", count, count == 1 ? " parameter" : " parameters",
+                                       " got no gradient before the first step: ", names,
+                                       count > 3 ? ", ..." : ""));
+}
+
+}  // namespace mezzo::detail

@@ -1,0 +1,153 @@
+#include "amp/session.h"
+
+#include <algorithm>
+#include <sstream>
+#include <unordered_set>
+
+#include "amp/model_state.h"
+#include "amp/module_types.h"
+#include "amp/optimizer_state.h"
+#include "core/raise.h"
+#include "mezzo/messages.h"
+
+namespace mezzo::detail {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::unordered_set<const void*> objects;
+};
+
+Registry& registry() {
+  static Registry the_registry;
+  return the_registry;
+}
+
+}  // namespace
+
+Claims::~Claims() {
+  const std::lock_guard lock(registry().mutex);
+  for (const void* object : mine_) registry().objects.erase(object);
+}
+
+void Claims::claim(const std::vector<const void*>& objects) {
+  const std::lock_guard lock(registry().mutex);
+  for (const void* object : objects) {
+    if (registry().objects.contains(object)) {
+      raise<ConfigError>("initialize",
+                         "a network or optimizer is initialized already; each goes through initialize once, "
+                         "and again only when all handles of the first call are gone");
+    }
+  }
+  registry().objects.insert(objects.begin(), objects.end());
+  mine_ = objects;
+}
+
+Session::Session(amp::Options options, Plan plan) : options_(std::move(options)), plan_(std::move(plan)) {}
+
+Session::~Session() {
+  try {
+    for (const auto& optimizer : optimizers_) optimizer->restore();
+    weights_.restore();
+    for (const auto& model : models_) flatten_recurrent_weights(model->module());
+  } catch (const std::exception& error) {
+    // A destructor must not throw; what could not be given back is told.
+    say(std::string("mezzo: weights could not be given back: ") + error.what());
+  }
+}
+
+void Session::adopt(std::vector<std::shared_ptr<torch::nn::Module>> modules,
+                    std::vector<OptimizerRef> optimizers) {
+  std::vector<const void*> objects;
+  for (const auto& module : modules) objects.push_back(module.get());
+  for (const OptimizerRef& ref : optimizers) objects.push_back(ref.inner);
+  if (enabled()) claims_.claim(objects);
+
+  for (int i = 0; i < options_.num_losses; ++i) scalers_.emplace_back(plan_.scale_rules, plan_.first_scale);
+  for (const OptimizerRef& ref : optimizers) {
+    for (const auto& group : ref.inner->param_groups()) {
+      for (const at::Tensor& parameter : group.params()) stepped_.insert(parameter.unsafeGetTensorImpl());
+    }
+  }
+  if (enabled()) {
+    for (const auto& module : modules) convert(*module);
+  }
+  for (auto& module : modules) models_.push_back(std::make_unique<ModelState>(*this, std::move(module)));
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    optimizers_.push_back(
+        std::make_unique<OptimizerState>(*this, std::move(optimizers[i]), static_cast<int>(i)));
+    if (enabled()) optimizers_.back()->sync();
+  }
+}
+
+bool Session::wants_master(const at::Tensor& tensor) const {
+  return plan_.masters && plan_.convert && is_low(*plan_.convert) && tensor.requires_grad() &&
+         stepped_.contains(tensor.unsafeGetTensorImpl());
+}
+
+void Session::convert(torch::nn::Module& module) {
+  if (!plan_.convert) return;
+  const at::NoGradGuard no_grad;
+  const Conversion conversion{*plan_.convert, plan_.keep_batch_norms, plan_.convert_doubles};
+  for_each_to_convert(module, conversion, [&](const std::string& name, at::Tensor& tensor, bool) {
+    if (weights_.find(tensor) != nullptr) return;
+    Weight weight{tensor, {}, *plan_.convert, tensor.scalar_type(), name};
+    if (wants_master(tensor)) {
+      // The float values stay where they are and become the master's; a part of a larger block is copied.
+      const bool owns_all = tensor.storage().nbytes() == tensor.nbytes();
+      const at::Tensor values = owns_all ? tensor.variable_data() : tensor.detach().clone();
+      weight.master = values.to(at::kFloat).detach().set_requires_grad(true);
+    }
+    tensor.mutable_grad().reset();
+    tensor.set_data(tensor.detach().to(*plan_.convert));
+    weights_.add(std::move(weight));
+  });
+  flatten_recurrent_weights(module);
+  for (Weight* weight : weights_.all()) WeightTable::agree(*weight);
+}
+
+void Session::convert_new_weights() {
+  for (const auto& optimizer : optimizers_) {
+    for (const auto& group : optimizer->inner().param_groups()) {
+      for (const at::Tensor& parameter : group.params()) stepped_.insert(parameter.unsafeGetTensorImpl());
+    }
+  }
+  weights_.absorb();
+  for (const auto& model : models_) convert(model->module());
+}
+
+scaling::LossScaler& Session::scaler(int loss_id, std::string_view where) {
+  if (loss_id < 0 || static_cast<std::size_t>(loss_id) >= scalers_.size()) {
+    raise<ConfigError>(where, "loss_id is ", loss_id, ", but initialize was told of ", scalers_.size(),
+                       scalers_.size() == 1 ? " loss" : " losses", " (Options::num_losses)");
+  }
+  return scalers_[static_cast<std::size_t>(loss_id)];
+}
+
+std::string Session::name_of(const at::Tensor& weight) const {
+  for (std::size_t i = 0; i < models_.size(); ++i) {
+    for (const auto& item : models_[i]->module().named_parameters()) {
+      if (!item.value().is_same(weight)) continue;
+      if (models_.size() == 1) return item.key();
+      return item.key() + " of network " + std::to_string(i);
+    }
+  }
+  std::ostringstream text;
+  text << "a parameter of shape " << weight.sizes() << " that no network of this initialize has";
+  return text.str();
+}
+
+void Session::say(const std::string& text) const {
+  if (!enabled() || options_.verbosity < 1) return;
+  send_message(text);
+}
+
+void Session::say_once(const std::string& key, const std::string& text) {
+  {
+    const std::lock_guard lock(said_mutex_);
+    if (!said_.insert(key).second) return;
+  }
+  say(text);
+}
+
+}  // namespace mezzo::detail

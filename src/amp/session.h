@@ -1,0 +1,87 @@
+// What one call of `initialize` made: everything that its handles share.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "amp/properties.h"
+#include "amp/weight_table.h"
+#include "core/torch.h"
+#include "mezzo/initialize.h"
+#include "scaling/loss_scaler.h"
+
+namespace mezzo::detail {
+
+class ModelState;
+class OptimizerState;
+
+/// The networks and optimizers that some session holds. An object can be in one session at a time.
+class Claims {
+ public:
+  Claims() = default;
+  ~Claims();
+  Claims(const Claims&) = delete;
+  Claims& operator=(const Claims&) = delete;
+
+  /// Throws ConfigError, and claims nothing, where one of the objects is claimed already.
+  void claim(const std::vector<const void*>& objects);
+
+ private:
+  std::vector<const void*> mine_;
+};
+
+/// Owns the states behind the handles. When the last handle goes, weights and optimizers are as the caller knew them.
+class Session {
+ public:
+  Session(amp::Options options, Plan plan);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Takes over networks and optimizers that passed all checks.
+  void adopt(std::vector<std::shared_ptr<torch::nn::Module>> modules, std::vector<OptimizerRef> optimizers);
+
+  const amp::Options& options() const noexcept { return options_; }
+  const Plan& plan() const noexcept { return plan_; }
+  bool enabled() const noexcept { return options_.enabled; }
+  WeightTable& weights() noexcept { return weights_; }
+  const std::vector<std::unique_ptr<ModelState>>& models() const noexcept { return models_; }
+  const std::vector<std::unique_ptr<OptimizerState>>& optimizers() const noexcept { return optimizers_; }
+
+  std::size_t num_losses() const noexcept { return scalers_.size(); }
+
+  /// The scale of a loss; out of range: ConfigError from `where`.
+  scaling::LossScaler& scaler(int loss_id, std::string_view where);
+
+  /// Brings what was added to the networks since into the level's types.
+  void convert_new_weights();
+
+  /// The name that a network gives to a parameter, "parameter" with its shape otherwise.
+  std::string name_of(const at::Tensor& weight) const;
+
+  /// Tells it, unless verbosity is 0.
+  void say(const std::string& text) const;
+  /// The same, once per session and key.
+  void say_once(const std::string& key, const std::string& text);
+
+ private:
+  void convert(torch::nn::Module& module);
+  bool wants_master(const at::Tensor& tensor) const;
+
+  amp::Options options_;
+  Plan plan_;
+  Claims claims_;
+  WeightTable weights_;
+  std::deque<scaling::LossScaler> scalers_;
+  std::vector<std::unique_ptr<ModelState>> models_;
+  std::vector<std::unique_ptr<OptimizerState>> optimizers_;
+  std::set<const c10::TensorImpl*> stepped_;  // what some optimizer owns
+  std::mutex said_mutex_;
+  std::set<std::string> said_;
+};
+
+}  // namespace mezzo::detail

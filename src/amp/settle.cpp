@@ -1,0 +1,110 @@
+#include "amp/settle.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include <array>
+
+#include "amp/optimizer_state.h"
+#include "scaling/finite_check.h"
+
+namespace mezzo::detail {
+namespace {
+
+/// What adds up to a parameter's gradient.
+struct Sum {
+  Slot* slot;
+  at::Tensor settled;  // unscaled earlier
+  at::Tensor delayed;  // left scaled by an earlier block
+  at::Tensor fresh;    // of this backward pass
+};
+
+/// Gradients that carry the same scale.
+struct Scaled {
+  std::vector<at::Tensor> gradients;
+  at::Tensor inverse;
+};
+
+/// The gradient in the type that the optimizer steps, free to be changed in place.
+at::Tensor to_own(const at::Tensor& grad, const Slot& slot) {
+  return grad.defined() && slot.has_master() ? grad.to(slot.master.scalar_type()) : grad;
+}
+
+/// Takes a parameter's gradients from where autograd and the scope's entrance left them.
+Sum take_gradients(Slot& slot, bool stash_is_scaled) {
+  Sum sum{&slot, {}, {}, to_own(slot.weight.grad(), slot)};
+  at::Tensor stash = to_own(std::exchange(slot.stash, at::Tensor()), slot);
+  (stash_is_scaled ? sum.delayed : sum.settled) = stash;
+  slot.weight.mutable_grad().reset();
+  if (slot.has_master()) sum.settled = slot.master.grad();
+  return sum;
+}
+
+/// A gradient that carries a graph is divided outside of it: a change in place would break its double backward. Gives
+/// back what is left to be looked at.
+at::Tensor divide_graph(at::Tensor& gradient, const at::Tensor& inverse) {
+  if (!gradient.requires_grad()) return gradient;
+  const at::Tensor scaled = gradient.detach().clone();
+  gradient = gradient.mul(inverse.to(gradient.device()));
+  return scaled;
+}
+
+at::Tensor plus(const at::Tensor& sum, const at::Tensor& gradient) {
+  if (!sum.defined()) return gradient;
+  if (!gradient.defined()) return sum;
+  if (sum.is_sparse() && !gradient.is_sparse()) return gradient.add(sum);
+  const bool has_graph = sum.requires_grad() || gradient.requires_grad();
+  return has_graph ? sum.add(gradient) : sum.add_(gradient);
+}
+
+void unscale(const std::vector<Scaled>& lists, bool checks, at::Tensor& found_inf) {
+  for (const Scaled& list : lists) {
+    if (checks) {
+      scaling::unscale_and_check(list.gradients, list.inverse, found_inf);
+    } else {
+      scaling::unscale(list.gradients, list.inverse);
+    }
+  }
+}
+
+}  // namespace
+
+void settle(const std::vector<OptimizerState*>& optimizers, Session& session, int loss_id,
+            bool delay_overflow_check) {
+  scaling::LossScaler& scaler = session.scaler(loss_id, "scale_loss");
+  const bool checks = session.plan().check_finite;
+  const bool on_host = scaler.device().is_cpu();
+  const double before = on_host ? scaler.state().scale : 0;
+
+  std::vector<Sum> sums;
+  std::vector<Scaled> lists{{{}, scaler.inverse()}};
+  for (OptimizerState* optimizer : optimizers) {
+    const auto& still_scaled = optimizer->still_scaled();
+    if (still_scaled) lists.push_back({{}, still_scaled->inverse});
+    for (Slot& slot : optimizer->slots()) {
+      Sum& sum = sums.emplace_back(take_gradients(slot, still_scaled.has_value()));
+      if (sum.fresh.defined()) {
+        lists.front().gradients.push_back(divide_graph(sum.fresh, lists.front().inverse));
+      }
+      if (sum.delayed.defined()) lists.back().gradients.push_back(sum.delayed);
+    }
+  }
+
+  at::Tensor found_inf = at::zeros({}, lists.front().inverse.options());
+  if (checks || !scaler.is_one()) unscale(lists, checks, found_inf);
+  for (const Sum& sum : sums) {
+    sum.slot->master.mutable_grad() = plus(plus(sum.settled, sum.delayed), sum.fresh);
+  }
+
+  if (!delay_overflow_check && (checks || !scaler.is_one())) scaler.update(found_inf);
+  for (OptimizerState* optimizer : optimizers) {
+    optimizer->leave_settled();
+    if (checks && !delay_overflow_check) {
+      optimizer->judge(loss_id, found_inf, before);
+    } else {
+      optimizer->note_scale(loss_id, before);
+    }
+  }
+}
+
+}  // namespace mezzo::detail

@@ -1,0 +1,41 @@
+// What a skipped step gives back besides weights and optimizer state.
+#pragma once
+
+#include <vector>
+
+#include "core/torch.h"
+
+namespace mezzo::detail {
+
+/// Copies of tensors, and of the default generators' states, at one moment. Buffers are reused from one moment to the
+/// next.
+class Snapshot {
+ public:
+  explicit Snapshot(bool with_generators) : with_generators_(with_generators) {}
+
+  /// Adds tensors to those that are kept.
+  void watch(const std::vector<at::Tensor>& tensors);
+  const std::vector<at::Tensor>& watched() const noexcept { return watched_; }
+
+  /// Remembers how things are now; nothing if a moment is remembered already.
+  void take();
+
+  /// Gives back the remembered moment, if there is one, and keeps it.
+  void give_back();
+
+  /// The same where `flag` (one element) is not zero, without reading it. Generators need a host decision and are left.
+  void give_back_if(const at::Tensor& flag);
+
+  void forget() noexcept { taken_ = false; }
+  bool is_taken() const noexcept { return taken_; }
+  bool with_generators() const noexcept { return with_generators_; }
+
+ private:
+  bool with_generators_;
+  bool taken_ = false;
+  std::vector<at::Tensor> watched_;
+  std::vector<at::Tensor> copies_;
+  std::vector<at::Tensor> generator_states_;
+};
+
+}  // namespace mezzo::detail

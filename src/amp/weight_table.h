@@ -1,0 +1,62 @@
+// The weights and buffers that live in another type than the caller gave them, with their float masters.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/torch.h"
+
+namespace mezzo::detail {
+
+/// A tensor of a model whose type we chose, or that has a master.
+struct Weight {
+  at::Tensor tensor;
+  at::Tensor master;        // float leaf that the optimizer steps; undefined: none
+  at::ScalarType kept;      // the type it has under the level
+  at::ScalarType original;  // the type it gets back at the end
+  std::string name;
+
+  // How it looked when tensor and master last agreed.
+  std::uint32_t version = 0;
+  const c10::StorageImpl* storage = nullptr;
+};
+
+/// Keeps tensors and masters in agreement whoever writes.
+///
+/// Note [Writes from outside]: the caller may write weights after `initialize`, and torch::load on a bare half module
+/// replaces a tensor's storage by the file's float bytes without changing its type. Version counter and storage tell;
+/// the values then go to the master, and the tensor gets its type again.
+///
+/// Threads: `absorb` may run in several threads at once; everything else belongs to the training loop.
+class WeightTable {
+ public:
+  /// Adds a tensor whose values are those of the master, if there is one.
+  Weight& add(Weight weight);
+
+  Weight* find(const at::Tensor& tensor);
+
+  /// Values that were written from outside reach the masters. Throws Error where a tensor's bytes cannot be understood.
+  void absorb();
+
+  /// The masters' values go to these of their tensors, in one pass.
+  void publish(const std::vector<Weight*>& weights);
+
+  /// The tensor was written by us: what it holds now agrees with its master.
+  static void agree(Weight& weight);
+
+  /// Every tensor gets its original type back, with the master's values where there is one.
+  void restore();
+
+  std::vector<Weight*> all();
+
+ private:
+  void absorb_one(Weight& weight);
+  bool shares_storage(const Weight& weight) const;
+
+  std::mutex mutex_;
+  std::unordered_map<const c10::TensorImpl*, Weight> weights_;
+};
+
+}  // namespace mezzo::detail

@@ -1,0 +1,113 @@
+#include "scaling/finite_check.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace mezzo::scaling {
+namespace {
+
+/// Tensors that one call of LibTorch's operator accepts.
+struct Batch {
+  at::Device device;
+  bool is_bfloat16;
+  std::vector<at::Tensor> tensors;
+};
+
+at::Tensor dense_values(const at::Tensor& tensor) {
+  const at::Tensor values = tensor.is_sparse() ? tensor._values() : tensor;
+  return values.is_complex() ? at::view_as_real(values) : values;
+}
+
+std::vector<Batch> batches_of(at::TensorList tensors) {
+  std::vector<Batch> batches;
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined()) continue;
+    const at::Tensor values = dense_values(tensor);
+    const bool is_bfloat16 = values.scalar_type() == at::kBFloat16;
+    Batch* place = nullptr;
+    for (Batch& batch : batches) {
+      if (batch.device == values.device() && batch.is_bfloat16 == is_bfloat16) place = &batch;
+    }
+    if (place == nullptr) {
+      place = &batches.emplace_back(Batch{values.device(), is_bfloat16, {}});
+    }
+    place->tensors.push_back(values);
+  }
+  return batches;
+}
+
+void raise_flag(at::Tensor& found_inf, const at::Tensor& other) {
+  found_inf.copy_(at::maximum(found_inf, other.to(found_inf.device(), found_inf.scalar_type(),
+                                                  /*non_blocking=*/true)));
+}
+
+/// LibTorch's operator refuses bfloat16 on CUDA; a norm that is not finite tells the same.
+void check_by_norm(const Batch& batch, at::Tensor& found_inf) {
+  const auto largest = at::_foreach_norm(
+      batch.tensors, std::numeric_limits<double>::infinity(), at::ScalarType::Float);
+  raise_flag(found_inf, at::isfinite(at::stack(largest)).all().logical_not());
+}
+
+void check_and_unscale(const Batch& batch, const at::Tensor& inv_scale, at::Tensor& found_inf) {
+  const at::Tensor inverse = inv_scale.to(batch.device, /*non_blocking=*/true);
+  if (batch.is_bfloat16 && !batch.device.is_cpu()) {
+    check_by_norm(batch, found_inf);
+    at::_foreach_mul_(batch.tensors, inverse);
+    return;
+  }
+  if (batch.device == found_inf.device()) {
+    at::_amp_foreach_non_finite_check_and_unscale_(batch.tensors, found_inf, inverse);
+    return;
+  }
+  at::Tensor here = at::zeros_like(inverse);
+  at::_amp_foreach_non_finite_check_and_unscale_(batch.tensors, here, inverse);
+  raise_flag(found_inf, here);
+}
+
+void check_sums_of_duplicates(at::TensorList tensors, at::Tensor& found_inf) {
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined() || !tensor.is_sparse() || tensor.is_coalesced()) continue;
+    if (tensor.scalar_type() != at::kHalf) continue;
+    raise_flag(found_inf, at::isfinite(tensor.coalesce()._values()).all().logical_not());
+  }
+}
+
+bool is_finite(const at::Tensor& tensor) {
+  return at::isfinite(dense_values(tensor)).all().item<bool>();
+}
+
+}  // namespace
+
+void unscale_and_check(at::TensorList tensors, const at::Tensor& inv_scale, at::Tensor& found_inf) {
+  const at::NoGradGuard no_grad;
+  check_sums_of_duplicates(tensors, found_inf);
+  for (const Batch& batch : batches_of(tensors)) check_and_unscale(batch, inv_scale, found_inf);
+}
+
+void unscale(at::TensorList tensors, const at::Tensor& inv_scale) {
+  const at::NoGradGuard no_grad;
+  for (const Batch& batch : batches_of(tensors)) {
+    at::_foreach_mul_(batch.tensors, inv_scale.to(batch.device, /*non_blocking=*/true));
+  }
+}
+
+std::size_t first_nonfinite(at::TensorList tensors) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].defined() && !is_finite(tensors[i])) return i;
+  }
+  return tensors.size();
+}
+
+}  // namespace mezzo::scaling

@@ -1,0 +1,53 @@
+// One loss scale with its counters, kept where the gradients are.
+#pragma once
+
+#include "core/torch.h"
+#include "scaling/scale_state.h"
+
+namespace mezzo::scaling {
+
+/// The scale of one loss. On CPUs the state is ordinary numbers; on other devices it lives in small tensors there,
+/// moves by operators and is read only when somebody asks for it, so that a training step does not wait.
+///
+/// Threads: belongs to one training loop.
+class LossScaler {
+ public:
+  /// Begins with `first_scale(initial, rules)`.
+  LossScaler(ScaleRules rules, double initial);
+
+  const ScaleRules& rules() const noexcept { return rules_; }
+
+  /// Does it multiply by 1 for ever?
+  bool is_one() const noexcept { return !rules_.dynamic && state_.scale == 1.0; }
+
+  /// Moves the flags and the scale to the device where the gradients are.
+  void to(at::Device device);
+  at::Device device() const { return scale_.device(); }
+
+  /// tensor * scale, in float at least (a low-precision product would overflow); autograd sees it. What the graph
+  /// keeps is the scale of now: later updates do not disturb it.
+  at::Tensor multiply(const at::Tensor& tensor) const;
+
+  /// 1 / scale, computed in double and rounded once.
+  at::Tensor inverse() const;
+
+  /// Counts a pass: `found_inf` (one element) is not zero where it overflowed. Reads it on CPUs only.
+  void update(const at::Tensor& found_inf);
+
+  /// The state, read from the device if it lives there.
+  ScaleState state() const;
+  void set_state(const ScaleState& state);
+
+ private:
+  void pull() const;
+  void push();
+
+  ScaleRules rules_;
+  mutable ScaleState state_;
+  mutable bool stale_ = false;  // the device knows more than state_
+  at::Tensor scale_;            // float
+  at::Tensor unskipped_;        // int
+  at::Tensor stuck_;            // int
+};
+
+}  // namespace mezzo::scaling
