@@ -1,7 +1,7 @@
 // Casting the tensors inside arguments and results, whatever holds them.
 //
-// A value is cast if it is a tensor, a container of such values, or an object that casts itself; everything else is
-// passed on untouched. Containers keep their type and their keys.
+// A value is cast if it is a tensor, a container of such values, or an object that casts itself;
+// everything else is passed on untouched. Containers keep their type and their keys.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,10 +32,12 @@ struct CastRule {
 
   bool is_active() const noexcept { return to != at::ScalarType::Undefined; }
 
-  /// The tensor in the rule's type, recorded by autograd; the tensor itself where the rule does not touch it.
+  /// The tensor in the rule's type, recorded by autograd; the tensor itself where the rule does not
+  /// touch it.
   MEZZO_API at::Tensor cast(const at::Tensor& tensor) const;
 
-  /// Would an object with a `to(dtype)` of its own be asked? Tensors inside it are its own business.
+  /// Would an object with a `to(dtype)` of its own be asked? Tensors inside it are its own
+  /// business.
   template <typename T>
   T cast_itself(const T& value) const {
     T copy = value;
@@ -175,7 +177,8 @@ struct Castable<torch::OrderedDict<K, V>> {
   }
 };
 
-/// An argument on its way into a model: the caller's object itself, or a cast copy of it with the same value category.
+/// An argument on its way into a model: the caller's object itself, or a cast copy of it with the
+/// same value category.
 template <typename Arg>
 class CastArgument {
  public:

@@ -37,7 +37,7 @@ MEZZO_API Prepared prepare(std::vector<std::shared_ptr<torch::nn::Module>> modul
 
 /// Something around a torch optimizer, such as LARC.
 template <typename T>
-concept WrappedOptimizer = !std::derived_from<T, torch::optim::Optimizer> && requires(T& wrapper) {
+concept WrappedOptimizer = !std::derived_from<T, torch::optim::Optimizer> && requires(T & wrapper) {
   { wrapper.inner() } -> std::same_as<torch::optim::Optimizer&>;
   wrapper.step();
 };
@@ -47,7 +47,9 @@ concept AnyOptimizer = std::derived_from<T, torch::optim::Optimizer> || WrappedO
 
 /// A network that something else already wraps: a Model, or a parallel wrapper.
 template <typename T>
-concept WrappedNetwork = !Network<T> && requires(const T& wrapper) { wrapper.module(); };
+concept WrappedNetwork = !Network<T> && requires(const T& wrapper) {
+  wrapper.module();
+};
 
 template <typename T>
 OptimizerRef ref_of(T& optimizer) {
@@ -63,7 +65,8 @@ OptimizerRef ref_of(T& optimizer) {
   }
 }
 
-/// One network, a tuple of references to networks, or a vector: how to list them, and how to give them back.
+/// One network, a tuple of references to networks, or a vector: how to list them, and how to give
+/// them back.
 template <typename T>
 struct ModelShape;
 
@@ -78,8 +81,7 @@ struct ModelShape<Net> {
 };
 
 template <typename... Nets>
-  requires(Network<std::remove_cvref_t<Nets>> && ...)
-struct ModelShape<std::tuple<Nets...>> {
+requires(Network<std::remove_cvref_t<Nets>>&&...) struct ModelShape<std::tuple<Nets...>> {
   static void list(const std::tuple<Nets...>& nets,
                    std::vector<std::shared_ptr<torch::nn::Module>>& into) {
     std::apply([&](const auto&... net) { (into.push_back(module_of(net)), ...); }, nets);
@@ -149,8 +151,7 @@ struct OptimizerShape<std::vector<std::reference_wrapper<torch::optim::Optimizer
   static void list(const List& optimizers, std::vector<OptimizerRef>& into) {
     for (torch::optim::Optimizer& each : optimizers) into.push_back({&each, {}});
   }
-  static std::vector<amp::Optimizer> wrap(
-      std::span<const std::shared_ptr<OptimizerState>> states) {
+  static std::vector<amp::Optimizer> wrap(std::span<const std::shared_ptr<OptimizerState>> states) {
     return {states.begin(), states.end()};
   }
 };
@@ -171,13 +172,15 @@ namespace amp {
 
 /// Puts networks and their optimizers under an optimization level.
 ///
-/// `nets` is a module holder, a std::shared_ptr to a module, std::tie(...) of such, or a vector; `optimizers` is a
-/// torch::optim optimizer, something around one (`inner()` and `step()`), std::tie(...), or a vector of reference
-/// wrappers. The result has the same shapes. Networks are changed in place and keep their identity, and so do
-/// parameters; optimizers must outlive the handles. All optimizers of one call share its `num_losses` scales.
+/// `nets` is a module holder, a std::shared_ptr to a module, std::tie(...) of such, or a vector;
+/// `optimizers` is a torch::optim optimizer, something around one (`inner()` and `step()`),
+/// std::tie(...), or a vector of reference wrappers. The result has the same shapes. Networks are
+/// changed in place and keep their identity, and so do parameters; optimizers must outlive the
+/// handles. All optimizers of one call share its `num_losses` scales.
 ///
-/// Throws ConfigError, and has changed nothing, where an option contradicts the level, a network is half already or
-/// already initialized or wrapped, or an optimizer owns no parameter of the networks.
+/// Throws ConfigError, and has changed nothing, where an option contradicts the level, a network is
+/// half already or already initialized or wrapped, or an optimizer owns no parameter of the
+/// networks.
 template <detail::Models Nets, detail::Optimizers Optims>
 auto initialize(Nets nets, Optims&& optimizers, Options options = {}) {
   using ModelShape = detail::ModelShape<Nets>;
@@ -188,7 +191,8 @@ auto initialize(Nets nets, Optims&& optimizers, Options options = {}) {
   OptimizerShape::list(optimizers, refs);
   const detail::Prepared prepared =
       detail::prepare(std::move(modules), std::move(refs), std::move(options));
-  return std::pair(ModelShape::wrap(nets, prepared.models), OptimizerShape::wrap(prepared.optimizers));
+  return std::pair(ModelShape::wrap(nets, prepared.models),
+                   OptimizerShape::wrap(prepared.optimizers));
 }
 
 /// The same without an optimizer: casts, no masters.

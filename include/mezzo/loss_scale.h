@@ -8,17 +8,17 @@
 
 namespace mezzo::amp {
 
-/// A static scale, or the wish for one that follows the gradients. Implicit from any arithmetic type, from "dynamic",
-/// and from a number as text. Zero, negative, infinite and NaN, numbers that float cannot hold, and any other text
-/// throw ConfigError.
+/// A static scale, or the wish for one that follows the gradients. Implicit from any arithmetic
+/// type, from "dynamic", and from a number as text. Zero, negative, infinite and NaN, numbers that
+/// float cannot hold, and any other text throw ConfigError.
 class MEZZO_API LossScale {
  public:
   /// The scale of 1, which changes nothing.
   LossScale() = default;
 
   template <typename Number>
-    requires std::is_arithmetic_v<Number>
-  LossScale(Number value) : value_(checked(static_cast<double>(value))) {}
+  requires std::is_arithmetic_v<Number> LossScale(Number value)
+      : value_(checked(static_cast<double>(value))) {}
   LossScale(const char* text);
   LossScale(const std::string& text);
 

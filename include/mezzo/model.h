@@ -20,7 +20,8 @@ namespace detail {
 
 class ModelState;
 
-/// Inside it a model runs: operators, arguments and results follow the level. Lives on the stack of the calling thread.
+/// Inside it a model runs: operators, arguments and results follow the level. Lives on the stack of
+/// the calling thread.
 class MEZZO_API CallGuard {
  public:
   explicit CallGuard(ModelState& state);
@@ -49,7 +50,8 @@ class MEZZO_API ModelHandle {
   std::vector<at::Tensor> buffers(bool recurse = true) const;
   torch::OrderedDict<std::string, at::Tensor> named_buffers(bool recurse = true) const;
 
-  /// As of torch::nn::Module; either makes low-precision copies of the weights anew at their next use.
+  /// As of torch::nn::Module; either makes low-precision copies of the weights anew at their next
+  /// use.
   void train(bool on = true) const;
   void eval() const;
   bool is_training() const;
@@ -57,7 +59,8 @@ class MEZZO_API ModelHandle {
   /// Clears the gradients of the weights, and of their masters.
   void zero_grad(bool set_to_none = true) const;
 
-  /// Moves weights, buffers, masters, gradients and the state of their optimizers to another device.
+  /// Moves weights, buffers, masters, gradients and the state of their optimizers to another
+  /// device.
   void to(at::Device device, bool non_blocking = false) const;
 
   const std::shared_ptr<ModelState>& state() const noexcept { return state_; }
@@ -71,11 +74,13 @@ class MEZZO_API ModelHandle {
 template <typename T>
 concept ModuleHolder = requires(T& holder) {
   { holder.ptr() } -> std::convertible_to<std::shared_ptr<torch::nn::Module>>;
-} && std::copy_constructible<T>;
+}
+&&std::copy_constructible<T>;
 
 template <typename T>
-concept ModulePointer = std::convertible_to<T, std::shared_ptr<torch::nn::Module>> &&
-                        requires { typename T::element_type; };
+concept ModulePointer = std::convertible_to<T, std::shared_ptr<torch::nn::Module>> && requires {
+  typename T::element_type;
+};
 
 template <typename T>
 concept Network = ModuleHolder<T> || ModulePointer<T>;
@@ -93,11 +98,12 @@ std::shared_ptr<torch::nn::Module> module_of(const Net& net) {
 
 namespace amp {
 
-/// The network that `initialize` was given, under its level. A cheap handle: copies share, and all members are const.
+/// The network that `initialize` was given, under its level. A cheap handle: copies share, and all
+/// members are const.
 ///
-/// Calls cast floating arguments, operators and results as the level says, through containers of any nesting. The
-/// handle keeps what `initialize` did in force; when the last handle of a call is gone, weights get their original
-/// type back with the masters' values.
+/// Calls cast floating arguments, operators and results as the level says, through containers of
+/// any nesting. The handle keeps what `initialize` did in force; when the last handle of a call is
+/// gone, weights get their original type back with the masters' values.
 ///
 /// Threads: calls may run in several threads at once where the network itself allows it.
 template <typename Net>
@@ -111,9 +117,11 @@ class Model : public detail::ModelHandle {
   /// The network's forward, with the level's casts; default arguments of `forward` work.
   template <typename... Args>
   auto operator()(Args&&... args) const {
-    return run([this](auto&&... cast) -> decltype(auto) {
-      return (*net_).forward(std::forward<decltype(cast)>(cast)...);
-    }, std::forward<Args>(args)...);
+    return run(
+        [this](auto&&... cast) -> decltype(auto) {
+          return (*net_).forward(std::forward<decltype(cast)>(cast)...);
+        },
+        std::forward<Args>(args)...);
   }
 
   /// The same.
@@ -124,21 +132,26 @@ class Model : public detail::ModelHandle {
 
   /// Any other member function under the same casts: `model.call(&NetImpl::encode, x)`.
   template <typename Method, typename... Args>
-    requires std::is_member_function_pointer_v<Method>
+  requires std::is_member_function_pointer_v<Method>
   auto call(Method method, Args&&... args) const {
-    return run([&](auto&&... cast) -> decltype(auto) {
-      return ((*net_).*method)(std::forward<decltype(cast)>(cast)...);
-    }, std::forward<Args>(args)...);
+    return run(
+        [&](auto&&... cast) -> decltype(auto) {
+          return ((*net_).*method)(std::forward<decltype(cast)>(cast)...);
+        },
+        std::forward<Args>(args)...);
   }
 
-  /// Anything that takes the bare network, for overloads and default arguments: `model.call([&](NetImpl& net) { ... })`.
-  /// Tensors that the callable captures are its own business; further arguments are cast and handed to it.
+  /// Anything that takes the bare network, for overloads and default arguments:
+  /// `model.call([&](NetImpl& net) { ... })`. Tensors that the callable captures are its own
+  /// business; further arguments are cast and handed to it.
   template <typename Callable, typename... Args>
-    requires std::invocable<Callable&, Impl&, Args...>
+  requires std::invocable<Callable&, Impl&, Args...>
   auto call(Callable&& callable, Args&&... args) const {
-    return run([&](auto&&... cast) -> decltype(auto) {
-      return callable(*net_, std::forward<decltype(cast)>(cast)...);
-    }, std::forward<Args>(args)...);
+    return run(
+        [&](auto&&... cast) -> decltype(auto) {
+          return callable(*net_, std::forward<decltype(cast)>(cast)...);
+        },
+        std::forward<Args>(args)...);
   }
 
   /// `model->forward(x)`, `model->train()`: the wrapper's own members.

@@ -1,4 +1,5 @@
-// The caller's optimizer under an optimization level: it steps masters, and skips itself after an overflow.
+// The caller's optimizer under an optimization level: it steps masters, and skips itself after an
+// overflow.
 #pragma once
 
 #include <torch/optim/optimizer.h>
@@ -19,23 +20,24 @@ class OptimizerState;
 
 namespace amp {
 
-/// The optimizer that `initialize` was given. It wraps the caller's object, which must outlive it and stays usable for
-/// schedulers and hyper-parameters. Copies share.
+/// The optimizer that `initialize` was given. It wraps the caller's object, which must outlive it
+/// and stays usable for schedulers and hyper-parameters. Copies share.
 ///
 /// Threads: belongs to one training loop.
 class MEZZO_API Optimizer {
  public:
   explicit Optimizer(std::shared_ptr<detail::OptimizerState> state);
 
-  /// Moves the weights by the gradients that `scale_loss` left, unless one of them was not finite: then nothing
-  /// changes, and the gradients are dropped. Throws Error where gradients are still scaled, where none were made yet
-  /// though the level needs `scale_loss`, what went wrong when a scope was left, and when the scale is stuck at its
-  /// floor.
+  /// Moves the weights by the gradients that `scale_loss` left, unless one of them was not finite:
+  /// then nothing changes, and the gradients are dropped. Throws Error where gradients are still
+  /// scaled, where none were made yet though the level needs `scale_loss`, what went wrong when a
+  /// scope was left, and when the scale is stuck at its floor.
   StepResult step();
 
-  /// The same for optimizers that evaluate the loss themselves. The closure clears gradients, runs forward and
-  /// `scale_loss(...).backward()` and returns the unscaled loss. An evaluation that overflows is repeated at the lower
-  /// scale, at most 20 times; then weights and optimizer are as before and the step is skipped.
+  /// The same for optimizers that evaluate the loss themselves. The closure clears gradients, runs
+  /// forward and `scale_loss(...).backward()` and returns the unscaled loss. An evaluation that
+  /// overflows is repeated at the lower scale, at most 20 times; then weights and optimizer are as
+  /// before and the step is skipped.
   StepResult step(torch::optim::Optimizer::LossClosure closure);
 
   /// Clears the gradients of weights and masters.
@@ -44,7 +46,8 @@ class MEZZO_API Optimizer {
   /// Adds a group; low-precision parameters in it get masters.
   void add_param_group(const torch::optim::OptimizerParamGroup& group);
 
-  /// The caller's optimizer. Its groups hold the masters where there are any. Its `step` cannot skip or copy.
+  /// The caller's optimizer. Its groups hold the masters where there are any. Its `step` cannot
+  /// skip or copy.
   torch::optim::Optimizer& inner();
   const torch::optim::Optimizer& inner() const;
 
@@ -59,21 +62,23 @@ class MEZZO_API Optimizer {
   /// Sets it, for static scales as well; the counter of clean passes starts again.
   void set_loss_scale(double scale, int loss_id = 0);
 
-  /// Steps that moved weights, and steps that were skipped, since `initialize` or the loaded checkpoint.
+  /// Steps that moved weights, and steps that were skipped, since `initialize` or the loaded
+  /// checkpoint.
   std::int64_t applied_steps() const;
   std::int64_t skipped_steps() const;
 
   /// After raw writes to weights, which LibTorch cannot see: low-precision copies are made anew.
   void invalidate_casts();
 
-  /// tensor * scale, in float at least and seen by autograd; for gradient penalties and autograd::grad.
+  /// tensor * scale, in float at least and seen by autograd; for gradient penalties and
+  /// autograd::grad.
   at::Tensor scale(const at::Tensor& tensor, int loss_id = 0) const;
 
   /// Divides these tensors by the scale in place, seen by autograd where they carry a graph.
   void unscale(at::TensorList tensors, int loss_id = 0) const;
 
-  /// Tensors that are given back when a step is skipped, with the values they had at the first training forward since
-  /// the last step: moving averages and the like.
+  /// Tensors that are given back when a step is skipped, with the values they had at the first
+  /// training forward since the last step: moving averages and the like.
   void protect(std::vector<at::Tensor> tensors);
 
   const std::shared_ptr<detail::OptimizerState>& state() const noexcept { return state_; }

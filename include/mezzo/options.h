@@ -14,41 +14,46 @@
 
 namespace mezzo::amp {
 
-/// The options of `initialize`. An unset optional keeps the level's default (`level_defaults`). What contradicts the
-/// level, or another option, throws ConfigError from `initialize`, which then has changed nothing.
+/// The options of `initialize`. An unset optional keeps the level's default (`level_defaults`).
+/// What contradicts the level, or another option, throws ConfigError from `initialize`, which then
+/// has changed nothing.
 struct Options {
   /// False: as if Mezzo were not there. No cast, check, skip, message or collective.
   bool enabled = true;
 
-  /// "O0" float, "O1" operators in half by policy, "O2" half weights with float masters, "O3" all half; "O4" and "O5" are
-  /// O1 and O2 in bfloat16.
+  /// "O0" float, "O1" operators in half by policy, "O2" half weights with float masters, "O3" all
+  /// half; "O4" and "O5" are O1 and O2 in bfloat16.
   std::string opt_level = "O1";
 
-  /// Parameters, floating buffers and inputs become this type. Given explicitly it casts float64 parameters too, the
-  /// levels alone never do. `ScalarType::Undefined`: the model keeps the types it has, which may then be half.
+  /// Parameters, floating buffers and inputs become this type. Given explicitly it casts float64
+  /// parameters too, the levels alone never do. `ScalarType::Undefined`: the model keeps the types
+  /// it has, which may then be half.
   std::optional<at::ScalarType> cast_model_type = {};
 
-  /// Cast operators by policy. False at O1 and O4 leaves the scaling alone; true is an error at other levels.
+  /// Cast operators by policy. False at O1 and O4 leaves the scaling alone; true is an error at
+  /// other levels.
   std::optional<bool> patch_torch_functions = {};
 
-  /// Batch norms of any kind keep float weights and statistics while the model is cast. An error at O1 and O4.
+  /// Batch norms of any kind keep float weights and statistics while the model is cast. An error at
+  /// O1 and O4.
   std::optional<bool> keep_batchnorm_fp32 = {};
 
-  /// The optimizer steps float copies of low-precision weights. An error at O1 and O4, whose weights are float.
+  /// The optimizer steps float copies of low-precision weights. An error at O1 and O4, whose
+  /// weights are float.
   std::optional<bool> master_weights = {};
 
   /// A number or "dynamic".
   std::optional<LossScale> loss_scale = {};
 
-  /// The type of the model's floating outputs. Unset: half and bfloat16 become float. `ScalarType::Undefined`: outputs
-  /// leave as they come.
+  /// The type of the model's floating outputs. Unset: half and bfloat16 become float.
+  /// `ScalarType::Undefined`: outputs leave as they come.
   std::optional<at::ScalarType> cast_model_outputs = {};
 
   /// How many losses have a scale of their own: `loss_id` goes from 0 to `num_losses` - 1.
   int num_losses = 1;
 
-  /// The floor and ceiling of a dynamic scale. Unset floor: 2^-14. After 50 skipped steps in a row at the floor, `step`
-  /// throws.
+  /// The floor and ceiling of a dynamic scale. Unset floor: 2^-14. After 50 skipped steps in a row
+  /// at the floor, `step` throws.
   std::optional<double> min_loss_scale = {};
   double max_loss_scale = 16777216.0;
 
@@ -59,14 +64,16 @@ struct Options {
   /// 0 silent; 1 tells what was selected and what was noticed; 2 tells every cast as well.
   int verbosity = 1;
 
-  /// Gradients stay scaled until `step`, which unscales them itself. Clip through the optimizer's own option then.
+  /// Gradients stay scaled until `step`, which unscales them itself. Clip through the optimizer's
+  /// own option then.
   bool defer_unscale = false;
 
-  /// Look for infinities and NaNs and skip the step that has one. Unset: whenever the scale is dynamic or not 1.
+  /// Look for infinities and NaNs and skip the step that has one. Unset: whenever the scale is
+  /// dynamic or not 1.
   std::optional<bool> check_finite = {};
 
-  /// What a skipped step gives back besides weights and optimizer state: batch-norm statistics, and the state of the
-  /// default random generators.
+  /// What a skipped step gives back besides weights and optimizer state: batch-norm statistics, and
+  /// the state of the default random generators.
   bool protect_batchnorm = true;
   bool protect_rng = false;
 
@@ -76,9 +83,9 @@ struct Options {
   /// The operator lists of O1 and O4; their low type must be the level's. Unset: the defaults.
   std::optional<Policy> policy = {};
 
-  /// From command-line words: {"keep_batchnorm_fp32", "True"}. Keys are the names of the fields above (except
-  /// `overflow_group`, and `policy` names a TOML file); "None" leaves an option unset. An unknown key or a value of
-  /// another kind throws ConfigError.
+  /// From command-line words: {"keep_batchnorm_fp32", "True"}. Keys are the names of the fields
+  /// above (except `overflow_group`, and `policy` names a TOML file); "None" leaves an option
+  /// unset. An unknown key or a value of another kind throws ConfigError.
   MEZZO_API static Options from_flags(const std::map<std::string, std::string>& flags);
 };
 

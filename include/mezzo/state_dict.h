@@ -40,7 +40,8 @@ class MEZZO_API StateDict {
 
   void save(torch::serialize::OutputArchive& archive) const;
 
-  /// Replaces the content by the archive's. Throws Error, and changes nothing, where it holds something else.
+  /// Replaces the content by the archive's. Throws Error, and changes nothing, where it holds
+  /// something else.
   void load(torch::serialize::InputArchive& archive);
 
   friend bool operator==(const StateDict&, const StateDict&) = default;
@@ -54,12 +55,13 @@ MEZZO_API torch::serialize::OutputArchive& operator<<(torch::serialize::OutputAr
 MEZZO_API torch::serialize::InputArchive& operator>>(torch::serialize::InputArchive& archive,
                                                      StateDict& dict);
 
-/// The scales of all losses that the optimizer's `initialize` made. Reads them where they live on a device.
+/// The scales of all losses that the optimizer's `initialize` made. Reads them where they live on a
+/// device.
 MEZZO_API StateDict state_dict(const Optimizer& optimizer);
 
-/// Takes them back, by name. Names that are not "loss_scaler" with a number, and scales that are not positive and
-/// finite, throw Error before anything is changed. With fewer or more entries than losses those that exist are taken,
-/// and it is said once.
+/// Takes them back, by name. Names that are not "loss_scaler" with a number, and scales that are
+/// not positive and finite, throw Error before anything is changed. With fewer or more entries than
+/// losses those that exist are taken, and it is said once.
 MEZZO_API void load_state_dict(Optimizer& optimizer, const StateDict& dict);
 
 }  // namespace mezzo::amp

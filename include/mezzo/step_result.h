@@ -13,8 +13,8 @@ struct StepRecord;
 
 namespace amp {
 
-/// The outcome of `Optimizer::step` or `GradScaler::step`. Where the decision was made on a device, it is read when it
-/// is asked for, and only then; later steps do not change it. Copies share.
+/// The outcome of `Optimizer::step` or `GradScaler::step`. Where the decision was made on a device,
+/// it is read when it is asked for, and only then; later steps do not change it. Copies share.
 class MEZZO_API StepResult {
  public:
   explicit StepResult(std::shared_ptr<const detail::StepRecord> record);
@@ -25,7 +25,8 @@ class MEZZO_API StepResult {
   /// A gradient was not finite, and nothing was changed.
   bool skipped() const { return !applied(); }
 
-  /// The scale of the gradients that were stepped, or of the loss that overflowed, and what it is after the step.
+  /// The scale of the gradients that were stepped, or of the loss that overflowed, and what it is
+  /// after the step.
   double scale_before() const;
   double scale_after() const;
 

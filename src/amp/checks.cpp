@@ -15,7 +15,8 @@ void check_modules(const std::vector<std::shared_ptr<torch::nn::Module>>& module
   std::unordered_set<const void*> seen;
   for (std::size_t i = 0; i < modules.size(); ++i) {
     if (modules[i] == nullptr) raise<ConfigError>(kWhere, "network ", i, " is an empty handle");
-    if (!seen.insert(modules[i].get()).second) raise<ConfigError>(kWhere, "network ", i, " was given twice");
+    if (!seen.insert(modules[i].get()).second)
+      raise<ConfigError>(kWhere, "network ", i, " was given twice");
   }
 }
 
@@ -23,9 +24,10 @@ void check_types(const std::vector<std::shared_ptr<torch::nn::Module>>& modules)
   for (const auto& module : modules) {
     const std::string name = first_low_name(*module);
     if (name.empty()) continue;
-    raise<ConfigError>(kWhere, "'", name,
-                       "' is in half precision already; give a float network and let the level cast it, or set "
-                       "cast_model_type to ScalarType::Undefined to keep the types that you chose");
+    raise<ConfigError>(
+        kWhere, "'", name,
+        "' is in half precision already; give a float network and let the level cast it, or set "
+        "cast_model_type to ScalarType::Undefined to keep the types that you chose");
   }
 }
 
@@ -50,7 +52,8 @@ void check_ownership(const std::vector<std::shared_ptr<torch::nn::Module>>& modu
     }
     if (!owns) {
       raise<ConfigError>(kWhere, "optimizer ", i,
-                         " owns no parameter of the networks; construct it from net->parameters() of a network that "
+                         " owns no parameter of the networks; construct it from net->parameters() "
+                         "of a network that "
                          "is given here");
     }
   }

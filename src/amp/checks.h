@@ -9,8 +9,8 @@
 
 namespace mezzo::detail {
 
-/// Throws ConfigError for empty handles, the same object twice, half weights, and optimizers that own no parameter of
-/// the networks.
+/// Throws ConfigError for empty handles, the same object twice, half weights, and optimizers that
+/// own no parameter of the networks.
 void check_arguments(const std::vector<std::shared_ptr<torch::nn::Module>>& modules,
                      const std::vector<OptimizerRef>& optimizers, const Plan& plan);
 

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::string_view kWhere = "flags";
 
-[[noreturn]] void refuse(const std::string& key, const std::string& value, std::string_view expected) {
+[[noreturn]] void refuse(const std::string& key, const std::string& value,
+                         std::string_view expected) {
   raise<ConfigError>(kWhere, key, " is '", value, "'; expected ", expected, ", or None");
 }
 
@@ -64,7 +65,8 @@ const std::map<std::string, Setter>& setters() {
       {"enabled", [](Options& o, S k, S v) { o.enabled = to_bool(k, v); }},
       {"opt_level", [](Options& o, S, S v) { o.opt_level = v; }},
       {"cast_model_type", [](Options& o, S k, S v) { o.cast_model_type = to_type(k, v); }},
-      {"patch_torch_functions", [](Options& o, S k, S v) { o.patch_torch_functions = to_bool(k, v); }},
+      {"patch_torch_functions",
+       [](Options& o, S k, S v) { o.patch_torch_functions = to_bool(k, v); }},
       {"keep_batchnorm_fp32", [](Options& o, S k, S v) { o.keep_batchnorm_fp32 = to_bool(k, v); }},
       {"master_weights", [](Options& o, S k, S v) { o.master_weights = to_bool(k, v); }},
       {"loss_scale", [](Options& o, S, S v) { o.loss_scale = LossScale(v); }},
@@ -72,7 +74,8 @@ const std::map<std::string, Setter>& setters() {
       {"num_losses", [](Options& o, S k, S v) { o.num_losses = to_number<int>(k, v); }},
       {"min_loss_scale", [](Options& o, S k, S v) { o.min_loss_scale = to_number<double>(k, v); }},
       {"max_loss_scale", [](Options& o, S k, S v) { o.max_loss_scale = to_number<double>(k, v); }},
-      {"init_loss_scale", [](Options& o, S k, S v) { o.init_loss_scale = to_number<double>(k, v); }},
+      {"init_loss_scale",
+       [](Options& o, S k, S v) { o.init_loss_scale = to_number<double>(k, v); }},
       {"growth_interval", [](Options& o, S k, S v) { o.growth_interval = to_number<int>(k, v); }},
       {"verbosity", [](Options& o, S k, S v) { o.verbosity = to_number<int>(k, v); }},
       {"defer_unscale", [](Options& o, S k, S v) { o.defer_unscale = to_bool(k, v); }},

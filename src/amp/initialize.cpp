@@ -21,8 +21,9 @@ void tell_vanishing_eps(Session& session) {
         const bool vanishes = parameter.scalar_type() == at::kHalf &&
                               static_cast<float>(c10::Half(static_cast<float>(eps))) == 0.0F;
         if (!vanishes) continue;
-        session.say_once("eps", "mezzo: the optimizer's eps of " + c10::str(eps) +
-                                    " is zero in half: set eps to 1e-7 or more, or keep float masters (O2)");
+        session.say_once(
+            "eps", "mezzo: the optimizer's eps of " + c10::str(eps) +
+                       " is zero in half: set eps to 1e-7 or more, or keep float masters (O2)");
       }
     }
   }
@@ -30,8 +31,8 @@ void tell_vanishing_eps(Session& session) {
 
 }  // namespace
 
-Prepared prepare(std::vector<std::shared_ptr<torch::nn::Module>> modules, std::vector<OptimizerRef> optimizers,
-                 amp::Options options) {
+Prepared prepare(std::vector<std::shared_ptr<torch::nn::Module>> modules,
+                 std::vector<OptimizerRef> optimizers, amp::Options options) {
   Plan plan = resolve(options);
   check_arguments(modules, optimizers, plan);
   auto session = std::make_shared<Session>(std::move(options), std::move(plan));
@@ -49,9 +50,10 @@ Prepared prepare(std::vector<std::shared_ptr<torch::nn::Module>> modules, std::v
 }
 
 void refuse_wrapped_model() {
-  raise<ConfigError>("initialize",
-                     "got a network that is wrapped already; initialize the bare network first, then put parallel "
-                     "wrappers around what it returns");
+  raise<ConfigError>(
+      "initialize",
+      "got a network that is wrapped already; initialize the bare network first, then put parallel "
+      "wrappers around what it returns");
 }
 
 }  // namespace mezzo::detail

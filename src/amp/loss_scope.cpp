@@ -18,7 +18,8 @@ constexpr std::string_view kWhere = "scale_loss";
 void check_loss(const at::Tensor& loss) {
   if (!loss.defined()) raise<ConfigError>(kWhere, "the loss is an undefined tensor");
   if (!loss.is_floating_point()) {
-    raise<ConfigError>(kWhere, "the loss is of type ", loss.scalar_type(), "; expected a floating type");
+    raise<ConfigError>(kWhere, "the loss is of type ", loss.scalar_type(),
+                       "; expected a floating type");
   }
   if (loss.numel() != 1) {
     raise<ConfigError>(kWhere, "the loss has shape ", loss.sizes(),
@@ -33,7 +34,8 @@ at::Device device_of(OptimizerState& optimizer, const at::Tensor& loss) {
 
 }  // namespace
 
-LossScope::LossScope(const at::Tensor& loss, const std::vector<std::shared_ptr<OptimizerState>>& optimizers,
+LossScope::LossScope(const at::Tensor& loss,
+                     const std::vector<std::shared_ptr<OptimizerState>>& optimizers,
                      amp::ScaleLossOptions options)
     : optimizers_(optimizers), options_(options), exceptions_at_entry_(std::uncaught_exceptions()) {
   if (optimizers_.empty()) raise<ConfigError>(kWhere, "got no optimizer");
@@ -114,7 +116,8 @@ const at::Tensor* ScaledLoss::operator->() const {
   return &scope_->scaled();
 }
 
-void ScaledLoss::backward(const at::Tensor& gradient, std::optional<bool> retain_graph, bool create_graph) {
+void ScaledLoss::backward(const at::Tensor& gradient, std::optional<bool> retain_graph,
+                          bool create_graph) {
   scope_->scaled().backward(gradient, retain_graph, create_graph);
 }
 
@@ -137,12 +140,14 @@ ScaledLoss scale_loss(const at::Tensor& loss, Optimizer& optimizer, ScaleLossOpt
   return open_scope(loss, std::span<Optimizer>(&optimizer, 1), options);
 }
 
-ScaledLoss scale_loss(const at::Tensor& loss, std::initializer_list<std::reference_wrapper<Optimizer>> optimizers,
+ScaledLoss scale_loss(const at::Tensor& loss,
+                      std::initializer_list<std::reference_wrapper<Optimizer>> optimizers,
                       ScaleLossOptions options) {
   return open_scope(loss, optimizers, options);
 }
 
-ScaledLoss scale_loss(const at::Tensor& loss, std::span<Optimizer> optimizers, ScaleLossOptions options) {
+ScaledLoss scale_loss(const at::Tensor& loss, std::span<Optimizer> optimizers,
+                      ScaleLossOptions options) {
   return open_scope(loss, optimizers, options);
 }
 

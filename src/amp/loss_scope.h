@@ -26,7 +26,8 @@ class LossScope {
   /// Gradients and optimizers as they were at the entrance; nothing after `close`.
   void undo();
 
-  /// The scope ends here: closes it, or undoes it where an exception is on its way. Keeps errors for the next step.
+  /// The scope ends here: closes it, or undoes it where an exception is on its way. Keeps errors
+  /// for the next step.
   void end() noexcept;
 
  private:

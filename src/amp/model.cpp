@@ -22,7 +22,8 @@ at::ScalarType low_type_of(const torch::nn::Module& module) {
 }
 
 void tell_cast(std::string_view op, at::ScalarType from, at::ScalarType to) {
-  send_message(std::string("mezzo: ") + toString(from) + " -> " + toString(to) + " (" + std::string(op) + ")");
+  send_message(std::string("mezzo: ") + toString(from) + " -> " + toString(to) + " (" +
+               std::string(op) + ")");
 }
 
 const casting::CastListener& cast_listener() {
@@ -75,7 +76,8 @@ CallGuard::CallGuard(ModelState& state) : inputs(state.inputs()), outputs(state.
   if (plan.policy) {
     scopes_ = std::make_unique<Scopes>();
     const bool tells = session.options().verbosity >= 2;
-    scopes_->casting.emplace(*plan.policy, casting::Mode::kOperators, tells ? &cast_listener() : nullptr);
+    scopes_->casting.emplace(*plan.policy, casting::Mode::kOperators,
+                             tells ? &cast_listener() : nullptr);
   } else if (state.low_type() != at::ScalarType::Undefined) {
     scopes_ = std::make_unique<Scopes>();
     scopes_->casting.emplace(Policy::defaults(state.low_type()), casting::Mode::kEmulationOnly);
@@ -84,7 +86,8 @@ CallGuard::CallGuard(ModelState& state) : inputs(state.inputs()), outputs(state.
 
 CallGuard::~CallGuard() = default;
 
-ModelHandle::ModelHandle(std::shared_ptr<ModelState> state, std::shared_ptr<torch::nn::Module> module)
+ModelHandle::ModelHandle(std::shared_ptr<ModelState> state,
+                         std::shared_ptr<torch::nn::Module> module)
     : state_(std::move(state)), module_(std::move(module)) {}
 
 const amp::Properties& ModelHandle::properties() const {

@@ -20,14 +20,16 @@ class ModelState {
   /// The optimizers that own some of its parameters.
   void add_owner(OptimizerState& owner);
 
-  /// Before each call: values written from outside are taken in, and what a skipped step gives back is remembered.
+  /// Before each call: values written from outside are taken in, and what a skipped step gives back
+  /// is remembered.
   void before_call();
 
   /// The types of arguments and results.
   CastRule inputs() const;
   CastRule outputs() const;
 
-  /// The low type whose matrix operators may need emulation at a whole-model level; Undefined: none.
+  /// The low type whose matrix operators may need emulation at a whole-model level; Undefined:
+  /// none.
   at::ScalarType low_type() const noexcept { return low_type_; }
 
   /// Calls made through the handle so far.

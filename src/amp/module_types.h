@@ -30,11 +30,13 @@ struct Conversion {
   bool doubles_too;
 };
 
-/// Calls `visit(name, tensor, is_parameter)` for every tensor that the conversion would change, each once.
+/// Calls `visit(name, tensor, is_parameter)` for every tensor that the conversion would change,
+/// each once.
 void for_each_to_convert(const torch::nn::Module& root, const Conversion& conversion,
                          const std::function<void(const std::string&, at::Tensor&, bool)>& visit);
 
-/// Recurrent layers look at their weights' types and places once; after a change they must look again.
+/// Recurrent layers look at their weights' types and places once; after a change they must look
+/// again.
 void flatten_recurrent_weights(torch::nn::Module& root);
 
 }  // namespace mezzo::detail

@@ -96,7 +96,8 @@ std::vector<at::Tensor> master_params(const Optimizer& optimizer) {
   return params;
 }
 
-StepResult::StepResult(std::shared_ptr<const detail::StepRecord> record) : record_(std::move(record)) {}
+StepResult::StepResult(std::shared_ptr<const detail::StepRecord> record)
+    : record_(std::move(record)) {}
 
 bool StepResult::applied() const {
   if (record_->found_inf.defined()) return record_->found_inf.item<float>() == 0;
@@ -109,7 +110,8 @@ double StepResult::scale_before() const {
 }
 
 double StepResult::scale_after() const {
-  return record_->scale_after_tensor.defined() ? record_->scale_after_tensor.item<float>() : record_->scale_after;
+  return record_->scale_after_tensor.defined() ? record_->scale_after_tensor.item<float>()
+                                               : record_->scale_after;
 }
 
 std::string StepResult::reason() const {

@@ -90,12 +90,15 @@ Slot OptimizerState::slot_of(at::Tensor& parameter) {
   Slot slot{parameter, parameter, {}, nullptr};
   WeightTable& weights = session_.weights();
   Weight* entry = weights.find(parameter);
-  const bool wants_master = session_.plan().masters && is_low(parameter) && parameter.requires_grad();
+  const bool wants_master =
+      session_.plan().masters && is_low(parameter) && parameter.requires_grad();
   if (!wants_master) return slot;
   if (entry == nullptr || !entry->master.defined()) {
     const at::NoGradGuard no_grad;
-    Weight weight{parameter, parameter.detach().to(at::kFloat).set_requires_grad(true), parameter.scalar_type(),
-                  entry == nullptr ? parameter.scalar_type() : entry->original, session_.name_of(parameter)};
+    Weight weight{parameter, parameter.detach().to(at::kFloat).set_requires_grad(true),
+                  parameter.scalar_type(),
+                  entry == nullptr ? parameter.scalar_type() : entry->original,
+                  session_.name_of(parameter)};
     entry = &weights.add(std::move(weight));
   }
   slot.master = entry->master;
@@ -125,7 +128,8 @@ void OptimizerState::restore() {
 void OptimizerState::check_entry(std::string_view where) {
   if (in_scope_) {
     raise(where, "optimizer ", index_,
-          " is inside a scale_loss scope already; close the first one, or give both losses one scope");
+          " is inside a scale_loss scope already; close the first one, or give both losses one "
+          "scope");
   }
   if (pending_error_) std::rethrow_exception(std::exchange(pending_error_, nullptr));
   sync();
@@ -133,8 +137,10 @@ void OptimizerState::check_entry(std::string_view where) {
   for (const Slot& slot : slots_) {
     if (slot.has_master() && slot.weight.grad().defined()) {
       raise(where, "'", slot.entry->name,
-            "' has a gradient from a backward pass outside scale_loss, which its master would miss; call "
-            "scale_loss(loss, optimizer).backward() for every loss, and zero_grad() for gradients that are not wanted");
+            "' has a gradient from a backward pass outside scale_loss, which its master would "
+            "miss; call "
+            "scale_loss(loss, optimizer).backward() for every loss, and zero_grad() for gradients "
+            "that are not wanted");
     }
   }
 }

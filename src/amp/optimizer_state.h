@@ -1,4 +1,5 @@
-// What stands behind an Optimizer handle: its parameters, their masters and gradients, and the decision to step.
+// What stands behind an Optimizer handle: its parameters, their masters and gradients, and the
+// decision to step.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,10 @@ namespace mezzo::detail {
 
 /// A parameter of the optimizer.
 struct Slot {
-  at::Tensor weight;         // the network's
-  at::Tensor master;         // what the optimizer steps: a float copy, or the weight itself
-  at::Tensor stash;          // the weight's gradient when the scope was entered
-  Weight* entry = nullptr;   // of the weight table, where there is a master
+  at::Tensor weight;        // the network's
+  at::Tensor master;        // what the optimizer steps: a float copy, or the weight itself
+  at::Tensor stash;         // the weight's gradient when the scope was entered
+  Weight* entry = nullptr;  // of the weight table, where there is a master
 
   bool has_master() const { return entry != nullptr; }
 };
@@ -35,8 +36,9 @@ struct StillScaled {
 
 /// Optimizer and gradients of a session.
 ///
-/// A scope of `scale_loss` enters, runs a backward pass that writes fresh gradients, and then leaves in one of three
-/// ways: gradients settled (unscaled, checked, added up), still scaled, or undone.
+/// A scope of `scale_loss` enters, runs a backward pass that writes fresh gradients, and then
+/// leaves in one of three ways: gradients settled (unscaled, checked, added up), still scaled, or
+/// undone.
 class OptimizerState {
  public:
   OptimizerState(Session& session, OptimizerRef ref, int index);

@@ -45,10 +45,13 @@ void OptimizerState::leave_settled() {
 
 void OptimizerState::check_step() {
   if (pending_error_) std::rethrow_exception(std::exchange(pending_error_, nullptr));
-  if (in_scope_) raise(kWhere, "optimizer ", index_, " is still inside a scale_loss scope; leave it first");
+  if (in_scope_)
+    raise(kWhere, "optimizer ", index_, " is still inside a scale_loss scope; leave it first");
   if (still_scaled_ && !still_scaled_->until_step) {
-    raise(kWhere, "gradients are still scaled: the last scale_loss had delay_unscale; run one block without it "
-                  "before the step");
+    raise(kWhere,
+          "gradients are still scaled: the last scale_loss had delay_unscale; run one block "
+          "without it "
+          "before the step");
   }
   session_.weights().absorb();
   sync();
@@ -60,7 +63,8 @@ void OptimizerState::check_gradients() {
     if (slot.has_master() && slot.weight.grad().defined() && !still_scaled_) {
       raise(kWhere, "'", slot.entry->name,
             "' has a gradient from a plain backward(), which its float master would miss; at ",
-            session_.plan().properties.opt_level, " every loss goes through scale_loss(loss, optimizer).backward()");
+            session_.plan().properties.opt_level,
+            " every loss goes through scale_loss(loss, optimizer).backward()");
     }
     any = any || slot.master.grad().defined() || slot.weight.grad().defined();
   }
@@ -73,7 +77,8 @@ void OptimizerState::check_gradients() {
   }
   if (any && plan.scale_rules.dynamic) {
     session_.say_once("plain backward",
-                      "mezzo: gradients came from a plain backward(): they are not scaled, and small ones may have "
+                      "mezzo: gradients came from a plain backward(): they are not scaled, and "
+                      "small ones may have "
                       "vanished; scale_loss(loss, optimizer).backward() keeps them");
   }
 }
@@ -149,8 +154,9 @@ void OptimizerState::tell_step(const StepRecord& record) {
 void OptimizerState::check_exhausted(const std::string& reason) {
   const scaling::LossScaler& scaler = session_.scaler(loss_id_, kWhere);
   if (!scaling::exhausted(scaler.state(), scaler.rules())) return;
-  raise(kWhere, scaler.state().stuck_at_floor, " steps in a row were skipped with the loss scale at its floor of ",
-        scaler.state().scale, ": the training has diverged, scaling cannot help; ", reason);
+  raise(kWhere, scaler.state().stuck_at_floor,
+        " steps in a row were skipped with the loss scale at its floor of ", scaler.state().scale,
+        ": the training has diverged, scaling cannot help; ", reason);
 }
 
 void OptimizerState::tell_silent_parameters() {

@@ -1,4 +1,5 @@
-// The tensors inside an optimizer's per-parameter state, which LibTorch keeps in classes of its own per optimizer.
+// The tensors inside an optimizer's per-parameter state, which LibTorch keeps in classes of its own
+// per optimizer.
 #pragma once
 
 #include <torch/optim/optimizer.h>
@@ -9,8 +10,9 @@
 
 namespace mezzo::detail {
 
-/// Calls `visit` for every defined tensor of a state that a parameter or optimizer of LibTorch has (SGD, Adam, AdamW,
-/// Adagrad, RMSprop, LBFGS); the visitor may replace it. Returns false for a class that is not known.
+/// Calls `visit` for every defined tensor of a state that a parameter or optimizer of LibTorch has
+/// (SGD, Adam, AdamW, Adagrad, RMSprop, LBFGS); the visitor may replace it. Returns false for a
+/// class that is not known.
 bool visit_tensors(torch::optim::OptimizerParamState& state,
                    const std::function<void(at::Tensor&)>& visit);
 

@@ -46,18 +46,22 @@ void check_types(const amp::Options& options, const Level& level) {
   if (options.cast_model_type && *options.cast_model_type != at::ScalarType::Undefined) {
     const at::ScalarType type = *options.cast_model_type;
     if (!can_be_model_type(type)) {
-      raise<ConfigError>(kWhere, "cast_model_type is ", type,
-                         "; expected Half, BFloat16, Float, Double, or Undefined to keep the model's types");
+      raise<ConfigError>(
+          kWhere, "cast_model_type is ", type,
+          "; expected Half, BFloat16, Float, Double, or Undefined to keep the model's types");
     }
     if (level.cast_ops && type != at::kFloat) {
-      raise<ConfigError>(kWhere, level.name, " casts around operators and keeps weights in float, but cast_model_type is ",
-                         type, "; to cast the model itself use O2, O3 or O5");
+      raise<ConfigError>(
+          kWhere, level.name,
+          " casts around operators and keeps weights in float, but cast_model_type is ", type,
+          "; to cast the model itself use O2, O3 or O5");
     }
   }
   if (options.cast_model_outputs && *options.cast_model_outputs != at::ScalarType::Undefined &&
       !can_be_model_type(*options.cast_model_outputs)) {
-    raise<ConfigError>(kWhere, "cast_model_outputs is ", *options.cast_model_outputs,
-                       "; expected Half, BFloat16, Float, Double, or Undefined to leave outputs as they come");
+    raise<ConfigError>(
+        kWhere, "cast_model_outputs is ", *options.cast_model_outputs,
+        "; expected Half, BFloat16, Float, Double, or Undefined to leave outputs as they come");
   }
 }
 
@@ -75,8 +79,8 @@ void check_against_level(const amp::Options& options, const Level& level) {
                        ", where weights are float already; leave it unset");
   }
   if (options.policy && options.policy->low() != scalar_type_of(level.low)) {
-    raise<ConfigError>(kWhere, "the policy casts to ", options.policy->low(), ", but ", level.name, " casts to ",
-                       scalar_type_of(level.low));
+    raise<ConfigError>(kWhere, "the policy casts to ", options.policy->low(), ", but ", level.name,
+                       " casts to ", scalar_type_of(level.low));
   }
 }
 
@@ -85,11 +89,14 @@ void check_numbers(const amp::Options& options) {
     raise<ConfigError>(kWhere, "num_losses is ", options.num_losses, "; expected 1 or more");
   }
   if (options.growth_interval < 1) {
-    raise<ConfigError>(kWhere, "growth_interval is ", options.growth_interval, "; expected 1 or more");
+    raise<ConfigError>(kWhere, "growth_interval is ", options.growth_interval,
+                       "; expected 1 or more");
   }
   const auto check_scale = [](std::string_view name, double scale) {
-    if (!(scale > 0) || !std::isfinite(static_cast<float>(scale)) || static_cast<float>(scale) == 0) {
-      raise<ConfigError>(kWhere, name, " is ", scale, "; expected a positive number that float can hold");
+    if (!(scale > 0) || !std::isfinite(static_cast<float>(scale)) ||
+        static_cast<float>(scale) == 0) {
+      raise<ConfigError>(kWhere, name, " is ", scale,
+                         "; expected a positive number that float can hold");
     }
   };
   if (options.min_loss_scale) check_scale("min_loss_scale", *options.min_loss_scale);
@@ -107,14 +114,15 @@ void plan_scaling(const amp::Options& options, Plan& plan) {
   plan.scale_rules.floor = options.min_loss_scale.value_or(plan.scale_rules.floor);
   plan.scale_rules.ceiling = options.max_loss_scale;
   if (plan.scale_rules.floor > plan.scale_rules.ceiling) {
-    raise<ConfigError>(kWhere, "min_loss_scale ", plan.scale_rules.floor, " is above max_loss_scale ",
-                       plan.scale_rules.ceiling);
+    raise<ConfigError>(kWhere, "min_loss_scale ", plan.scale_rules.floor,
+                       " is above max_loss_scale ", plan.scale_rules.ceiling);
   }
   plan.first_scale = scale.is_dynamic() ? options.init_loss_scale : scale.value();
   plan.check_finite = options.check_finite.value_or(scale.is_dynamic() || scale.value() != 1.0);
   if (scale.is_dynamic() && !plan.check_finite) {
-    raise<ConfigError>(kWhere, "check_finite is off, but a dynamic loss scale moves by that check; "
-                               "choose a static loss_scale");
+    raise<ConfigError>(kWhere,
+                       "check_finite is off, but a dynamic loss scale moves by that check; "
+                       "choose a static loss_scale");
   }
 }
 
@@ -154,7 +162,8 @@ Plan resolve(const amp::Options& options) {
   properties = defaults_of(level);
   properties.enabled = options.enabled;
   if (options.cast_model_type) properties.cast_model_type = options.cast_model_type;
-  if (options.patch_torch_functions) properties.patch_torch_functions = *options.patch_torch_functions;
+  if (options.patch_torch_functions)
+    properties.patch_torch_functions = *options.patch_torch_functions;
   if (options.keep_batchnorm_fp32) properties.keep_batchnorm_fp32 = options.keep_batchnorm_fp32;
   if (options.master_weights) properties.master_weights = options.master_weights;
   if (options.loss_scale) properties.loss_scale = *options.loss_scale;
@@ -183,7 +192,8 @@ std::string describe(const amp::Options& options, const Plan& plan) {
     text << "\nmezzo: after the options that were given";
     print_properties(text, plan.properties);
   }
-  if (options.num_losses > 1) text << "\nmezzo: " << options.num_losses << " losses with a scale each";
+  if (options.num_losses > 1)
+    text << "\nmezzo: " << options.num_losses << " losses with a scale each";
   return text.str();
 }
 

@@ -34,16 +34,18 @@ void Claims::claim(const std::vector<const void*>& objects) {
   const std::lock_guard lock(registry().mutex);
   for (const void* object : objects) {
     if (registry().objects.contains(object)) {
-      raise<ConfigError>("initialize",
-                         "a network or optimizer is initialized already; each goes through initialize once, "
-                         "and again only when all handles of the first call are gone");
+      raise<ConfigError>(
+          "initialize",
+          "a network or optimizer is initialized already; each goes through initialize once, "
+          "and again only when all handles of the first call are gone");
     }
   }
   registry().objects.insert(objects.begin(), objects.end());
   mine_ = objects;
 }
 
-Session::Session(amp::Options options, Plan plan) : options_(std::move(options)), plan_(std::move(plan)) {}
+Session::Session(amp::Options options, Plan plan)
+    : options_(std::move(options)), plan_(std::move(plan)) {}
 
 Session::~Session() {
   try {
@@ -63,16 +65,19 @@ void Session::adopt(std::vector<std::shared_ptr<torch::nn::Module>> modules,
   for (const OptimizerRef& ref : optimizers) objects.push_back(ref.inner);
   if (enabled()) claims_.claim(objects);
 
-  for (int i = 0; i < options_.num_losses; ++i) scalers_.emplace_back(plan_.scale_rules, plan_.first_scale);
+  for (int i = 0; i < options_.num_losses; ++i)
+    scalers_.emplace_back(plan_.scale_rules, plan_.first_scale);
   for (const OptimizerRef& ref : optimizers) {
     for (const auto& group : ref.inner->param_groups()) {
-      for (const at::Tensor& parameter : group.params()) stepped_.insert(parameter.unsafeGetTensorImpl());
+      for (const at::Tensor& parameter : group.params())
+        stepped_.insert(parameter.unsafeGetTensorImpl());
     }
   }
   if (enabled()) {
     for (const auto& module : modules) convert(*module);
   }
-  for (auto& module : modules) models_.push_back(std::make_unique<ModelState>(*this, std::move(module)));
+  for (auto& module : modules)
+    models_.push_back(std::make_unique<ModelState>(*this, std::move(module)));
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
     optimizers_.push_back(
         std::make_unique<OptimizerState>(*this, std::move(optimizers[i]), static_cast<int>(i)));
@@ -93,7 +98,8 @@ void Session::convert(torch::nn::Module& module) {
     if (weights_.find(tensor) != nullptr) return;
     Weight weight{tensor, {}, *plan_.convert, tensor.scalar_type(), name};
     if (wants_master(tensor)) {
-      // The float values stay where they are and become the master's; a part of a larger block is copied.
+      // The float values stay where they are and become the master's; a part of a larger block is
+      // copied.
       const bool owns_all = tensor.storage().nbytes() == tensor.nbytes();
       const at::Tensor values = owns_all ? tensor.variable_data() : tensor.detach().clone();
       weight.master = values.to(at::kFloat).detach().set_requires_grad(true);
@@ -109,7 +115,8 @@ void Session::convert(torch::nn::Module& module) {
 void Session::convert_new_weights() {
   for (const auto& optimizer : optimizers_) {
     for (const auto& group : optimizer->inner().param_groups()) {
-      for (const at::Tensor& parameter : group.params()) stepped_.insert(parameter.unsafeGetTensorImpl());
+      for (const at::Tensor& parameter : group.params())
+        stepped_.insert(parameter.unsafeGetTensorImpl());
     }
   }
   weights_.absorb();
@@ -118,8 +125,9 @@ void Session::convert_new_weights() {
 
 scaling::LossScaler& Session::scaler(int loss_id, std::string_view where) {
   if (loss_id < 0 || static_cast<std::size_t>(loss_id) >= scalers_.size()) {
-    raise<ConfigError>(where, "loss_id is ", loss_id, ", but initialize was told of ", scalers_.size(),
-                       scalers_.size() == 1 ? " loss" : " losses", " (Options::num_losses)");
+    raise<ConfigError>(where, "loss_id is ", loss_id, ", but initialize was told of ",
+                       scalers_.size(), scalers_.size() == 1 ? " loss" : " losses",
+                       " (Options::num_losses)");
   }
   return scalers_[static_cast<std::size_t>(loss_id)];
 }

@@ -34,7 +34,8 @@ class Claims {
   std::vector<const void*> mine_;
 };
 
-/// Owns the states behind the handles. When the last handle goes, weights and optimizers are as the caller knew them.
+/// Owns the states behind the handles. When the last handle goes, weights and optimizers are as the
+/// caller knew them.
 class Session {
  public:
   Session(amp::Options options, Plan plan);
@@ -43,14 +44,17 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   /// Takes over networks and optimizers that passed all checks.
-  void adopt(std::vector<std::shared_ptr<torch::nn::Module>> modules, std::vector<OptimizerRef> optimizers);
+  void adopt(std::vector<std::shared_ptr<torch::nn::Module>> modules,
+             std::vector<OptimizerRef> optimizers);
 
   const amp::Options& options() const noexcept { return options_; }
   const Plan& plan() const noexcept { return plan_; }
   bool enabled() const noexcept { return options_.enabled; }
   WeightTable& weights() noexcept { return weights_; }
   const std::vector<std::unique_ptr<ModelState>>& models() const noexcept { return models_; }
-  const std::vector<std::unique_ptr<OptimizerState>>& optimizers() const noexcept { return optimizers_; }
+  const std::vector<std::unique_ptr<OptimizerState>>& optimizers() const noexcept {
+    return optimizers_;
+  }
 
   std::size_t num_losses() const noexcept { return scalers_.size(); }
 

@@ -40,8 +40,8 @@ Sum take_gradients(Slot& slot, bool stash_is_scaled) {
   return sum;
 }
 
-/// A gradient that carries a graph is divided outside of it: a change in place would break its double backward. Gives
-/// back what is left to be looked at.
+/// A gradient that carries a graph is divided outside of it: a change in place would break its
+/// double backward. Gives back what is left to be looked at.
 at::Tensor divide_graph(at::Tensor& gradient, const at::Tensor& inverse) {
   if (!gradient.requires_grad()) return gradient;
   const at::Tensor scaled = gradient.detach().clone();

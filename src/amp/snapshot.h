@@ -7,8 +7,8 @@
 
 namespace mezzo::detail {
 
-/// Copies of tensors, and of the default generators' states, at one moment. Buffers are reused from one moment to the
-/// next.
+/// Copies of tensors, and of the default generators' states, at one moment. Buffers are reused from
+/// one moment to the next.
 class Snapshot {
  public:
   explicit Snapshot(bool with_generators) : with_generators_(with_generators) {}
@@ -23,7 +23,8 @@ class Snapshot {
   /// Gives back the remembered moment, if there is one, and keeps it.
   void give_back();
 
-  /// The same where `flag` (one element) is not zero, without reading it. Generators need a host decision and are left.
+  /// The same where `flag` (one element) is not zero, without reading it. Generators need a host
+  /// decision and are left.
   void give_back_if(const at::Tensor& flag);
 
   void forget() noexcept { taken_ = false; }

@@ -22,7 +22,8 @@ int loss_id_of(const std::string& name) {
     const auto [stop, failure] = std::from_chars(name.data() + kPrefix.size(), end, id);
     if (failure == std::errc() && stop == end && id >= 0) return id;
   }
-  raise("load_state_dict", "unexpected entry '", name, "'; expected ", kPrefix, "0, ", kPrefix, "1, ...");
+  raise("load_state_dict", "unexpected entry '", name, "'; expected ", kPrefix, "0, ", kPrefix,
+        "1, ...");
 }
 
 }  // namespace
@@ -79,12 +80,14 @@ void StateDict::load(torch::serialize::InputArchive& archive) {
   *this = std::move(loaded);
 }
 
-torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive, const StateDict& dict) {
+torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,
+                                            const StateDict& dict) {
   dict.save(archive);
   return archive;
 }
 
-torch::serialize::InputArchive& operator>>(torch::serialize::InputArchive& archive, StateDict& dict) {
+torch::serialize::InputArchive& operator>>(torch::serialize::InputArchive& archive,
+                                           StateDict& dict) {
   dict.load(archive);
   return archive;
 }
@@ -104,17 +107,20 @@ void load_state_dict(Optimizer& optimizer, const StateDict& dict) {
   for (const std::string& name : dict.keys()) {
     loss_id_of(name);
     LossScale(dict.at(name).loss_scale);
-    if (dict.at(name).unskipped < 0) raise("load_state_dict", "'", name, "' has a negative counter");
+    if (dict.at(name).unskipped < 0)
+      raise("load_state_dict", "'", name, "' has a negative counter");
   }
   for (const std::string& name : dict.keys()) {
     const int id = loss_id_of(name);
     if (static_cast<std::size_t>(id) >= session.num_losses()) continue;
-    session.scaler(id, "load_state_dict").set_state({dict.at(name).loss_scale, dict.at(name).unskipped, 0});
+    session.scaler(id, "load_state_dict")
+        .set_state({dict.at(name).loss_scale, dict.at(name).unskipped, 0});
   }
   if (dict.size() != session.num_losses()) {
-    session.say_once("state dict size", c10::str("mezzo: loaded the scales of ", dict.size(),
-                                                 " losses into a training with ", session.num_losses(),
-                                                 "; those that both have were taken"));
+    session.say_once(
+        "state dict size",
+        c10::str("mezzo: loaded the scales of ", dict.size(), " losses into a training with ",
+                 session.num_losses(), "; those that both have were taken"));
   }
 }
 

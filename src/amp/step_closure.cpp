@@ -20,7 +20,8 @@ class Backup {
  public:
   explicit Backup(OptimizerState& optimizer) : optimizer_(optimizer) {
     for (const Slot& slot : optimizer_.slots()) values_.push_back(slot.master.detach().clone());
-    for (const auto& [key, state] : optimizer_.inner().state()) states_.emplace_back(key, deep_copy(*state));
+    for (const auto& [key, state] : optimizer_.inner().state())
+      states_.emplace_back(key, deep_copy(*state));
   }
 
   void give_back() {
@@ -96,7 +97,8 @@ class ClosureRun {
   int evaluations_ = 0;
 };
 
-std::shared_ptr<const StepRecord> OptimizerState::step(const torch::optim::Optimizer::LossClosure& closure) {
+std::shared_ptr<const StepRecord> OptimizerState::step(
+    const torch::optim::Optimizer::LossClosure& closure) {
   if (!closure) return step();
   if (!session_.enabled()) {
     if (ref_.step) {

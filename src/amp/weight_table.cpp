@@ -14,8 +14,8 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
 }
 
 bool is_unchanged(const Weight& weight) {
-  return weight.tensor._version() == weight.version && storage_of(weight.tensor) == weight.storage &&
-         weight.tensor.scalar_type() == weight.kept;
+  return weight.tensor._version() == weight.version &&
+         storage_of(weight.tensor) == weight.storage && weight.tensor.scalar_type() == weight.kept;
 }
 
 /// The tensor's storage read as another type.
@@ -63,8 +63,8 @@ void WeightTable::absorb_one(Weight& weight) {
   const at::NoGradGuard no_grad;
   at::Tensor& tensor = weight.tensor;
   at::Tensor values = tensor.detach();
-  if (tensor.scalar_type() == weight.kept && tensor.has_storage() && storage_of(tensor) != weight.storage &&
-      !shares_storage(weight)) {
+  if (tensor.scalar_type() == weight.kept && tensor.has_storage() &&
+      storage_of(tensor) != weight.storage && !shares_storage(weight)) {
     const std::size_t bytes = tensor.storage().nbytes();
     const auto count = static_cast<std::size_t>(tensor.numel());
     const bool fits = bytes == count * tensor.element_size();
@@ -73,9 +73,10 @@ void WeightTable::absorb_one(Weight& weight) {
     } else if (!fits && tensor.storage_offset() == 0 && bytes == count * sizeof(double)) {
       values = storage_as(tensor, at::kDouble);
     } else if (!fits) {
-      raise("model", "the storage of '", weight.name, "' was replaced by ", bytes, " bytes for ", count,
-            " elements of ", tensor.scalar_type(),
-            ": its values cannot be understood; load with torch::load(model, file) on the handle that "
+      raise("model", "the storage of '", weight.name, "' was replaced by ", bytes, " bytes for ",
+            count, " elements of ", tensor.scalar_type(),
+            ": its values cannot be understood; load with torch::load(model, file) on the handle "
+            "that "
             "initialize returned, or with load_model_state_dict");
     }
   }

@@ -1,4 +1,5 @@
-// The weights and buffers that live in another type than the caller gave them, with their float masters.
+// The weights and buffers that live in another type than the caller gave them, with their float
+// masters.
 #pragma once
 
 #include <mutex>
@@ -25,11 +26,13 @@ struct Weight {
 
 /// Keeps tensors and masters in agreement whoever writes.
 ///
-/// Note [Writes from outside]: the caller may write weights after `initialize`, and torch::load on a bare half module
-/// replaces a tensor's storage by the file's float bytes without changing its type. Version counter and storage tell;
-/// the values then go to the master, and the tensor gets its type again.
+/// Note [Writes from outside]: the caller may write weights after `initialize`, and torch::load on
+/// a bare half module replaces a tensor's storage by the file's float bytes without changing its
+/// type. Version counter and storage tell; the values then go to the master, and the tensor gets
+/// its type again.
 ///
-/// Threads: `absorb` may run in several threads at once; everything else belongs to the training loop.
+/// Threads: `absorb` may run in several threads at once; everything else belongs to the training
+/// loop.
 class WeightTable {
  public:
   /// Adds a tensor whose values are those of the master, if there is one.
@@ -37,7 +40,8 @@ class WeightTable {
 
   Weight* find(const at::Tensor& tensor);
 
-  /// Values that were written from outside reach the masters. Throws Error where a tensor's bytes cannot be understood.
+  /// Values that were written from outside reach the masters. Throws Error where a tensor's bytes
+  /// cannot be understood.
   void absorb();
 
   /// The masters' values go to these of their tensors, in one pass.

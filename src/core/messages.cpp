@@ -1,6 +1,6 @@
 #include "mezzo/messages.h"
 
-#include <iostream>
+#include <cstdio>
 #include <mutex>
 #include <utility>
 
@@ -9,7 +9,7 @@ namespace {
 
 struct Place {
   std::mutex mutex;
-  MessageSink sink = [](const std::string& text) { std::cerr << text + "\n"; };
+  MessageSink sink = [](const std::string& text) { std::fputs((text + "\n").c_str(), stderr); };
 };
 
 Place& place() {

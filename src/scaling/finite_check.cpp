@@ -54,8 +54,8 @@ void raise_flag(at::Tensor& found_inf, const at::Tensor& other) {
 
 /// LibTorch's operator refuses bfloat16 on CUDA; a norm that is not finite tells the same.
 void check_by_norm(const Batch& batch, at::Tensor& found_inf) {
-  const auto largest = at::_foreach_norm(
-      batch.tensors, std::numeric_limits<double>::infinity(), at::ScalarType::Float);
+  const auto largest = at::_foreach_norm(batch.tensors, std::numeric_limits<double>::infinity(),
+                                         at::ScalarType::Float);
   raise_flag(found_inf, at::isfinite(at::stack(largest)).all().logical_not());
 }
 

@@ -1,23 +1,26 @@
-// Unscaling gradients and looking for infinities and NaNs, in place, over lists of any floating type.
+// Unscaling gradients and looking for infinities and NaNs, in place, over lists of any floating
+// type.
 #pragma once
 
 #include "core/torch.h"
 
 namespace mezzo::scaling {
 
-/// Multiplies every tensor by `inv_scale` and sets `found_inf` to 1 where a value is not finite; never clears it.
+/// Multiplies every tensor by `inv_scale` and sets `found_inf` to 1 where a value is not finite;
+/// never clears it.
 ///
-/// The tensors may mix float, double, half, bfloat16 and complex, devices, layouts (sparse COO: its values; half
-/// values that overflow only when duplicates are added count as well) and sizes, zero included. With an `inv_scale`
-/// of exactly 1 no value changes. `inv_scale` and `found_inf` are float tensors of one element on one device.
-/// Non-finite values are left non-finite. Records nothing for autograd.
+/// The tensors may mix float, double, half, bfloat16 and complex, devices, layouts (sparse COO: its
+/// values; half values that overflow only when duplicates are added count as well) and sizes, zero
+/// included. With an `inv_scale` of exactly 1 no value changes. `inv_scale` and `found_inf` are
+/// float tensors of one element on one device. Non-finite values are left non-finite. Records
+/// nothing for autograd.
 void unscale_and_check(at::TensorList tensors, const at::Tensor& inv_scale, at::Tensor& found_inf);
 
 /// The same without the check.
 void unscale(at::TensorList tensors, const at::Tensor& inv_scale);
 
-/// The place of the first tensor that holds a value that is not finite; the list's size if none does. Reads the
-/// device.
+/// The place of the first tensor that holds a value that is not finite; the list's size if none
+/// does. Reads the device.
 std::size_t first_nonfinite(at::TensorList tensors);
 
 }  // namespace mezzo::scaling

@@ -6,8 +6,9 @@
 
 namespace mezzo::scaling {
 
-/// The scale of one loss. On CPUs the state is ordinary numbers; on other devices it lives in small tensors there,
-/// moves by operators and is read only when somebody asks for it, so that a training step does not wait.
+/// The scale of one loss. On CPUs the state is ordinary numbers; on other devices it lives in small
+/// tensors there, moves by operators and is read only when somebody asks for it, so that a training
+/// step does not wait.
 ///
 /// Threads: belongs to one training loop.
 class LossScaler {
@@ -24,14 +25,15 @@ class LossScaler {
   void to(at::Device device);
   at::Device device() const { return scale_.device(); }
 
-  /// tensor * scale, in float at least (a low-precision product would overflow); autograd sees it. What the graph
-  /// keeps is the scale of now: later updates do not disturb it.
+  /// tensor * scale, in float at least (a low-precision product would overflow); autograd sees it.
+  /// What the graph keeps is the scale of now: later updates do not disturb it.
   at::Tensor multiply(const at::Tensor& tensor) const;
 
   /// 1 / scale, computed in double and rounded once.
   at::Tensor inverse() const;
 
-  /// Counts a pass: `found_inf` (one element) is not zero where it overflowed. Reads it on CPUs only.
+  /// Counts a pass: `found_inf` (one element) is not zero where it overflowed. Reads it on CPUs
+  /// only.
   void update(const at::Tensor& found_inf);
 
   /// The state, read from the device if it lives there.

@@ -1,7 +1,8 @@
 // How a loss scale moves: a pure function of what it was and whether a gradient overflowed.
 //
-// The rules are those of Apex's LossScaler with a floor and a ceiling that cannot be forgotten: halve after an
-// overflow, double after enough clean passes in a row, and give up when the floor does not help.
+// The rules are those of Apex's LossScaler with a floor and a ceiling that cannot be forgotten:
+// halve after an overflow, double after enough clean passes in a row, and give up when the floor
+// does not help.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@ struct ScaleRules {
 
 struct ScaleState {
   double scale = 65536.0;
-  std::int64_t unskipped = 0;       ///< clean passes since the scale last moved or a pass overflowed
+  std::int64_t unskipped = 0;  ///< clean passes since the scale last moved or a pass overflowed
   std::int64_t stuck_at_floor = 0;  ///< overflows in a row with the scale at its floor
   friend constexpr bool operator==(const ScaleState&, const ScaleState&) = default;
 };
@@ -45,7 +46,8 @@ constexpr bool exhausted(const ScaleState& state, const ScaleRules& rules) noexc
   return rules.dynamic && rules.patience > 0 && state.stuck_at_floor >= rules.patience;
 }
 
-/// The scale to begin with: the wish, held between floor and ceiling. Static scales stay as they are.
+/// The scale to begin with: the wish, held between floor and ceiling. Static scales stay as they
+/// are.
 constexpr double first_scale(double wish, const ScaleRules& rules) noexcept {
   return rules.dynamic ? std::clamp(wish, rules.floor, rules.ceiling) : wish;
 }

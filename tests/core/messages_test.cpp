@@ -10,7 +10,8 @@ namespace {
 
 TEST(Messages, ReachTheSinkThatWasSetLast) {
   std::vector<std::string> heard;
-  const MessageSink before = set_message_sink([&](const std::string& text) { heard.push_back(text); });
+  const MessageSink before =
+      set_message_sink([&](const std::string& text) { heard.push_back(text); });
   send_message("one");
   set_message_sink({});
   send_message("nobody hears this");

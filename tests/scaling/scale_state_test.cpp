@@ -49,7 +49,11 @@ const Trace kTraces[] = {
     {"OverflowAfterGrowthFromTheFloorStartsAgain", kSmall, {1, 0, 1}, "..x", {1, 0, 0}},
     {"AScaleBelowTheFloorRisesToIt", kSmall, {0.5, 0, 0}, "x", {1, 0, 1}},
     {"AStaticScaleNeverMoves", kStatic, {128, 5, 0}, "..x.", {128, 1, 0}},
-    {"AStaticScaleIsNeverExhausted", {.dynamic = false, .patience = 1}, {1, 0, 0}, "xxx", {1, 0, 0}},
+    {"AStaticScaleIsNeverExhausted",
+     {.dynamic = false, .patience = 1},
+     {1, 0, 0},
+     "xxx",
+     {1, 0, 0}},
     {"EndlessPatience", {.floor = 1, .patience = 0}, {1, 0, 0}, "xxx", {1, 0, 3}},
     {"DefaultsHalveFrom65536", {}, {}, "xxx", {8192, 0, 0}},
 };

@@ -1,0 +1,103 @@
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "amp/training.h"
+
+namespace mezzo::amp {
+namespace {
+
+using testing::HasSubstr;
+
+at::Tensor row() {
+  return torch::ones({1, 3});
+}
+
+TEST(Messages, TellTheLevelItsDefaultsAndWhatIsInForce) {
+  Line net;
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  const Listener listener;
+  auto handles = initialize(net, sgd, {.opt_level = "O2", .loss_scale = 128});
+  EXPECT_THAT(listener.heard, HasSubstr("optimization level O2"));
+  EXPECT_THAT(listener.heard, HasSubstr("  cast_model_type       : Half\n"));
+  EXPECT_THAT(listener.heard, HasSubstr("  loss_scale            : dynamic\n"));
+  EXPECT_THAT(listener.heard, HasSubstr("after the options that were given"));
+  EXPECT_THAT(listener.heard, HasSubstr("  loss_scale            : 128\n"));
+}
+
+TEST(Messages, TellEachSkippedStep) {
+  Line net;
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  auto [model, optimizer] = initialize(net, sgd, {.opt_level = "O1"});
+  const Listener listener;
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 2; ++i) {
+    scale_loss(model(row()).sum() * infinity, optimizer).backward();
+    optimizer.step();
+  }
+  EXPECT_EQ(listener.count("step skipped: loss 0"), 2);
+  EXPECT_THAT(listener.heard, HasSubstr("'line.weight'"));
+  EXPECT_THAT(listener.heard, HasSubstr("loss scale 65536 -> 32768"));
+}
+
+TEST(Messages, TellOnceOfALossThatIsNotANumber) {
+  Line net;
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  auto [model, optimizer] = initialize(net, sgd, {.opt_level = "O1"});
+  const Listener listener;
+  for (int i = 0; i < 2; ++i) {
+    scale_loss(model(row()).sum() * std::numeric_limits<double>::quiet_NaN(), optimizer).backward();
+    EXPECT_TRUE(optimizer.step().skipped());
+  }
+  EXPECT_EQ(listener.count("is not a finite number, first in 'line.weight': the step is skipped"),
+            1);
+}
+
+TEST(Messages, TellOnceOfParametersWithoutGradient) {
+  TinyNet net;
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  auto [model, optimizer] = initialize(net, sgd, {.opt_level = "O2"});
+  const Listener listener;
+  for (int i = 0; i < 3; ++i) {
+    scale_loss(model.call(&TinyNetImpl::features, inputs()).sum(), optimizer).backward();
+    optimizer.step();
+  }
+  EXPECT_EQ(listener.count("got no gradient"), 1);
+  EXPECT_THAT(listener.heard, HasSubstr("4 parameters got no gradient"));
+  EXPECT_THAT(listener.heard, HasSubstr("'norm.weight'"));
+}
+
+TEST(Messages, TellOnceOfAPlainBackwardWhileTheScaleIsDynamic) {
+  Line net;
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  auto [model, optimizer] = initialize(net, sgd, {.opt_level = "O1"});
+  const Listener listener;
+  for (int i = 0; i < 2; ++i) {
+    model(row()).sum().backward();
+    optimizer.step();
+  }
+  EXPECT_EQ(listener.count("plain backward"), 1);
+}
+
+TEST(Messages, TellOfAnEpsThatVanishesInHalf) {
+  for (const double eps : {1e-8, 1e-4}) {
+    Line net;
+    torch::optim::Adam adam(net->parameters(), torch::optim::AdamOptions(0.1).eps(eps));
+    const Listener listener;
+    auto handles = initialize(net, adam, {.opt_level = "O3"});
+    EXPECT_EQ(listener.count("zero in half"), eps < 1e-7 ? 1 : 0);
+  }
+}
+
+TEST(Messages, VerbosityZeroIsSilent) {
+  Line net;
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  const Listener listener;
+  auto [model, optimizer] = initialize(net, sgd, at_level("O2"));
+  scale_loss(model(row()).sum() * std::numeric_limits<double>::infinity(), optimizer).backward();
+  optimizer.step();
+  EXPECT_EQ(listener.heard, "");
+}
+
+}  // namespace
+}  // namespace mezzo::amp

@@ -1,0 +1,109 @@
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "amp/training.h"
+
+namespace mezzo::amp {
+namespace {
+
+/// A convex problem: fit a line.
+struct Fit {
+  at::Tensor x = torch::linspace(-1, 1, 30).reshape({10, 3});
+  at::Tensor y = x.matmul(torch::tensor({{2.0F}, {-1.0F}, {0.5F}}));
+};
+
+TEST(StepClosure, LbfgsFitsAtEveryLevel) {
+  for (const std::string& level : kLevels) {
+    const Fit fit;
+    Line net;
+    torch::optim::LBFGS lbfgs(net->parameters(), torch::optim::LBFGSOptions(0.5).max_iter(8));
+    auto [model, optimizer] = initialize(net, lbfgs, at_level(level));
+    const auto closure = [&model = model, &optimizer = optimizer, &fit] {
+      optimizer.zero_grad();
+      const at::Tensor loss = torch::mse_loss(model(fit.x), fit.y);
+      scale_loss(loss, optimizer).backward();
+      return loss;
+    };
+    const double first = closure().item<double>();
+    for (int step = 0; step < 5; ++step) EXPECT_TRUE(optimizer.step(closure).applied());
+    EXPECT_LT(closure().item<double>(), 0.1 * first) << level;
+    EXPECT_EQ(optimizer.applied_steps(), 5);
+  }
+}
+
+TEST(StepClosure, AnEvaluationThatOverflowsIsRepeatedAtALowerScale) {
+  const Fit fit;
+  Line net;
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  auto [model, optimizer] = initialize(net, sgd, at_level("O2"));
+  int evaluations = 0;
+  const StepResult result =
+      optimizer.step([&model = model, &optimizer = optimizer, &fit, &evaluations] {
+        optimizer.zero_grad();
+        at::Tensor loss = torch::mse_loss(model(fit.x), fit.y);
+        if (++evaluations < 4) loss = loss * std::numeric_limits<double>::infinity();
+        scale_loss(loss, optimizer).backward();
+        return loss;
+      });
+  EXPECT_TRUE(result.applied());
+  EXPECT_EQ(evaluations, 4);
+  EXPECT_EQ(optimizer.loss_scale(), 65536 / 8);
+  EXPECT_EQ(optimizer.skipped_steps(), 0);
+}
+
+TEST(StepClosure, GivesUpAfter20EvaluationsWithEverythingAsBefore) {
+  for (const bool lbfgs : {false, true}) {
+    const Fit fit;
+    Line net;
+    std::unique_ptr<torch::optim::Optimizer> inner;
+    if (lbfgs) {
+      inner = std::make_unique<torch::optim::LBFGS>(net->parameters(),
+                                                    torch::optim::LBFGSOptions(0.5).max_iter(8));
+    } else {
+      inner = std::make_unique<torch::optim::SGD>(net->parameters(), 0.1);
+    }
+    auto [model, optimizer] = initialize(net, *inner, at_level("O2"));
+    const at::Tensor master = master_params(optimizer)[0].detach().clone();
+    const at::Tensor weight = net->line->weight.detach().clone();
+    int evaluations = 0;
+    // L-BFGS moves the weights after its first evaluation; the overflow comes later.
+    const int good = lbfgs ? 3 : 0;
+    const StepResult result = optimizer.step([&, &model = model, &optimizer = optimizer] {
+      optimizer.zero_grad();
+      at::Tensor loss = torch::mse_loss(model(fit.x), fit.y);
+      if (++evaluations > good) loss = loss * std::numeric_limits<double>::infinity();
+      scale_loss(loss, optimizer).backward();
+      return loss;
+    });
+    EXPECT_TRUE(result.skipped());
+    EXPECT_EQ(evaluations, good + 20);
+    EXPECT_TRUE(torch::equal(master_params(optimizer)[0], master));
+    EXPECT_TRUE(torch::equal(net->line->weight, weight));
+    EXPECT_EQ(optimizer.skipped_steps(), 1);
+    EXPECT_TRUE(inner->state().empty());
+  }
+}
+
+TEST(StepClosure, AnExceptionOfTheClosureLeavesWeightsAsBefore) {
+  const Fit fit;
+  Line net;
+  torch::optim::LBFGS lbfgs(net->parameters(), torch::optim::LBFGSOptions(0.5).max_iter(8));
+  auto [model, optimizer] = initialize(net, lbfgs, at_level("O1"));
+  const auto before = values_of(*net);
+  int evaluations = 0;
+  const auto step = [&, &model = model, &optimizer = optimizer] {
+    optimizer.step([&] {
+      optimizer.zero_grad();
+      const at::Tensor loss = torch::mse_loss(model(fit.x), fit.y);
+      scale_loss(loss, optimizer).backward();
+      if (++evaluations == 3) throw std::runtime_error("from the user");
+      return loss;
+    });
+  };
+  EXPECT_THROW(step(), std::runtime_error);
+  EXPECT_TRUE(same_values(values_of(*net), before));
+}
+
+}  // namespace
+}  // namespace mezzo::amp
