@@ -5,11 +5,14 @@
 //   optimizer.step();  // skips itself after an overflow
 #pragma once
 
+#include "mezzo/grad_scaler.h"
 #include "mezzo/initialize.h"
 #include "mezzo/loss_scale.h"
 #include "mezzo/model.h"
+#include "mezzo/model_values.h"
 #include "mezzo/optimizer.h"
 #include "mezzo/options.h"
 #include "mezzo/scaled_loss.h"
+#include "mezzo/schedule.h"
 #include "mezzo/state_dict.h"
 #include "mezzo/step_result.h"

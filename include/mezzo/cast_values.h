@@ -55,7 +55,11 @@ concept CastsItself = std::copy_constructible<T> && requires(T& value, at::Scala
 template <typename T>
 struct Castable {
   static constexpr bool value = CastsItself<T>;
-  static T cast(const T& object, const CastRule& rule) { return rule.cast_itself(object); }
+  // A template, so that arrays and functions, which cannot be returned, can be asked for `value`.
+  template <typename Object>
+  static Object cast(const Object& object, const CastRule& rule) {
+    return rule.cast_itself(object);
+  }
 };
 
 template <typename T>

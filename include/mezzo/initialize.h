@@ -163,7 +163,7 @@ concept Models = requires(const T& nets, std::vector<std::shared_ptr<torch::nn::
 
 template <typename T>
 concept Optimizers = requires(T& optimizers, std::vector<OptimizerRef>& into) {
-  OptimizerShape<std::remove_cv_t<T>>::list(optimizers, into);
+  OptimizerShape<std::remove_cvref_t<T>>::list(optimizers, into);
 };
 
 }  // namespace detail

@@ -145,8 +145,8 @@ class Model : public detail::ModelHandle {
   /// `model.call([&](NetImpl& net) { ... })`. Tensors that the callable captures are its own
   /// business; further arguments are cast and handed to it.
   template <typename Callable, typename... Args>
-  requires std::invocable<Callable&, Impl&, Args...>
-  auto call(Callable&& callable, Args&&... args) const {
+  requires(!std::is_member_function_pointer_v<std::remove_cvref_t<Callable>>) auto call(
+      Callable&& callable, Args&&... args) const {
     return run(
         [&](auto&&... cast) -> decltype(auto) {
           return callable(*net_, std::forward<decltype(cast)>(cast)...);

@@ -57,7 +57,7 @@ inline at::Tensor targets(std::int64_t rows = 8) {
 }
 
 template <typename AnyModel>
-at::Tensor loss_of(const AnyModel& model, const at::Tensor& x = inputs()) {
+at::Tensor loss_of(AnyModel model, const at::Tensor& x = inputs()) {
   return torch::nn::functional::cross_entropy(model(x), targets(x.size(0)));
 }
 

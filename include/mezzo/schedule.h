@@ -1,0 +1,40 @@
+// A learning-rate schedule that does not run ahead of the weights.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "mezzo/optimizer.h"
+
+namespace mezzo::amp {
+
+/// Calls a scheduler's `step` only when the optimizer has moved weights since the last call: a
+/// skipped step does not advance the schedule. `Schedule schedule(step_lr, optimizer); ...
+/// optimizer.step(); schedule.step();`
+///
+/// The scheduler must have been made for `optimizer.inner()`, and must outlive this object.
+template <typename Scheduler>
+class Schedule {
+ public:
+  Schedule(Scheduler& scheduler, Optimizer optimizer)
+      : scheduler_(scheduler),
+        optimizer_(std::move(optimizer)),
+        seen_(optimizer_.applied_steps()) {}
+
+  /// The arguments are the scheduler's (a metric for ReduceLROnPlateau). True where it advanced.
+  template <typename... Args>
+  bool step(Args&&... args) {
+    const std::int64_t applied = optimizer_.applied_steps();
+    if (applied == seen_) return false;
+    seen_ = applied;
+    scheduler_.step(std::forward<Args>(args)...);
+    return true;
+  }
+
+ private:
+  Scheduler& scheduler_;
+  Optimizer optimizer_;
+  std::int64_t seen_;
+};
+
+}  // namespace mezzo::amp

@@ -1,0 +1,178 @@
+#include "mezzo/grad_scaler.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "amp/step_record.h"
+#include "core/raise.h"
+#include "core/torch.h"
+#include "scaling/finite_check.h"
+#include "scaling/loss_scaler.h"
+
+namespace mezzo::amp {
+namespace {
+
+constexpr std::string_view kWhere = "GradScaler";
+
+/// What happened to an optimizer since the last update.
+struct Progress {
+  at::Tensor found_inf;  // defined: its gradients are unscaled
+  bool stepped = false;
+};
+
+scaling::ScaleRules rules_of(double growth, double backoff, int interval) {
+  if (!(growth > 1) || !std::isfinite(growth)) {
+    raise<ConfigError>(kWhere, "growth_factor is ", growth, "; expected more than 1");
+  }
+  if (!(backoff > 0) || !(backoff < 1)) {
+    raise<ConfigError>(kWhere, "backoff_factor is ", backoff, "; expected between 0 and 1");
+  }
+  if (interval < 1)
+    raise<ConfigError>(kWhere, "growth_interval is ", interval, "; expected 1 or more");
+  // The scale stays a normal float; torch.amp knows no other floor or ceiling, and gives up never.
+  return {true, growth, backoff, interval, std::numeric_limits<float>::min(), 0x1p127, 0};
+}
+
+double checked_scale(double scale) {
+  if (!(scale > 0) || !std::isfinite(static_cast<float>(scale)) || static_cast<float>(scale) == 0) {
+    raise<ConfigError>(kWhere, "the scale is ", scale,
+                       "; expected a positive number that float can hold");
+  }
+  return scale;
+}
+
+std::vector<at::Tensor> gradients_of(const torch::optim::Optimizer& optimizer) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& parameter : group.params()) {
+      if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+    }
+  }
+  return gradients;
+}
+
+}  // namespace
+
+class GradScaler::Impl {
+ public:
+  explicit Impl(GradScalerOptions options)
+      : enabled(options.enabled),
+        scaler(rules_of(options.growth_factor, options.backoff_factor, options.growth_interval),
+               checked_scale(options.init_scale)) {}
+
+  Progress& unscale(torch::optim::Optimizer& optimizer) {
+    const std::vector<at::Tensor> gradients = gradients_of(optimizer);
+    if (gradients.empty())
+      raise(kWhere, "the optimizer has no gradients; call scale(loss).backward() first");
+    scaler.to(gradients.front().device());
+    Progress& one = progress[&optimizer];
+    const at::Tensor inverse = scaler.inverse();
+    one.found_inf = at::zeros({}, inverse.options());
+    scaling::unscale_and_check(gradients, inverse, one.found_inf);
+    return one;
+  }
+
+  bool enabled;
+  scaling::LossScaler scaler;
+  std::map<const torch::optim::Optimizer*, Progress> progress;
+};
+
+GradScaler::GradScaler(GradScalerOptions options) : impl_(std::make_unique<Impl>(options)) {}
+GradScaler::GradScaler(GradScaler&&) noexcept = default;
+GradScaler& GradScaler::operator=(GradScaler&&) noexcept = default;
+GradScaler::~GradScaler() = default;
+
+at::Tensor GradScaler::scale(const at::Tensor& tensor) {
+  if (!impl_->enabled) return tensor;
+  impl_->scaler.to(tensor.device());
+  return impl_->scaler.multiply(tensor);
+}
+
+std::vector<at::Tensor> GradScaler::scale(at::TensorList tensors) {
+  std::vector<at::Tensor> scaled;
+  for (const at::Tensor& tensor : tensors) scaled.push_back(scale(tensor));
+  return scaled;
+}
+
+void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
+  if (!impl_->enabled) return;
+  const auto known = impl_->progress.find(&optimizer);
+  if (known != impl_->progress.end()) {
+    raise(kWhere, known->second.stepped
+                      ? "unscale_() after step() without update() between them"
+                      : "unscale_() a second time without update() since the first");
+  }
+  impl_->unscale(optimizer);
+}
+
+StepResult GradScaler::step(torch::optim::Optimizer& optimizer) {
+  auto record = std::make_shared<detail::StepRecord>();
+  if (!impl_->enabled) {
+    optimizer.step();
+    return StepResult(record);
+  }
+  const auto known = impl_->progress.find(&optimizer);
+  if (known != impl_->progress.end() && known->second.stepped) {
+    raise(kWhere, "step() a second time without update() since the first");
+  }
+  Progress& one = known != impl_->progress.end() ? known->second : impl_->unscale(optimizer);
+  record->applied = one.found_inf.item<float>() == 0;
+  record->scale_before = record->scale_after = get_scale();
+  if (record->applied) {
+    optimizer.step();
+  } else {
+    record->reason = "a gradient is not finite";
+  }
+  one.stepped = true;
+  return StepResult(record);
+}
+
+void GradScaler::update(std::optional<double> new_scale) {
+  if (!impl_->enabled) return;
+  if (new_scale) {
+    impl_->scaler.set_state({checked_scale(*new_scale), impl_->scaler.state().unskipped, 0});
+    impl_->progress.clear();
+    return;
+  }
+  if (impl_->progress.empty())
+    raise(kWhere, "update() before any step() or unscale_() since the last one");
+  const at::NoGradGuard no_grad;
+  at::Tensor found = at::zeros({}, at::TensorOptions(impl_->scaler.device()).dtype(at::kFloat));
+  for (const auto& [optimizer, one] : impl_->progress) {
+    found.add_(one.found_inf.to(found.device(), /*non_blocking=*/true));
+  }
+  impl_->scaler.update(found);
+  impl_->progress.clear();
+}
+
+double GradScaler::get_scale() const {
+  return impl_->enabled ? impl_->scaler.state().scale : 1.0;
+}
+
+bool GradScaler::is_enabled() const {
+  return impl_->enabled;
+}
+
+GradScalerState GradScaler::state_dict() const {
+  const scaling::ScaleState state = impl_->scaler.state();
+  const scaling::ScaleRules& rules = impl_->scaler.rules();
+  return {state.scale, rules.growth, rules.backoff, static_cast<int>(rules.growth_interval),
+          static_cast<int>(state.unskipped)};
+}
+
+void GradScaler::load_state_dict(const GradScalerState& state) {
+  if (state.growth_tracker < 0)
+    raise(kWhere, "growth_tracker is ", state.growth_tracker, "; expected 0 or more");
+  scaling::LossScaler loaded(
+      rules_of(state.growth_factor, state.backoff_factor, state.growth_interval),
+      checked_scale(state.scale));
+  loaded.to(impl_->scaler.device());
+  loaded.set_state({state.scale, state.growth_tracker, 0});
+  impl_->scaler = loaded;
+}
+
+}  // namespace mezzo::amp

@@ -1,0 +1,19 @@
+// A network's values in float, in and out: the part that checkpoints share.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <string>
+
+#include "amp/session.h"
+
+namespace mezzo::detail {
+
+/// A copy of the tensor's value: its master's if there is one, low types as float.
+at::Tensor float_value(Session& session, const at::Tensor& tensor);
+
+/// Writes values into a network and its masters by name; see load_model_state_dict.
+void assign_values(Session& session, const torch::nn::Module& module,
+                   const torch::OrderedDict<std::string, at::Tensor>& values, bool strict);
+
+}  // namespace mezzo::detail

@@ -1,0 +1,144 @@
+#include "mezzo/grad_scaler.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "amp/training.h"
+#include "mezzo/error.h"
+
+namespace mezzo::amp {
+namespace {
+
+at::Tensor row() {
+  return torch::tensor({{0.5F, -1.0F, 2.0F}});
+}
+
+TEST(GradScaler, ScalesUnscalesStepsAndGrows) {
+  Line net;
+  torch::optim::SGD sgd(net->parameters(), 0.125);
+  GradScaler scaler({.init_scale = 8, .growth_factor = 4, .growth_interval = 2});
+  at::Tensor expected = net->line->weight.detach().clone();
+  for (int step = 0; step < 3; ++step) {
+    sgd.zero_grad();
+    scaler.scale(net(row()).sum()).backward();
+    if (step == 1) {
+      scaler.unscale_(sgd);
+      EXPECT_TRUE(torch::allclose(net->line->weight.grad(), row()));
+    }
+    EXPECT_TRUE(scaler.step(sgd).applied());
+    scaler.update();
+    expected = expected - 0.125 * row();
+    EXPECT_TRUE(torch::allclose(net->line->weight, expected));
+  }
+  EXPECT_EQ(scaler.state_dict(), (GradScalerState{32, 4, 0.5, 2, 1}));
+}
+
+TEST(GradScaler, SkipsAndBacksOffAfterAnOverflow) {
+  Line net;
+  torch::optim::Adam adam(net->parameters(), 0.125);
+  GradScaler scaler({.backoff_factor = 0.25});
+  const at::Tensor before = net->line->weight.detach().clone();
+  scaler.scale(net(row()).sum() * std::numeric_limits<double>::infinity()).backward();
+  const StepResult result = scaler.step(adam);
+  EXPECT_TRUE(result.skipped());
+  EXPECT_EQ(result.scale_before(), 65536);
+  EXPECT_NE(result.reason(), "");
+  scaler.update();
+  EXPECT_EQ(scaler.get_scale(), 16384);
+  EXPECT_TRUE(torch::equal(net->line->weight, before));
+  EXPECT_TRUE(adam.state().empty());
+}
+
+TEST(GradScaler, OneOverflowingOptimizerLowersTheScaleButTheOtherSteps) {
+  Line first;
+  Line second;
+  torch::optim::SGD first_sgd(first->parameters(), 0.125);
+  torch::optim::SGD second_sgd(second->parameters(), 0.125);
+  GradScaler scaler;
+  scaler.scale(first(row()).sum() * std::numeric_limits<double>::infinity() + second(row()).sum())
+      .backward();
+  EXPECT_TRUE(scaler.step(first_sgd).skipped());
+  EXPECT_TRUE(scaler.step(second_sgd).applied());
+  scaler.update();
+  EXPECT_EQ(scaler.get_scale(), 32768);
+}
+
+TEST(GradScaler, CallsOutOfOrderAreErrors) {
+  Line net;
+  torch::optim::SGD sgd(net->parameters(), 0.125);
+  GradScaler scaler;
+  EXPECT_THROW(scaler.update(), Error);
+  EXPECT_THROW(scaler.unscale_(sgd), Error) << "no gradients";
+  scaler.scale(net(row()).sum()).backward();
+  scaler.unscale_(sgd);
+  EXPECT_THROW(scaler.unscale_(sgd), Error);
+  scaler.step(sgd);
+  EXPECT_THROW(scaler.step(sgd), Error);
+  EXPECT_THROW(scaler.unscale_(sgd), Error);
+  scaler.update();
+}
+
+TEST(GradScaler, RefusesOptionsThatCannotWork) {
+  EXPECT_THROW(GradScaler({.init_scale = 0}), ConfigError);
+  EXPECT_THROW(GradScaler({.growth_factor = 1}), ConfigError);
+  EXPECT_THROW(GradScaler({.backoff_factor = 1}), ConfigError);
+  EXPECT_THROW(GradScaler({.growth_interval = 0}), ConfigError);
+  GradScaler scaler;
+  EXPECT_THROW(scaler.update(-1), ConfigError);
+  EXPECT_THROW(scaler.load_state_dict({-1, 2, 0.5, 2000, 0}), Error);
+  EXPECT_EQ(scaler.get_scale(), 65536);
+}
+
+TEST(GradScaler, StatesAndNewScales) {
+  GradScaler scaler;
+  scaler.load_state_dict({512, 4, 0.25, 7, 3});
+  EXPECT_EQ(scaler.state_dict(), (GradScalerState{512, 4, 0.25, 7, 3}));
+  scaler.update(64);
+  EXPECT_EQ(scaler.get_scale(), 64);
+}
+
+TEST(GradScaler, DisabledDoesNothing) {
+  Line net;
+  torch::optim::SGD sgd(net->parameters(), 0.125);
+  GradScaler scaler({.enabled = false});
+  const at::Tensor loss = net(row()).sum();
+  EXPECT_TRUE(scaler.scale(loss).is_same(loss));
+  EXPECT_EQ(scaler.get_scale(), 1);
+  EXPECT_FALSE(scaler.is_enabled());
+  loss.backward();
+  scaler.unscale_(sgd);
+  EXPECT_TRUE(scaler.step(sgd).applied());
+  scaler.update();
+}
+
+TEST(GradScaler, ScalesListsAndLowPrecisionInFloat) {
+  GradScaler scaler;
+  const auto scaled = scaler.scale({torch::ones({}, at::kHalf), torch::ones({2})});
+  EXPECT_EQ(scaled[0].scalar_type(), at::kFloat);
+  EXPECT_EQ(scaled[0].item<double>(), 65536);
+  EXPECT_EQ(scaled[1].sizes(), (std::vector<std::int64_t>{2}));
+}
+
+TEST(Schedule, AdvancesOnlyAfterAppliedSteps) {
+  Line net;
+  torch::optim::SGD sgd(net->parameters(), 1.0);
+  auto [model, optimizer] = initialize(net, sgd, at_level("O2"));
+  torch::optim::StepLR step_lr(optimizer.inner(), 1, 0.5);
+  Schedule schedule(step_lr, optimizer);
+  const auto step = [&, &model = model, &optimizer = optimizer](double factor) {
+    optimizer.zero_grad();
+    scale_loss(model(row()).sum() * factor, optimizer).backward();
+    optimizer.step();
+    return schedule.step();
+  };
+  EXPECT_FALSE(schedule.step()) << "nothing was stepped yet";
+  EXPECT_TRUE(step(1));
+  EXPECT_FALSE(step(std::numeric_limits<double>::infinity()));
+  EXPECT_EQ(sgd.param_groups()[0].options().get_lr(), 0.5);
+  EXPECT_TRUE(step(1));
+  EXPECT_EQ(sgd.param_groups()[0].options().get_lr(), 0.25);
+}
+
+}  // namespace
+}  // namespace mezzo::amp
