@@ -5,6 +5,7 @@
 //   optimizer.step();  // skips itself after an overflow
 #pragma once
 
+#include "mezzo/checkpoint.h"
 #include "mezzo/grad_scaler.h"
 #include "mezzo/initialize.h"
 #include "mezzo/loss_scale.h"

@@ -10,6 +10,7 @@
 #include "amp/step_record.h"
 #include "core/raise.h"
 #include "core/torch.h"
+#include "distributed/agreement.h"
 #include "scaling/finite_check.h"
 #include "scaling/loss_scaler.h"
 
@@ -145,6 +146,7 @@ void GradScaler::update(std::optional<double> new_scale) {
   for (const auto& [optimizer, one] : impl_->progress) {
     found.add_(one.found_inf.to(found.device(), /*non_blocking=*/true));
   }
+  if (const auto world = parallel::world_if_any()) found = parallel::agree_max(found, *world);
   impl_->scaler.update(found);
   impl_->progress.clear();
 }

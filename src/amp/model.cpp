@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "amp/gradients.h"
 #include "amp/model_state.h"
 #include "amp/module_types.h"
 #include "amp/optimizer_state.h"
@@ -124,18 +125,13 @@ bool ModelHandle::is_training() const {
 }
 
 void ModelHandle::zero_grad(bool set_to_none) const {
-  module_->zero_grad(set_to_none);
+  for (at::Tensor& parameter : module_->parameters()) clear_gradient(parameter, set_to_none);
   WeightTable& weights = state_->session().weights();
   for (const at::Tensor& parameter : module_->parameters()) {
     const Weight* weight = weights.find(parameter);
     if (weight == nullptr || !weight->master.defined()) continue;
-    at::Tensor& grad = weight->master.mutable_grad();
-    if (!grad.defined()) continue;
-    if (set_to_none) {
-      grad.reset();
-    } else {
-      grad.detach_().zero_();
-    }
+    at::Tensor master = weight->master;
+    clear_gradient(master, set_to_none);
   }
 }
 

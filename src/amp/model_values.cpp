@@ -30,7 +30,8 @@ void check_shape(const std::string& name, const at::Tensor& target, const at::Te
     raise(kLoad, "'", name, "' has shape ", value.sizes(), ", but the network's has ",
           target.sizes());
   }
-  if (value.is_floating_point() != target.is_floating_point()) {
+  // A network that was cast by LibTorch's own `to` has floating counters: their values are taken.
+  if (value.is_complex() != target.is_complex()) {
     raise(kLoad, "'", name, "' is of type ", value.scalar_type(), ", but the network's is ",
           target.scalar_type());
   }
@@ -94,9 +95,10 @@ at::Tensor float_value(Session& session, const at::Tensor& tensor) {
   return is_low(value) ? value.to(at::kFloat) : value.clone();
 }
 
-void assign_values(Session& session, const torch::nn::Module& module, const Values& values,
-                   bool strict) {
-  session.weights().absorb();
+namespace {
+
+std::vector<Assignment> assignments_of(const torch::nn::Module& module, const Values& values,
+                                       bool strict) {
   std::vector<Assignment> assignments;
   Values targets = module.named_parameters();
   targets.update(module.named_buffers());
@@ -116,7 +118,19 @@ void assign_values(Session& session, const torch::nn::Module& module, const Valu
   }
   if (strict && !missing.empty()) raise(kLoad, "these values of the network are missing:", missing);
   if (strict && !unexpected.empty()) raise(kLoad, "the network has no place for:", unexpected);
-  assign(session, assignments);
+  return assignments;
+}
+
+}  // namespace
+
+void check_values(const torch::nn::Module& module, const Values& values, bool strict) {
+  assignments_of(module, values, strict);
+}
+
+void assign_values(Session& session, const torch::nn::Module& module, const Values& values,
+                   bool strict) {
+  session.weights().absorb();
+  assign(session, assignments_of(module, values, strict));
 }
 
 torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,

@@ -12,6 +12,10 @@ namespace mezzo::detail {
 /// A copy of the tensor's value: its master's if there is one, low types as float.
 at::Tensor float_value(Session& session, const at::Tensor& tensor);
 
+/// Throws what `assign_values` would throw.
+void check_values(const torch::nn::Module& module,
+                  const torch::OrderedDict<std::string, at::Tensor>& values, bool strict);
+
 /// Writes values into a network and its masters by name; see load_model_state_dict.
 void assign_values(Session& session, const torch::nn::Module& module,
                    const torch::OrderedDict<std::string, at::Tensor>& values, bool strict);

@@ -30,11 +30,11 @@ std::vector<std::pair<std::string, const torch::nn::Module*>> modules_of(
   return result;
 }
 
-bool wants(const Conversion& conversion, const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.is_floating_point()) return false;
+bool wants(at::ScalarType to, bool doubles_too, const at::Tensor& tensor) {
+  if (!tensor.defined()) return false;
   const at::ScalarType type = tensor.scalar_type();
-  if (type == conversion.to) return false;
-  if (type == at::kDouble) return conversion.doubles_too;
+  if (type == to) return false;
+  if (type == at::kDouble) return doubles_too;
   return type == at::kFloat || is_low(type);
 }
 
@@ -74,21 +74,24 @@ std::string first_low_name(const torch::nn::Module& root) {
   return {};
 }
 
-void for_each_to_convert(const torch::nn::Module& root, const Conversion& conversion,
-                         const std::function<void(const std::string&, at::Tensor&, bool)>& visit) {
+void for_each_to_convert(
+    const torch::nn::Module& root, const Conversion& conversion,
+    const std::function<void(const std::string&, at::Tensor&, at::ScalarType)>& visit) {
   std::unordered_set<const c10::TensorImpl*> seen;
-  const auto visit_once = [&](const std::string& name, at::Tensor& tensor, bool is_parameter) {
-    if (!wants(conversion, tensor)) return;
-    if (seen.insert(tensor.unsafeGetTensorImpl()).second) visit(name, tensor, is_parameter);
+  const auto visit_all = [&](const std::string& prefix,
+                             torch::OrderedDict<std::string, at::Tensor> tensors,
+                             at::ScalarType to) {
+    for (auto& item : tensors) {
+      if (!wants(to, conversion.doubles_too, item.value())) continue;
+      if (!seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
+      visit(join(prefix, item.key()), item.value(), to);
+    }
   };
   for (const auto& [prefix, module] : modules_of(root)) {
-    if (conversion.keep_batch_norms && is_batch_norm(*module)) continue;
-    for (auto& item : module->named_parameters(/*recurse=*/false)) {
-      visit_once(join(prefix, item.key()), item.value(), true);
-    }
-    for (auto& item : module->named_buffers(/*recurse=*/false)) {
-      visit_once(join(prefix, item.key()), item.value(), false);
-    }
+    const bool keeps = conversion.keep_batch_norms && is_batch_norm(*module);
+    const at::ScalarType to = keeps ? at::kFloat : conversion.to;
+    visit_all(prefix, module->named_parameters(/*recurse=*/false), to);
+    visit_all(prefix, module->named_buffers(/*recurse=*/false), to);
   }
 }
 

@@ -26,14 +26,15 @@ std::string first_low_name(const torch::nn::Module& root);
 
 struct Conversion {
   at::ScalarType to;
-  bool keep_batch_norms;  // they stay as they are
+  bool keep_batch_norms;  // they stay float; doubles in them become it where `doubles_too`
   bool doubles_too;
 };
 
-/// Calls `visit(name, tensor, is_parameter)` for every tensor that the conversion would change,
-/// each once.
-void for_each_to_convert(const torch::nn::Module& root, const Conversion& conversion,
-                         const std::function<void(const std::string&, at::Tensor&, bool)>& visit);
+/// Calls `visit(name, tensor, type)` for every tensor that the conversion would change, each once,
+/// with the type that it is to get.
+void for_each_to_convert(
+    const torch::nn::Module& root, const Conversion& conversion,
+    const std::function<void(const std::string&, at::Tensor&, at::ScalarType)>& visit);
 
 /// Recurrent layers look at their weights' types and places once; after a change they must look
 /// again.

@@ -4,6 +4,7 @@
 #include "amp/optimizer_state.h"
 #include "amp/param_state.h"
 #include "mezzo/model_values.h"
+#include "mezzo/optim.h"
 
 namespace mezzo::amp {
 namespace {
@@ -33,13 +34,17 @@ class FloatState {
   std::vector<std::pair<at::Tensor*, at::Tensor>> changed_;
 };
 
-/// State follows the type of the parameter that it belongs to.
+/// State follows the type of the parameter that it belongs to; that of fused optimizers is float at
+/// least.
 void follow_parameters(detail::OptimizerState& optimizer) {
+  const bool is_fused = dynamic_cast<const optim::FusedOptimizer*>(&optimizer.inner()) != nullptr;
   for (const detail::Slot& slot : optimizer.slots()) {
     const auto found = optimizer.inner().state().find(slot.master.unsafeGetTensorImpl());
     if (found == optimizer.inner().state().end()) continue;
+    const bool stays_float = is_fused && detail::is_low(slot.master);
+    const at::ScalarType type = stays_float ? at::kFloat : slot.master.scalar_type();
     detail::visit_tensors(*found->second, [&](at::Tensor& tensor) {
-      if (tensor.is_floating_point()) tensor = tensor.to(slot.master.scalar_type());
+      if (tensor.is_floating_point()) tensor = tensor.to(type);
     });
   }
 }

@@ -5,6 +5,7 @@
 
 #include <unordered_map>
 
+#include "amp/gradients.h"
 #include "amp/model_state.h"
 #include "amp/module_types.h"
 #include "amp/settle.h"
@@ -24,27 +25,17 @@ void move_state(torch::optim::Optimizer& optimizer, const at::Tensor& from, cons
   states[to.unsafeGetTensorImpl()] = std::move(state);
 }
 
-void clear(at::Tensor& grad, bool set_to_none) {
-  if (!grad.defined()) return;
-  if (set_to_none) {
-    grad.reset();
-  } else {
-    if (grad.grad_fn()) {
-      grad.detach_();
-    } else {
-      grad.requires_grad_(false);
-    }
-    grad.zero_();
-  }
-}
-
 }  // namespace
 
 OptimizerState::OptimizerState(Session& session, OptimizerRef ref, int index)
     : session_(session),
       ref_(std::move(ref)),
       index_(index),
-      snapshot_(session.options().protect_rng) {}
+      snapshot_(session.options().protect_rng) {
+  if (!session.enabled() || ref_.step) return;
+  fused_ = FusedStep::of(inner());
+  if (fused_) FusedStep::attach(fused_);
+}
 
 // ---- parameters and their masters
 
@@ -68,15 +59,20 @@ void OptimizerState::rebuild_slots() {
   session_.convert_new_weights();
   std::unordered_map<const c10::TensorImpl*, Slot> known;
   for (Slot& slot : slots_) known.emplace(slot.master.unsafeGetTensorImpl(), slot);
+  const bool scales = session_.plan().scale_rules.dynamic || session_.plan().first_scale != 1.0;
   std::vector<Slot> slots;
   for (auto& group : inner().param_groups()) {
     for (at::Tensor& parameter : group.params()) {
       const auto old = known.find(parameter.unsafeGetTensorImpl());
       const bool keeps = old != known.end() && old->second.has_master();
       slots.push_back(keeps ? old->second : slot_of(parameter));
+      // A gradient from before a parameter was ours may carry a scale that nobody knows any more.
+      const bool is_new = was_synced_ && old == known.end();
+      if (is_new && scales) drop_gradient(slots.back().weight);
     }
   }
   slots_ = std::move(slots);
+  was_synced_ = true;
   for (const auto& model : session_.models()) {
     for (const at::Tensor& parameter : model->module().parameters()) {
       for (const Slot& slot : slots_) {
@@ -109,6 +105,7 @@ Slot OptimizerState::slot_of(at::Tensor& parameter) {
 }
 
 void OptimizerState::restore() {
+  if (fused_) fused_->detach();
   std::unordered_map<const c10::TensorImpl*, Slot*> by_master;
   for (Slot& slot : slots_) {
     if (slot.has_master()) by_master.emplace(slot.master.unsafeGetTensorImpl(), &slot);
@@ -133,7 +130,7 @@ void OptimizerState::check_entry(std::string_view where) {
   }
   if (pending_error_) std::rethrow_exception(std::exchange(pending_error_, nullptr));
   sync();
-  if (still_scaled_) return;
+  if (now_.still_scaled) return;
   for (const Slot& slot : slots_) {
     if (slot.has_master() && slot.weight.grad().defined()) {
       raise(where, "'", slot.entry->name,
@@ -147,72 +144,74 @@ void OptimizerState::check_entry(std::string_view where) {
 
 void OptimizerState::enter() {
   in_scope_ = true;
-  for (Slot& slot : slots_) {
-    slot.stash = slot.weight.grad();
-    slot.weight.mutable_grad().reset();
-  }
+  for (Slot& slot : slots_) slot.stash = take_gradient(slot.weight);
 }
 
 void OptimizerState::undo() {
   in_scope_ = false;
-  for (Slot& slot : slots_) slot.weight.mutable_grad() = std::exchange(slot.stash, at::Tensor());
+  for (Slot& slot : slots_) put_gradient(slot.weight, std::exchange(slot.stash, at::Tensor()));
 }
 
 void OptimizerState::leave_scaled(const StillScaled& scaled) {
   in_scope_ = false;
-  had_backward_ = true;
+  now_.had_backward = true;
   const at::NoGradGuard no_grad;
   // Gradients that were delayed at another scale are brought to this one first.
-  const double ratio = still_scaled_ ? scaled.scale / still_scaled_->scale : 1.0;
+  const double ratio = now_.still_scaled ? scaled.scale / now_.still_scaled->scale : 1.0;
   for (Slot& slot : slots_) {
     at::Tensor older = std::exchange(slot.stash, at::Tensor());
     if (!older.defined()) continue;
-    if (!still_scaled_) {
+    if (!now_.still_scaled) {
       older.mul_(scaled.scale);
     } else if (ratio != 1.0) {
       older.mul_(ratio);
     }
-    at::Tensor& grad = slot.weight.mutable_grad();
-    if (grad.defined()) older.add_(grad);
-    grad = older;
+    if (slot.weight.grad().defined()) older.add_(slot.weight.grad());
+    put_gradient(slot.weight, older);
   }
-  still_scaled_ = scaled;
+  now_.still_scaled = scaled;
 }
 
 void OptimizerState::judge(int loss_id, const at::Tensor& found_inf, double scale_before) {
   const at::NoGradGuard no_grad;
-  if (!found_inf_.defined()) {
-    found_inf_ = found_inf.clone();
+  if (!now_.found_inf.defined()) {
+    now_.found_inf = found_inf.clone();
   } else {
-    found_inf_ = at::maximum(found_inf_, found_inf.to(found_inf_.device(), /*non_blocking=*/true));
+    now_.found_inf =
+        at::maximum(now_.found_inf, found_inf.to(now_.found_inf.device(), /*non_blocking=*/true));
   }
   // The loss that overflowed is the one to tell about.
   const bool on_host = found_inf.device().is_cpu();
-  if (!scale_known_ || !on_host || found_inf.item<float>() != 0) note_scale(loss_id, scale_before);
+  if (!now_.scale_known || !on_host || found_inf.item<float>() != 0)
+    note_scale(loss_id, scale_before);
 }
 
 void OptimizerState::note_scale(int loss_id, double before) {
-  loss_id_ = loss_id;
-  scale_before_ = before;
-  scale_known_ = true;
+  now_.loss_id = loss_id;
+  now_.scale_before = before;
+  now_.scale_known = true;
 }
 
 // ---- gradients
 
 void OptimizerState::zero_grad(bool set_to_none) {
-  inner().zero_grad(set_to_none);
-  for (Slot& slot : slots_) {
-    if (slot.has_master()) clear(slot.weight.mutable_grad(), set_to_none);
+  if (!session_.enabled()) {
+    inner().zero_grad(set_to_none);
+    return;
   }
-  if (!session_.enabled()) return;
-  still_scaled_.reset();
-  found_inf_.reset();
+  sync();
+  for (Slot& slot : slots_) {
+    clear_gradient(slot.weight, set_to_none);
+    if (slot.has_master()) clear_gradient(slot.master, set_to_none);
+  }
+  now_.still_scaled.reset();
+  now_.found_inf.reset();
 }
 
 void OptimizerState::drop_gradients() {
   for (Slot& slot : slots_) {
-    slot.weight.mutable_grad().reset();
-    slot.master.mutable_grad().reset();
+    drop_gradient(slot.weight);
+    if (slot.has_master()) drop_gradient(slot.master);
   }
 }
 

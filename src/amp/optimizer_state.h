@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "amp/fused_step.h"
 #include "amp/session.h"
 #include "amp/snapshot.h"
 #include "amp/step_record.h"
@@ -32,6 +33,16 @@ struct StillScaled {
   at::Tensor inverse;
   bool delay_overflow_check = false;  // of the block that asked for it
   bool until_step = false;            // `step` unscales (Options::defer_unscale)
+};
+
+/// Where an optimizer is between two steps.
+struct OptimizerProgress {
+  bool had_backward = false;  // some scope was left with its backward pass done
+  std::optional<StillScaled> still_scaled;
+  at::Tensor found_inf;  // what the losses since the last step said; undefined: nothing
+  int loss_id = 0;       // the loss to tell about
+  double scale_before = 1;
+  bool scale_known = false;
 };
 
 /// Optimizer and gradients of a session.
@@ -71,7 +82,9 @@ class OptimizerState {
   void note_loss(const at::Tensor& loss) { loss_ = loss; }
 
   void keep_error(std::exception_ptr error) { pending_error_ = std::move(error); }
-  const std::optional<StillScaled>& still_scaled() const noexcept { return still_scaled_; }
+  const std::optional<StillScaled>& still_scaled() const noexcept { return now_.still_scaled; }
+  const OptimizerProgress& progress() const noexcept { return now_; }
+  void set_progress(OptimizerProgress progress) { now_ = std::move(progress); }
 
   // ---- steps
   std::shared_ptr<const StepRecord> step();
@@ -94,8 +107,11 @@ class OptimizerState {
   void settle_deferred();
   bool must_skip() const;
   void run_inner();
+  bool can_step_scaled() const;
+  std::shared_ptr<const StepRecord> step_scaled();
   void publish_masters();
   void drop_gradients();
+  std::vector<at::Tensor> weight_gradients() const;
   std::shared_ptr<const StepRecord> finish(bool applied);
   std::string overflow_reason();
   void tell_step(const StepRecord& record);
@@ -108,17 +124,13 @@ class OptimizerState {
   std::vector<Slot> slots_;
   Snapshot snapshot_;
 
-  bool in_scope_ = false;
-  bool had_backward_ = false;  // some scope was left with its backward done
-  std::optional<StillScaled> still_scaled_;
-  std::exception_ptr pending_error_;
+  std::shared_ptr<FusedStep> fused_;  // null: LibTorch's own optimizers, and wrappers around one
 
-  // What the losses since the last step said.
-  at::Tensor found_inf_;  // undefined: nothing to say
-  at::Tensor loss_;
-  int loss_id_ = 0;
-  double scale_before_ = 1;
-  bool scale_known_ = false;
+  bool was_synced_ = false;
+  bool in_scope_ = false;
+  OptimizerProgress now_;
+  std::exception_ptr pending_error_;
+  at::Tensor loss_;  // the last one, on hosts
 
   std::int64_t applied_ = 0;
   std::int64_t skipped_ = 0;

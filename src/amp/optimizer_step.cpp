@@ -1,6 +1,8 @@
 // The decision to step, and what follows from it.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 
+#include "amp/gradients.h"
 #include "amp/model_state.h"
 #include "amp/module_types.h"
 #include "amp/optimizer_state.h"
@@ -23,6 +25,7 @@ std::shared_ptr<const StepRecord> OptimizerState::step() {
   }
   check_step();
   check_gradients();
+  if (can_step_scaled()) return step_scaled();
   settle_deferred();
   if (must_skip()) return finish(false);
   run_inner();
@@ -30,24 +33,64 @@ std::shared_ptr<const StepRecord> OptimizerState::step() {
 }
 
 void OptimizerState::run_inner() {
+  if (fused_) {
+    fused_->step(slots_);
+    return;
+  }
   if (ref_.step) {
     ref_.step(nullptr);
   } else {
     inner().step();
   }
+  publish_masters();
+}
+
+std::vector<at::Tensor> OptimizerState::weight_gradients() const {
+  std::vector<at::Tensor> gradients;
+  for (const Slot& slot : slots_) gradients.push_back(slot.weight.grad());
+  return gradients;
+}
+
+/// One pass over memory: all gradients carry the same scale, and nothing was settled before.
+bool OptimizerState::can_step_scaled() const {
+  if (!fused_ || !now_.still_scaled || now_.still_scaled->delay_overflow_check) return false;
+  if (!session_.plan().check_finite) return false;
+  for (const Slot& slot : slots_) {
+    if (slot.has_master() && slot.master.grad().defined()) return false;
+    const at::Tensor& grad = slot.weight.grad();
+    if (grad.defined() && (grad.is_sparse() || grad.requires_grad())) return false;
+  }
+  return true;
+}
+
+std::shared_ptr<const StepRecord> OptimizerState::step_scaled() {
+  const StillScaled scaled = *now_.still_scaled;
+  scaling::LossScaler& scaler = session_.scaler(scaled.loss_id, kWhere);
+  at::Tensor found_inf = at::zeros({}, scaled.inverse.options());
+  fused_->step_scaled(slots_, found_inf, scaled.inverse, [this](at::Tensor& flag) {
+    flag.copy_(session_.agree(flag, weight_gradients()));
+  });
+  scaler.update(found_inf);
+  leave_settled();
+  now_.found_inf = found_inf;
+  note_scale(scaled.loss_id, scaled.scale);
+  auto record = finish(!must_skip());
+  // They were scaled, and nothing may be outside of a scope.
+  drop_gradients();
+  return record;
 }
 
 void OptimizerState::leave_settled() {
   in_scope_ = false;
-  had_backward_ = true;
-  still_scaled_.reset();
+  now_.had_backward = true;
+  now_.still_scaled.reset();
 }
 
 void OptimizerState::check_step() {
   if (pending_error_) std::rethrow_exception(std::exchange(pending_error_, nullptr));
   if (in_scope_)
     raise(kWhere, "optimizer ", index_, " is still inside a scale_loss scope; leave it first");
-  if (still_scaled_ && !still_scaled_->until_step) {
+  if (now_.still_scaled && !now_.still_scaled->until_step) {
     raise(kWhere,
           "gradients are still scaled: the last scale_loss had delay_unscale; run one block "
           "without it "
@@ -60,7 +103,7 @@ void OptimizerState::check_step() {
 void OptimizerState::check_gradients() {
   bool any = false;
   for (const Slot& slot : slots_) {
-    if (slot.has_master() && slot.weight.grad().defined() && !still_scaled_) {
+    if (slot.has_master() && slot.weight.grad().defined() && !now_.still_scaled) {
       raise(kWhere, "'", slot.entry->name,
             "' has a gradient from a plain backward(), which its float master would miss; at ",
             session_.plan().properties.opt_level,
@@ -70,7 +113,7 @@ void OptimizerState::check_gradients() {
   }
   const Plan& plan = session_.plan();
   const bool scales = plan.scale_rules.dynamic || plan.first_scale != 1.0;
-  if (had_backward_) return;
+  if (now_.had_backward) return;
   if (!any && (scales || plan.masters)) {
     raise(kWhere, "optimizer ", index_,
           " has no gradients yet; call scale_loss(loss, optimizer).backward() before step()");
@@ -84,24 +127,23 @@ void OptimizerState::check_gradients() {
 }
 
 void OptimizerState::settle_deferred() {
-  if (!still_scaled_) return;
+  if (!now_.still_scaled) return;
   // Nothing fresh: what is there is what was delayed.
-  for (Slot& slot : slots_) {
-    slot.stash = slot.weight.grad();
-    slot.weight.mutable_grad().reset();
-  }
-  settle({this}, session_, still_scaled_->loss_id, still_scaled_->delay_overflow_check);
+  for (Slot& slot : slots_) slot.stash = take_gradient(slot.weight);
+  settle({this}, session_, now_.still_scaled->loss_id, now_.still_scaled->delay_overflow_check);
 }
 
 bool OptimizerState::must_skip() const {
-  return found_inf_.defined() && found_inf_.item<float>() != 0;
+  return now_.found_inf.defined() && now_.found_inf.item<float>() != 0;
 }
 
 std::string OptimizerState::overflow_reason() {
   std::vector<at::Tensor> gradients;
-  for (const Slot& slot : slots_) gradients.push_back(slot.master.grad());
+  for (const Slot& slot : slots_) {
+    gradients.push_back(slot.master.grad().defined() ? slot.master.grad() : slot.weight.grad());
+  }
   const std::size_t first = scaling::first_nonfinite(gradients);
-  std::string text = "loss " + std::to_string(loss_id_);
+  std::string text = "loss " + std::to_string(now_.loss_id);
   if (loss_.defined() && scaling::first_nonfinite(loss_) == 0) {
     text += " is not a finite number";
   } else {
@@ -114,12 +156,11 @@ std::string OptimizerState::overflow_reason() {
 std::shared_ptr<const StepRecord> OptimizerState::finish(bool applied) {
   auto record = std::make_shared<StepRecord>();
   record->applied = applied;
-  const scaling::ScaleState state = session_.scaler(loss_id_, kWhere).state();
-  record->scale_before = scale_known_ ? scale_before_ : state.scale;
+  const scaling::ScaleState state = session_.scaler(now_.loss_id, kWhere).state();
+  record->scale_before = now_.scale_known ? now_.scale_before : state.scale;
   record->scale_after = state.scale;
   if (applied) {
     ++applied_;
-    publish_masters();
     refresh_casts();
     tell_silent_parameters();
   } else {
@@ -132,9 +173,9 @@ std::shared_ptr<const StepRecord> OptimizerState::finish(bool applied) {
     drop_gradients();
   }
   snapshot_.forget();
-  found_inf_.reset();
+  now_.found_inf.reset();
   loss_.reset();
-  scale_known_ = false;
+  now_.scale_known = false;
   tell_step(*record);
   if (!applied) check_exhausted(record->reason);
   return record;
@@ -152,7 +193,7 @@ void OptimizerState::tell_step(const StepRecord& record) {
 }
 
 void OptimizerState::check_exhausted(const std::string& reason) {
-  const scaling::LossScaler& scaler = session_.scaler(loss_id_, kWhere);
+  const scaling::LossScaler& scaler = session_.scaler(now_.loss_id, kWhere);
   if (!scaling::exhausted(scaler.state(), scaler.rules())) return;
   raise(kWhere, scaler.state().stuck_at_floor,
         " steps in a row were skipped with the loss scale at its floor of ", scaler.state().scale,

@@ -8,6 +8,7 @@
 #include "amp/module_types.h"
 #include "amp/optimizer_state.h"
 #include "core/raise.h"
+#include "distributed/agreement.h"
 #include "mezzo/messages.h"
 
 namespace mezzo::detail {
@@ -86,28 +87,28 @@ void Session::adopt(std::vector<std::shared_ptr<torch::nn::Module>> modules,
 }
 
 bool Session::wants_master(const at::Tensor& tensor) const {
-  return plan_.masters && plan_.convert && is_low(*plan_.convert) && tensor.requires_grad() &&
-         stepped_.contains(tensor.unsafeGetTensorImpl());
+  return plan_.masters && tensor.requires_grad() && stepped_.contains(tensor.unsafeGetTensorImpl());
 }
 
 void Session::convert(torch::nn::Module& module) {
   if (!plan_.convert) return;
   const at::NoGradGuard no_grad;
   const Conversion conversion{*plan_.convert, plan_.keep_batch_norms, plan_.convert_doubles};
-  for_each_to_convert(module, conversion, [&](const std::string& name, at::Tensor& tensor, bool) {
-    if (weights_.find(tensor) != nullptr) return;
-    Weight weight{tensor, {}, *plan_.convert, tensor.scalar_type(), name};
-    if (wants_master(tensor)) {
-      // The float values stay where they are and become the master's; a part of a larger block is
-      // copied.
-      const bool owns_all = tensor.storage().nbytes() == tensor.nbytes();
-      const at::Tensor values = owns_all ? tensor.variable_data() : tensor.detach().clone();
-      weight.master = values.to(at::kFloat).detach().set_requires_grad(true);
-    }
-    tensor.mutable_grad().reset();
-    tensor.set_data(tensor.detach().to(*plan_.convert));
-    weights_.add(std::move(weight));
-  });
+  for_each_to_convert(
+      module, conversion, [&](const std::string& name, at::Tensor& tensor, at::ScalarType to) {
+        if (weights_.find(tensor) != nullptr) return;
+        Weight weight{tensor, {}, to, tensor.scalar_type(), name};
+        if (is_low(to) && wants_master(tensor)) {
+          // The float values stay where they are and become the master's; a part of a larger block
+          // is copied.
+          const bool owns_all = tensor.storage().nbytes() == tensor.nbytes();
+          const at::Tensor values = owns_all ? tensor.variable_data() : tensor.detach().clone();
+          weight.master = values.to(at::kFloat).detach().set_requires_grad(true);
+        }
+        tensor.mutable_grad().reset();
+        tensor.set_data(tensor.detach().to(to));
+        weights_.add(std::move(weight));
+      });
   flatten_recurrent_weights(module);
   for (Weight* weight : weights_.all()) WeightTable::agree(*weight);
 }
@@ -130,6 +131,13 @@ scaling::LossScaler& Session::scaler(int loss_id, std::string_view where) {
                        " (Options::num_losses)");
   }
   return scalers_[static_cast<std::size_t>(loss_id)];
+}
+
+at::Tensor Session::agree(const at::Tensor& flag, const std::vector<at::Tensor>& gradients) const {
+  const std::optional<parallel::ProcessGroup> group =
+      options_.overflow_group ? options_.overflow_group->group() : parallel::world_if_any();
+  if (!group || parallel::spread_by_reduction(gradients, *group)) return flag;
+  return parallel::agree_max(flag, *group);
 }
 
 std::string Session::name_of(const at::Tensor& weight) const {

@@ -61,6 +61,10 @@ class Session {
   /// The scale of a loss; out of range: ConfigError from `where`.
   scaling::LossScaler& scaler(int loss_id, std::string_view where);
 
+  /// The flag's maximum over the ranks that share it (Options::overflow_group): a collective,
+  /// unless the reduction of these gradients has made the flag the same everywhere.
+  at::Tensor agree(const at::Tensor& flag, const std::vector<at::Tensor>& gradients) const;
+
   /// Brings what was added to the networks since into the level's types.
   void convert_new_weights();
 

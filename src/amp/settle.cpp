@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "amp/gradients.h"
 #include "amp/optimizer_state.h"
 #include "scaling/finite_check.h"
 
@@ -35,8 +36,10 @@ Sum take_gradients(Slot& slot, bool stash_is_scaled) {
   Sum sum{&slot, {}, {}, to_own(slot.weight.grad(), slot)};
   at::Tensor stash = to_own(std::exchange(slot.stash, at::Tensor()), slot);
   (stash_is_scaled ? sum.delayed : sum.settled) = stash;
-  slot.weight.mutable_grad().reset();
-  if (slot.has_master()) sum.settled = slot.master.grad();
+  if (slot.has_master()) {
+    sum.settled = slot.master.grad();
+    drop_gradient(slot.weight);
+  }
   return sum;
 }
 
@@ -76,12 +79,14 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
   const bool on_host = scaler.device().is_cpu();
   const double before = on_host ? scaler.state().scale : 0;
 
+  std::vector<at::Tensor> raw;
   std::vector<Sum> sums;
   std::vector<Scaled> lists{{{}, scaler.inverse()}};
   for (OptimizerState* optimizer : optimizers) {
     const auto& still_scaled = optimizer->still_scaled();
     if (still_scaled) lists.push_back({{}, still_scaled->inverse});
     for (Slot& slot : optimizer->slots()) {
+      raw.push_back(slot.weight.grad());
       Sum& sum = sums.emplace_back(take_gradients(slot, still_scaled.has_value()));
       if (sum.fresh.defined()) {
         lists.front().gradients.push_back(divide_graph(sum.fresh, lists.front().inverse));
@@ -92,8 +97,9 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
 
   at::Tensor found_inf = at::zeros({}, lists.front().inverse.options());
   if (checks || !scaler.is_one()) unscale(lists, checks, found_inf);
+  if (checks && !delay_overflow_check) found_inf = session.agree(found_inf, raw);
   for (const Sum& sum : sums) {
-    sum.slot->master.mutable_grad() = plus(plus(sum.settled, sum.delayed), sum.fresh);
+    put_gradient(sum.slot->master, plus(plus(sum.settled, sum.delayed), sum.fresh));
   }
 
   if (!delay_overflow_check && (checks || !scaler.is_one())) scaler.update(found_inf);

@@ -1,7 +1,5 @@
 #include "amp/snapshot.h"
 
-#include <ATen/Context.h>
-#include <ATen/core/Generator.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/where.h>
@@ -9,22 +7,9 @@
 #include <algorithm>
 #include <mutex>
 
+#include "amp/generators.h"
+
 namespace mezzo::detail {
-namespace {
-
-std::vector<at::Generator> default_generators() {
-  std::vector<at::Generator> generators{at::globalContext().defaultGenerator(at::kCPU)};
-  if (at::hasCUDA()) {
-    for (std::size_t i = 0; i < at::getNumGPUs(); ++i) {
-      generators.push_back(at::globalContext().defaultGenerator(
-          at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(i))));
-    }
-  }
-  return generators;
-}
-
-}  // namespace
-
 void Snapshot::watch(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
     const bool known = std::ranges::any_of(
@@ -49,7 +34,8 @@ void Snapshot::take() {
   }
   generator_states_.clear();
   if (with_generators_) {
-    for (at::Generator& generator : default_generators()) {
+    std::vector<at::Generator> generators = default_generators();
+    for (at::Generator& generator : generators) {
       const std::lock_guard lock(generator.mutex());
       generator_states_.push_back(generator.get_state());
     }
@@ -67,6 +53,17 @@ void Snapshot::give_back() {
     const std::lock_guard lock(generators[i].mutex());
     generators[i].set_state(generator_states_[i]);
   }
+}
+
+void Snapshot::remember(const std::vector<at::Tensor>& copies) {
+  if (copies.size() != watched_.size()) return;
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    if (copies[i].sizes() != watched_[i].sizes()) return;
+    copies_[i] =
+        copies[i].to(watched_[i].device(), watched_[i].scalar_type(), false, /*copy=*/true);
+  }
+  taken_ = true;
 }
 
 void Snapshot::give_back_if(const at::Tensor& flag) {

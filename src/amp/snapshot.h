@@ -27,6 +27,12 @@ class Snapshot {
   /// decision and are left.
   void give_back_if(const at::Tensor& flag);
 
+  /// The remembered values, in the order of `watched`.
+  const std::vector<at::Tensor>& copies() const noexcept { return copies_; }
+
+  /// Takes these for the remembered values; they fit `watched`, or nothing is remembered.
+  void remember(const std::vector<at::Tensor>& copies);
+
   void forget() noexcept { taken_ = false; }
   bool is_taken() const noexcept { return taken_; }
   bool with_generators() const noexcept { return with_generators_; }

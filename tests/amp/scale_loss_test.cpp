@@ -38,7 +38,7 @@ TEST_P(EachLevel, GradientsAreUnscaledAfterTheScope) {
   auto [model, optimizer] = initialize(net, sgd, dynamic(GetParam()));
   {
     ScaledLoss scaled = scale_loss(model(x_row()).sum(), optimizer);
-    EXPECT_NEAR(scaled->item<double>(), 65536 * 1.5, 65536 * 1e-2);
+    EXPECT_NEAR(scaled->item<double>(), 1024 * 1.5, 1024 * 1e-2);
     scaled.backward();
   }
   EXPECT_TRUE(torch::allclose(gradient_of(optimizer).to(at::kFloat), x_row()));
@@ -58,13 +58,13 @@ TEST_P(EachLevel, AnOverflowSkipsTheStepAndChangesNothing) {
   scale_loss(model(x_row()).sum() * kInf, optimizer).backward();
   const StepResult result = optimizer.step();
   EXPECT_TRUE(result.skipped());
-  EXPECT_EQ(result.scale_before(), 65536);
-  EXPECT_EQ(result.scale_after(), 32768);
+  EXPECT_EQ(result.scale_before(), 1024);
+  EXPECT_EQ(result.scale_after(), 512);
   EXPECT_THAT(result.reason(), HasSubstr("line.weight"));
   EXPECT_TRUE(same_values(values_of(*net), before));
   EXPECT_TRUE(torch::equal(master_params(optimizer)[0], master));
   EXPECT_TRUE(torch::equal(state.momentum_buffer(), momentum));
-  EXPECT_EQ(optimizer.loss_scale(), 32768);
+  EXPECT_EQ(optimizer.loss_scale(), 512);
   EXPECT_EQ(optimizer.applied_steps(), 1);
   EXPECT_EQ(optimizer.skipped_steps(), 1);
   EXPECT_FALSE(gradient_of(optimizer).defined()) << "what is not finite is dropped";
@@ -73,7 +73,7 @@ TEST_P(EachLevel, AnOverflowSkipsTheStepAndChangesNothing) {
 TEST_P(EachLevel, SeveralBackwardPassesAddUp) {
   auto [model, optimizer] = initialize(net, sgd, dynamic(GetParam()));
   scale_loss(model(x_row()).sum(), optimizer).backward();
-  optimizer.set_loss_scale(1024);
+  optimizer.set_loss_scale(256);
   scale_loss(model(x_row(2)).sum(), optimizer).backward();
   EXPECT_TRUE(torch::allclose(gradient_of(optimizer).to(at::kFloat), x_row(3)));
 }
@@ -109,7 +109,7 @@ TEST_P(EachLevel, AnExceptionInTheScopeUndoes) {
   };
   EXPECT_THROW(attempt(), std::runtime_error);
   EXPECT_TRUE(torch::allclose(gradient_of(optimizer).to(at::kFloat), x_row()));
-  EXPECT_EQ(optimizer.loss_scale(), 65536);
+  EXPECT_EQ(optimizer.loss_scale(), 1024);
   EXPECT_TRUE(optimizer.step().applied());
 }
 
@@ -117,7 +117,7 @@ TEST_P(EachLevel, DelayedOverflowCheckTakesTheStepAndLeavesTheScale) {
   auto [model, optimizer] = initialize(net, sgd, dynamic(GetParam()));
   scale_loss(model(x_row()).sum() * kInf, optimizer, {.delay_overflow_check = true}).backward();
   EXPECT_TRUE(optimizer.step().applied());
-  EXPECT_EQ(optimizer.loss_scale(), 65536);
+  EXPECT_EQ(optimizer.loss_scale(), 1024);
   EXPECT_EQ(state_dict(optimizer).at("loss_scaler0").unskipped, 0);
 }
 
@@ -243,16 +243,17 @@ TEST(ScaleLoss, EachLossHasItsScaleAndSkipsItsOptimizersOnly) {
   Line second;
   torch::optim::SGD first_sgd(first->parameters(), 0.01);
   torch::optim::SGD second_sgd(second->parameters(), 0.01);
-  auto [models, optimizers] = initialize(std::tie(first, second), std::tie(first_sgd, second_sgd),
-                                         {.opt_level = "O2", .num_losses = 2, .verbosity = 0});
+  auto [models, optimizers] =
+      initialize(std::tie(first, second), std::tie(first_sgd, second_sgd),
+                 {.opt_level = "O2", .num_losses = 2, .init_loss_scale = 1024, .verbosity = 0});
   auto& [a, b] = models;
   auto& [opt_a, opt_b] = optimizers;
   scale_loss(a(x_row()).sum() * kInf, opt_a, {.loss_id = 0}).backward();
   scale_loss(b(x_row()).sum(), opt_b, {.loss_id = 1}).backward();
   EXPECT_TRUE(opt_a.step().skipped());
   EXPECT_TRUE(opt_b.step().applied());
-  EXPECT_EQ(opt_b.loss_scale(0), 32768);
-  EXPECT_EQ(opt_a.loss_scale(1), 65536);
+  EXPECT_EQ(opt_b.loss_scale(0), 512);
+  EXPECT_EQ(opt_a.loss_scale(1), 1024);
 
   scale_loss(a(x_row()).sum() + b(x_row()).sum() * kInf, optimizers).backward();
   EXPECT_TRUE(opt_a.step().skipped()) << "one flag decides for all optimizers of a loss";

@@ -1,0 +1,49 @@
+// The parts of a checkpoint, each saved, checked and loaded on its own.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "amp/optimizer_state.h"
+#include "amp/safetensors.h"
+#include "amp/session.h"
+
+namespace mezzo::detail {
+
+/// A number over names, types, shapes, bytes and metadata (without its own entry) that any single
+/// change changes.
+std::string checksum_of(const SafetensorsFile& file);
+
+void save_scales(Session& session, SafetensorsFile& file);
+/// Throws Error for scales that no scaler has.
+void check_scales(const SafetensorsFile& file, const std::string& path);
+/// Scales of the same kind, dynamic or static, continue; others keep what their level says.
+void load_scales(Session& session, const SafetensorsFile& file);
+
+void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool gradients,
+                    SafetensorsFile& file);
+/// Throws Error for another class of optimizer, and for parameters of other shapes.
+void check_optimizer(OptimizerState& optimizer, const std::string& prefix,
+                     const SafetensorsFile& file, const std::string& path);
+/// What LibTorch saves for the inner optimizer. May throw half-way: see OptimizerBackup.
+void load_inner_state(OptimizerState& optimizer, const std::string& prefix,
+                      const SafetensorsFile& file);
+/// Step counts, gradients, and what a skip would give back.
+void load_progress(OptimizerState& optimizer, const std::string& prefix, bool gradients,
+                   const SafetensorsFile& file);
+
+void save_generators(SafetensorsFile& file);
+void load_generators(const SafetensorsFile& file);
+
+/// The inner optimizer's state at one moment.
+class OptimizerBackup {
+ public:
+  explicit OptimizerBackup(OptimizerState& optimizer);
+  void give_back();
+
+ private:
+  OptimizerState& optimizer_;
+  std::string archive_;
+};
+
+}  // namespace mezzo::detail

@@ -1,0 +1,59 @@
+#include "amp/gradients.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include "distributed/agreement.h"
+
+namespace mezzo::detail {
+namespace {
+
+bool is_in_bucket(const at::Tensor& gradient) {
+  return gradient.defined() && gradient.has_storage() && parallel::is_bucket_view(gradient);
+}
+
+}  // namespace
+
+at::Tensor take_gradient(at::Tensor& owner) {
+  at::Tensor& grad = owner.mutable_grad();
+  if (!is_in_bucket(grad)) return std::exchange(grad, at::Tensor());
+  const at::NoGradGuard no_grad;
+  at::Tensor copy = grad.detach().clone();
+  grad.zero_();
+  return copy;
+}
+
+void put_gradient(at::Tensor& owner, const at::Tensor& gradient) {
+  at::Tensor& grad = owner.mutable_grad();
+  if (!is_in_bucket(grad)) {
+    grad = gradient;
+    return;
+  }
+  if (gradient.is_same(grad)) return;
+  const at::NoGradGuard no_grad;
+  if (gradient.defined()) {
+    grad.copy_(gradient);
+  } else {
+    grad.zero_();
+  }
+}
+
+void drop_gradient(at::Tensor& owner) {
+  clear_gradient(owner, /*set_to_none=*/true);
+}
+
+void clear_gradient(at::Tensor& owner, bool set_to_none) {
+  at::Tensor& grad = owner.mutable_grad();
+  if (!grad.defined()) return;
+  if (set_to_none && !is_in_bucket(grad)) {
+    grad.reset();
+    return;
+  }
+  if (grad.grad_fn()) {
+    grad.detach_();
+  } else {
+    grad.requires_grad_(false);
+  }
+  grad.zero_();
+}
+
+}  // namespace mezzo::detail

@@ -1,0 +1,23 @@
+// Taking gradients from tensors and giving them back.
+//
+// A gradient may be a view into a bucket that a reducer of parallel training fills: such a one is
+// never replaced or set to undefined, since the next backward pass must add into the bucket.
+#pragma once
+
+#include "core/torch.h"
+
+namespace mezzo::detail {
+
+/// The gradient, which the owner then has no more; a bucket's is copied and zeroed.
+at::Tensor take_gradient(at::Tensor& owner);
+
+/// The owner's gradient becomes this one, undefined included; a bucket's gets the values.
+void put_gradient(at::Tensor& owner, const at::Tensor& gradient);
+
+/// The owner has no gradient any more; a bucket's is zeroed.
+void drop_gradient(at::Tensor& owner);
+
+/// As torch::optim::Optimizer::zero_grad does for one parameter.
+void clear_gradient(at::Tensor& owner, bool set_to_none);
+
+}  // namespace mezzo::detail

@@ -1,0 +1,266 @@
+#include "mezzo/checkpoint.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "amp/training.h"
+#include "mezzo/error.h"
+#include "mezzo/optim.h"
+#include "mezzo/safetensors.h"
+
+namespace mezzo::amp {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+/// A file that is gone afterwards.
+struct File {
+  std::string path =
+      (std::filesystem::temp_directory_path() /
+       ("mezzo_checkpoint_" + std::to_string(::getpid()) + "_" + std::to_string(count++)))
+          .string();
+  ~File() { std::filesystem::remove(path); }
+  std::string read() const {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void write(const std::string& bytes) const { std::ofstream(path, std::ios::binary) << bytes; }
+  static inline int count = 0;
+};
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& kind, TinyNet& net) {
+  if (kind == "SGD") {
+    return std::make_unique<torch::optim::SGD>(net->parameters(),
+                                               torch::optim::SGDOptions(0.05).momentum(0.9));
+  }
+  if (kind == "Adam") {
+    return std::make_unique<torch::optim::Adam>(net->parameters(),
+                                                torch::optim::AdamOptions(0.01).eps(1e-4));
+  }
+  if (kind == "AdamW") {
+    return std::make_unique<torch::optim::AdamW>(net->parameters(),
+                                                 torch::optim::AdamWOptions(0.01).eps(1e-4));
+  }
+  if (kind == "FusedSGD") {
+    return std::make_unique<optim::FusedSGD>(net->parameters(),
+                                             optim::FusedSGDOptions(0.05).momentum(0.9));
+  }
+  return std::make_unique<optim::FusedAdam>(net->parameters(),
+                                            optim::FusedAdamOptions(0.01).eps(1e-4));
+}
+
+/// A training whose micro-batches, two to a step, can be played one by one.
+struct Training {
+  Training(const std::string& level, const std::string& kind, const LossScale& scale, int seed = 6)
+      : net(seeded(seed)),
+        inner(make_optimizer(kind, net)),
+        handles(initialize(net, *inner, options(level, scale))) {}
+
+  static TinyNet seeded(int seed) {
+    torch::manual_seed(seed);
+    return TinyNet();
+  }
+  static Options options(const std::string& level, const LossScale& scale) {
+    Options result = at_level(level);
+    result.loss_scale = scale;
+    result.growth_interval = 3;
+    return result;
+  }
+
+  /// Micro-batch `index`; the fifth overflows.
+  void play(int index) {
+    const at::Tensor x = inputs() * (1 + 0.1 * index);
+    const double factor = index == 4 ? kInf : 0.5;
+    scale_loss(loss_of(model, x) * factor, optimizer).backward();
+    if (index % 2 == 0) return;
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  void play(int begin, int end) {
+    for (int index = begin; index < end; ++index) play(index);
+  }
+
+  std::vector<at::Tensor> everything() const {
+    std::vector<at::Tensor> values = values_of(*net);
+    for (const at::Tensor& master : master_params(optimizer))
+      values.push_back(master.detach().clone());
+    return values;
+  }
+
+  TinyNet net;
+  std::unique_ptr<torch::optim::Optimizer> inner;
+  std::pair<Model<TinyNet>, Optimizer> handles;
+  Model<TinyNet>& model = handles.first;
+  Optimizer& optimizer = handles.second;
+};
+
+TEST(Checkpoint, ContinuesBitForBitAcrossLevelsScalesOptimizersAccumulationAndSkips) {
+  for (const std::string& level : kLevels) {
+    for (const LossScale scale : {LossScale(128), LossScale("dynamic")}) {
+      for (const std::string kind : {"SGD", "Adam", "AdamW", "FusedSGD", "FusedAdam"}) {
+        const std::string name = level + " " + scale.to_string() + " " + kind;
+        const File file;
+        Training straight(level, kind, scale);
+        straight.play(0, 12);
+        Training first(level, kind, scale);
+        first.play(0, 5);  // in the middle of an accumulation that has overflowed
+        save_checkpoint(file.path, first.model, first.optimizer);
+        for (const int warm_up : {0, 3}) {
+          Training second(level, kind, scale, 7);
+          second.play(0, warm_up);
+          load_checkpoint(file.path, second.model, second.optimizer);
+          second.play(5, 12);
+          EXPECT_TRUE(same_values(second.everything(), straight.everything()))
+              << name << " after " << warm_up;
+          EXPECT_EQ(second.optimizer.applied_steps(), straight.optimizer.applied_steps()) << name;
+          EXPECT_EQ(second.optimizer.skipped_steps(), straight.optimizer.skipped_steps()) << name;
+          EXPECT_EQ(state_dict(second.optimizer), state_dict(straight.optimizer)) << name;
+        }
+      }
+    }
+  }
+}
+
+TEST(Checkpoint, OfOneLevelLoadsIntoAnother) {
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"O2", "O0"}, {"O0", "O2"}, {"O1", "O4"}, {"O5", "O2"}}) {
+    const File file;
+    Training source(from, "Adam", "dynamic");
+    source.play(0, 4);
+    save_checkpoint(file.path, source.model, source.optimizer);
+    Training target(to, "Adam", "dynamic", 9);
+    load_checkpoint(file.path, target.model, target.optimizer);
+    for (const auto& item : model_state_dict(source.model)) {
+      EXPECT_TRUE(torch::equal(item.value(), model_state_dict(target.model)[item.key()]))
+          << item.key();
+    }
+    target.play(4, 8);
+    EXPECT_GT(target.optimizer.applied_steps(), 2);
+  }
+}
+
+TEST(Checkpoint, FusedAndPlainOptimizersCarryOver) {
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"Adam", "FusedAdam"},
+                                                        {"FusedAdam", "AdamW"},
+                                                        {"SGD", "FusedSGD"},
+                                                        {"FusedSGD", "SGD"}}) {
+    const File file;
+    Training source("O2", from, "dynamic");
+    source.play(0, 4);
+    save_checkpoint(file.path, source.model, source.optimizer);
+    Training target("O2", to, "dynamic");
+    load_checkpoint(file.path, target.model, target.optimizer);
+    target.play(6, 8);
+    EXPECT_EQ(target.optimizer.applied_steps(), 3);
+  }
+}
+
+TEST(Checkpoint, KeepsWhatTheProgramPutIn) {
+  const File file;
+  Training training("O2", "SGD", "dynamic");
+  CheckpointOptions options;
+  options.rng_state = true;
+  options.tensors["average"] = torch::tensor({1.0F, 2.0F});
+  options.entries["epoch"] = "three \"3\"\n";
+  torch::manual_seed(11);
+  save_checkpoint(file.path, training.model, training.optimizer, options);
+  const at::Tensor drawn = torch::rand({4});
+  const Checkpoint loaded =
+      load_checkpoint(file.path, training.model, training.optimizer, {.rng_state = true});
+  EXPECT_TRUE(torch::equal(loaded.tensors.at("average"), options.tensors["average"]));
+  EXPECT_EQ(loaded.entries, options.entries);
+  EXPECT_TRUE(torch::equal(torch::rand({4}), drawn));
+}
+
+TEST(Checkpoint, IsReadPieceByPieceAsSafetensors) {
+  const File file;
+  Training training("O2", "SGD", "dynamic");
+  training.play(0, 4);
+  save_checkpoint(file.path, training.model, training.optimizer);
+  const auto tensors = load_safetensors(file.path);
+  EXPECT_TRUE(torch::equal(tensors["model.0.first.weight"], master_params(training.optimizer)[0]));
+}
+
+TEST(Checkpoint, DamagedTruncatedForeignAndNewerFilesAreErrorsThatChangeNothing) {
+  const File file;
+  Training training("O2", "Adam", "dynamic");
+  training.play(0, 3);
+  save_checkpoint(file.path, training.model, training.optimizer);
+  const std::string good = file.read();
+  training.play(3, 6);
+  const auto before = training.everything();
+  const auto scales = state_dict(training.optimizer);
+  const auto refused = [&](const std::string& bytes, const char* name) {
+    file.write(bytes);
+    EXPECT_THROW(load_checkpoint(file.path, training.model, training.optimizer), Error) << name;
+    EXPECT_TRUE(same_values(training.everything(), before)) << name;
+    EXPECT_EQ(state_dict(training.optimizer), scales) << name;
+  };
+  for (const double part : {0.0, 0.0001, 0.05, 0.3, 0.9, 0.999}) {
+    refused(good.substr(0, static_cast<std::size_t>(static_cast<double>(good.size()) * part)),
+            "truncated");
+  }
+  refused(good + "x", "longer");
+  for (std::size_t i = 9; i < good.size(); i += 1 + good.size() / 97) {
+    std::string damaged = good;
+    damaged[i] = static_cast<char>(damaged[i] ^ 4);
+    refused(damaged, "one bit differs");
+  }
+  refused("this is no checkpoint at all, but long enough to be read as one", "foreign");
+  std::string newer = good;
+  const auto place = newer.find("\"version\":\"1\"");
+  ASSERT_NE(place, std::string::npos);
+  newer[place + 11] = '9';
+  file.write(newer);
+  EXPECT_THAT([&] { load_checkpoint(file.path, training.model, training.optimizer); },
+              ThrowsMessage<Error>(HasSubstr("version 9")));
+  EXPECT_THROW(load_checkpoint("/nowhere/at/all", training.model, training.optimizer), Error);
+  EXPECT_THROW(save_checkpoint("/nowhere/at/all", training.model, training.optimizer), Error);
+  file.write(good);
+  load_checkpoint(file.path, training.model, training.optimizer);
+}
+
+TEST(Checkpoint, AnotherNetworkOrOptimizerClassIsAnErrorThatChangesNothing) {
+  const File file;
+  Training training("O2", "Adam", "dynamic");
+  save_checkpoint(file.path, training.model, training.optimizer);
+  Training other("O2", "SGD", "dynamic", 8);
+  const auto before = other.everything();
+  EXPECT_THAT([&] { load_checkpoint(file.path, other.model, other.optimizer); },
+              ThrowsMessage<Error>(HasSubstr("class Adam")));
+  EXPECT_TRUE(same_values(other.everything(), before));
+  Line line;
+  torch::optim::Adam adam(line->parameters(), 0.1);
+  auto [model, optimizer] = initialize(line, adam, at_level("O2"));
+  const auto load = [&model = model, &optimizer = optimizer, &file] {
+    load_checkpoint(file.path, model, optimizer);
+  };
+  EXPECT_THAT(load, ThrowsMessage<Error>(HasSubstr("'line.weight'")));
+}
+
+TEST(Checkpoint, HoldsSeveralModelsAndOptimizers) {
+  const File file;
+  TinyNet first;
+  Line second;
+  torch::optim::SGD first_sgd(first->parameters(), 0.1);
+  torch::optim::Adam second_adam(second->parameters(), 0.1);
+  auto [models, optimizers] = initialize(std::tie(first, second), std::tie(first_sgd, second_adam),
+                                         {.opt_level = "O2", .num_losses = 2, .verbosity = 0});
+  save_checkpoint(file.path, models, optimizers);
+  auto& [a, b] = models;
+  auto& [opt_a, opt_b] = optimizers;
+  opt_a.set_loss_scale(8, 1);
+  load_checkpoint(file.path, std::tie(a, b), std::tie(opt_a, opt_b));
+  EXPECT_EQ(opt_a.loss_scale(1), 65536);
+  EXPECT_THROW(load_checkpoint(file.path, a, opt_a), Error) << "two models are in the file";
+}
+
+}  // namespace
+}  // namespace mezzo::amp
