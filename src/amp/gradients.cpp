@@ -37,6 +37,10 @@ void put_gradient(at::Tensor& owner, const at::Tensor& gradient) {
   }
 }
 
+bool has_gradient(const at::Tensor& owner) {
+  return owner.grad().defined() && !is_in_bucket(owner.grad());
+}
+
 void drop_gradient(at::Tensor& owner) {
   clear_gradient(owner, /*set_to_none=*/true);
 }

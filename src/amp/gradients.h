@@ -14,6 +14,9 @@ at::Tensor take_gradient(at::Tensor& owner);
 /// The owner's gradient becomes this one, undefined included; a bucket's gets the values.
 void put_gradient(at::Tensor& owner, const at::Tensor& gradient);
 
+/// Did a backward pass leave a gradient here? A bucket's is always there, and tells nothing.
+bool has_gradient(const at::Tensor& owner);
+
 /// The owner has no gradient any more; a bucket's is zeroed.
 void drop_gradient(at::Tensor& owner);
 

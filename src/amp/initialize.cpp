@@ -7,6 +7,8 @@
 #include "amp/param_state.h"
 #include "amp/session.h"
 #include "core/raise.h"
+#include "distributed/agreement.h"
+#include "mezzo/hardware.h"
 
 namespace mezzo::detail {
 namespace {
@@ -29,6 +31,29 @@ void tell_vanishing_eps(Session& session) {
   }
 }
 
+/// A level is chosen for speed more often than not: say where this machine has none to give.
+void tell_slow_level(Session& session) {
+  const Plan& plan = session.plan();
+  const bool is_low_level = plan.policy.has_value() || (plan.convert && is_low(*plan.convert));
+  if (!session.enabled() || session.options().verbosity < 1 || !is_low_level) return;
+  const at::ScalarType low = plan.policy ? plan.policy->low() : *plan.convert;
+  for (const auto& model : session.models()) {
+    const auto parameters = model->module().parameters();
+    if (parameters.empty() || !parameters.front().device().is_cpu()) continue;
+    const ComputeChoice choice = compute_choice(low);
+    if (choice.mode == ComputeMode::kNative && choice.low_over_float < 1.0) return;
+    session.say_once("slow level",
+                     c10::str("mezzo: this processor runs ", plan.properties.opt_level,
+                              " slower than float (", choice.why, "); it saves no time here"));
+    return;
+  }
+}
+
+bool is_first_rank() {
+  const auto world = parallel::world_if_any();
+  return !world || world->rank() == 0;
+}
+
 }  // namespace
 
 Prepared prepare(std::vector<std::shared_ptr<torch::nn::Module>> modules,
@@ -37,7 +62,8 @@ Prepared prepare(std::vector<std::shared_ptr<torch::nn::Module>> modules,
   check_arguments(modules, optimizers, plan);
   auto session = std::make_shared<Session>(std::move(options), std::move(plan));
   session->adopt(std::move(modules), std::move(optimizers));
-  session->say(describe(session->options(), session->plan()));
+  if (is_first_rank()) session->say(describe(session->options(), session->plan()));
+  if (is_first_rank()) tell_slow_level(*session);
   tell_vanishing_eps(*session);
 
   // Handles share the session's lifetime, whichever of its parts they point to.

@@ -35,7 +35,14 @@ const casting::CastListener& cast_listener() {
 }  // namespace
 
 ModelState::ModelState(Session& session, std::shared_ptr<torch::nn::Module> module)
-    : session_(session), module_(std::move(module)), low_type_(low_type_of(*module_)) {}
+    : session_(session), module_(std::move(module)), low_type_(low_type_of(*module_)) {
+  // Frozen weights are cast once as well.
+  if (session.enabled() && session.plan().policy) casting::remember_weights(module_->parameters());
+}
+
+ModelState::~ModelState() {
+  if (session_.enabled() && session_.plan().policy) casting::forget_weights(module_->parameters());
+}
 
 void ModelState::add_owner(OptimizerState& owner) {
   for (const OptimizerState* known : owners_) {
@@ -125,11 +132,12 @@ bool ModelHandle::is_training() const {
 }
 
 void ModelHandle::zero_grad(bool set_to_none) const {
-  for (at::Tensor& parameter : module_->parameters()) clear_gradient(parameter, set_to_none);
   WeightTable& weights = state_->session().weights();
-  for (const at::Tensor& parameter : module_->parameters()) {
+  for (at::Tensor& parameter : module_->parameters()) {
     const Weight* weight = weights.find(parameter);
-    if (weight == nullptr || !weight->master.defined()) continue;
+    const bool has_master = weight != nullptr && weight->master.defined();
+    clear_gradient(parameter, set_to_none || has_master);
+    if (!has_master) continue;
     at::Tensor master = weight->master;
     clear_gradient(master, set_to_none);
   }

@@ -12,6 +12,9 @@ namespace mezzo::detail {
 class ModelState {
  public:
   ModelState(Session& session, std::shared_ptr<torch::nn::Module> module);
+  ~ModelState();
+  ModelState(const ModelState&) = delete;
+  ModelState& operator=(const ModelState&) = delete;
 
   Session& session() const noexcept { return session_; }
   torch::nn::Module& module() const noexcept { return *module_; }

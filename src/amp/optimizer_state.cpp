@@ -3,7 +3,9 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "amp/gradients.h"
 #include "amp/model_state.h"
@@ -73,13 +75,28 @@ void OptimizerState::rebuild_slots() {
   }
   slots_ = std::move(slots);
   was_synced_ = true;
+  find_models();
+}
+
+void OptimizerState::find_models() {
+  std::unordered_set<const c10::TensorImpl*> mine;
+  for (const Slot& slot : slots_) mine.insert(slot.weight.unsafeGetTensorImpl());
+  models_.clear();
   for (const auto& model : session_.models()) {
-    for (const at::Tensor& parameter : model->module().parameters()) {
-      for (const Slot& slot : slots_) {
-        if (slot.weight.is_same(parameter)) model->add_owner(*this);
-      }
-    }
+    const auto parameters = model->module().parameters();
+    const bool owns = std::ranges::any_of(parameters, [&](const at::Tensor& each) {
+      return mine.contains(each.unsafeGetTensorImpl());
+    });
+    if (!owns) continue;
+    models_.push_back(model.get());
+    model->add_owner(*this);
   }
+}
+
+std::int64_t OptimizerState::model_calls() const {
+  std::int64_t calls = 0;
+  for (const ModelState* model : models_) calls += model->calls();
+  return calls;
 }
 
 Slot OptimizerState::slot_of(at::Tensor& parameter) {
@@ -130,9 +147,10 @@ void OptimizerState::check_entry(std::string_view where) {
   }
   if (pending_error_) std::rethrow_exception(std::exchange(pending_error_, nullptr));
   sync();
+  take_foreign_steps();
   if (now_.still_scaled) return;
   for (const Slot& slot : slots_) {
-    if (slot.has_master() && slot.weight.grad().defined()) {
+    if (slot.has_master() && has_gradient(slot.weight)) {
       raise(where, "'", slot.entry->name,
             "' has a gradient from a backward pass outside scale_loss, which its master would "
             "miss; call "
@@ -201,7 +219,8 @@ void OptimizerState::zero_grad(bool set_to_none) {
   }
   sync();
   for (Slot& slot : slots_) {
-    clear_gradient(slot.weight, set_to_none);
+    // A weight with a master has a gradient only while it is scaled.
+    clear_gradient(slot.weight, set_to_none || slot.has_master());
     if (slot.has_master()) clear_gradient(slot.master, set_to_none);
   }
   now_.still_scaled.reset();

@@ -72,7 +72,8 @@ class OptimizerState {
   void enter();
   void leave_scaled(const StillScaled& scaled);
   void undo();
-  void leave_settled();
+  /// `any` gradient was computed since the scope was entered.
+  void leave_settled(bool any);
 
   /// The loss's verdict: `found_inf` is not zero where the step must be skipped.
   void judge(int loss_id, const at::Tensor& found_inf, double scale_before);
@@ -101,9 +102,11 @@ class OptimizerState {
   friend class ClosureRun;
 
   void rebuild_slots();
+  void find_models();
   Slot slot_of(at::Tensor& parameter);
   void check_step();
   void check_gradients();
+  void take_foreign_steps();
   void settle_deferred();
   bool must_skip() const;
   void run_inner();
@@ -112,6 +115,7 @@ class OptimizerState {
   void publish_masters();
   void drop_gradients();
   std::vector<at::Tensor> weight_gradients() const;
+  std::int64_t model_calls() const;
   std::shared_ptr<const StepRecord> finish(bool applied);
   std::string overflow_reason();
   void tell_step(const StepRecord& record);
@@ -122,6 +126,8 @@ class OptimizerState {
   OptimizerRef ref_;
   int index_;
   std::vector<Slot> slots_;
+  std::vector<ModelState*> models_;  // whose parameters it steps
+  std::int64_t calls_at_step_ = 0;   // of these models, when the last step was decided
   Snapshot snapshot_;
 
   std::shared_ptr<FusedStep> fused_;  // null: LibTorch's own optimizers, and wrappers around one

@@ -71,7 +71,7 @@ std::shared_ptr<const StepRecord> OptimizerState::step_scaled() {
     flag.copy_(session_.agree(flag, weight_gradients()));
   });
   scaler.update(found_inf);
-  leave_settled();
+  leave_settled(/*any=*/true);
   now_.found_inf = found_inf;
   note_scale(scaled.loss_id, scaled.scale);
   auto record = finish(!must_skip());
@@ -80,10 +80,30 @@ std::shared_ptr<const StepRecord> OptimizerState::step_scaled() {
   return record;
 }
 
-void OptimizerState::leave_settled() {
+void OptimizerState::leave_settled(bool any) {
   in_scope_ = false;
   now_.had_backward = true;
   now_.still_scaled.reset();
+  const Plan& plan = session_.plan();
+  const bool casts = plan.policy.has_value() || (plan.convert && is_low(*plan.convert));
+  if (any && casts && !models_.empty() && model_calls() == calls_at_step_) {
+    session_.say_once("bare call",
+                      "mezzo: gradients arrived, but the model was not called since the last step: "
+                      "calls of the bare "
+                      "network are not cast; call the handle that initialize returned");
+  }
+}
+
+void OptimizerState::take_foreign_steps() {
+  bool any = false;
+  for (const Slot& slot : slots_)
+    any = any || (slot.has_master() && WeightTable::master_was_written(*slot.entry));
+  if (!any) return;
+  publish_masters();
+  session_.say_once("bare step",
+                    "mezzo: masters were written outside of step(), by the bare optimizer's step "
+                    "perhaps, which cannot "
+                    "skip or copy; the network has their values now");
 }
 
 void OptimizerState::check_step() {
@@ -98,12 +118,13 @@ void OptimizerState::check_step() {
   }
   session_.weights().absorb();
   sync();
+  take_foreign_steps();
 }
 
 void OptimizerState::check_gradients() {
   bool any = false;
   for (const Slot& slot : slots_) {
-    if (slot.has_master() && slot.weight.grad().defined() && !now_.still_scaled) {
+    if (slot.has_master() && has_gradient(slot.weight) && !now_.still_scaled) {
       raise(kWhere, "'", slot.entry->name,
             "' has a gradient from a plain backward(), which its float master would miss; at ",
             session_.plan().properties.opt_level,
@@ -173,6 +194,7 @@ std::shared_ptr<const StepRecord> OptimizerState::finish(bool applied) {
     drop_gradients();
   }
   snapshot_.forget();
+  calls_at_step_ = model_calls();
   now_.found_inf.reset();
   loss_.reset();
   now_.scale_known = false;

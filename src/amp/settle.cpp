@@ -104,7 +104,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
 
   if (!delay_overflow_check && (checks || !scaler.is_one())) scaler.update(found_inf);
   for (OptimizerState* optimizer : optimizers) {
-    optimizer->leave_settled();
+    optimizer->leave_settled(!lists.front().gradients.empty());
     if (checks && !delay_overflow_check) {
       optimizer->judge(loss_id, found_inf, before);
     } else {

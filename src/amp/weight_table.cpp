@@ -40,6 +40,19 @@ Weight* WeightTable::find(const at::Tensor& tensor) {
 void WeightTable::agree(Weight& weight) {
   weight.version = weight.tensor._version();
   weight.storage = storage_of(weight.tensor);
+  if (weight.master.defined()) weight.master_version = weight.master._version();
+}
+
+bool WeightTable::master_was_written(const Weight& weight) {
+  if (!weight.master.defined()) return false;
+  if (weight.master._version() != weight.master_version) return true;
+  if (!is_unchanged(weight) || !weight.tensor.device().is_cpu() || weight.tensor.numel() == 0)
+    return false;
+  const float first = *weight.master.const_data_ptr<float>();
+  return weight.kept == at::kHalf
+             ? c10::Half(first).x != weight.tensor.const_data_ptr<c10::Half>()->x
+             : weight.kept == at::kBFloat16 &&
+                   c10::BFloat16(first).x != weight.tensor.const_data_ptr<c10::BFloat16>()->x;
 }
 
 void WeightTable::absorb() {

@@ -21,6 +21,7 @@ struct Weight {
 
   // How it looked when tensor and master last agreed.
   std::uint32_t version = 0;
+  std::uint32_t master_version = 0;
   const c10::StorageImpl* storage = nullptr;
 };
 
@@ -46,6 +47,10 @@ class WeightTable {
 
   /// The masters' values go to these of their tensors, in one pass.
   void publish(const std::vector<Weight*>& weights);
+
+  /// Was the master written since it last agreed with its tensor? On CPUs the first element is
+  /// compared as well, since some optimizers write without moving version counters.
+  static bool master_was_written(const Weight& weight);
 
   /// The tensor was written by us: what it holds now agrees with its master.
   static void agree(Weight& weight);

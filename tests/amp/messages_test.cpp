@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "amp/training.h"
+#include "mezzo/hardware.h"
 
 namespace mezzo::amp {
 namespace {
@@ -87,6 +88,43 @@ TEST(Messages, TellOfAnEpsThatVanishesInHalf) {
     auto handles = initialize(net, adam, {.opt_level = "O3"});
     EXPECT_EQ(listener.count("zero in half"), eps < 1e-7 ? 1 : 0);
   }
+}
+
+TEST(Messages, TellOnceOfStepsAndCallsBehindOurBack) {
+  for (const bool adam : {true, false}) {
+    Line net;
+    std::unique_ptr<torch::optim::Optimizer> inner;
+    if (adam) {
+      inner = std::make_unique<torch::optim::Adam>(net->parameters(), 0.1);
+    } else {
+      inner =
+          std::make_unique<torch::optim::SGD>(net->parameters(), 0.1);  // moves no version counter
+    }
+    auto [model, optimizer] = initialize(net, *inner, {.opt_level = "O2", .init_loss_scale = 1024});
+    const Listener listener;
+    for (int i = 0; i < 2; ++i) {
+      optimizer.zero_grad();
+      scale_loss(model(row()).sum(), optimizer).backward();
+      inner->step();
+      model.eval();
+    }
+    scale_loss(net(row().to(at::kHalf)).sum(), optimizer).backward();
+    optimizer.step();
+    scale_loss(net(row().to(at::kHalf)).sum(), optimizer).backward();
+    optimizer.step();
+    EXPECT_EQ(listener.count("outside of step()"), 1);
+    EXPECT_EQ(listener.count("bare network"), 1);
+    EXPECT_TRUE(torch::equal(net->line->weight, master_params(optimizer)[0].to(at::kHalf)));
+  }
+}
+
+TEST(Messages, TellOfALevelThatIsSlowHere) {
+  set_compute_mode(at::kHalf, ComputeMode::kEmulated);
+  Line net;
+  const Listener listener;
+  auto model = initialize(net, {.opt_level = "O1"});
+  set_compute_mode(at::kHalf, ComputeMode::kAuto);
+  EXPECT_EQ(listener.count("slower than float"), 1);
 }
 
 TEST(Messages, VerbosityZeroIsSilent) {

@@ -1,0 +1,166 @@
+// Random sequences of everything that a training does, and what must hold after each.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+#include <sstream>
+
+#include "amp/optimizer_state.h"
+#include "amp/training.h"
+
+namespace mezzo::amp {
+namespace {
+
+/// A training that draws what it does next.
+class Random {
+ public:
+  Random(const std::string& level, unsigned seed)
+      : draw_(seed),
+        adam_(net_->first->parameters(), torch::optim::AdamOptions(0.01).eps(1e-4)),
+        handles_(initialize(net_, adam_, options(level))) {}
+
+  void act() {
+    switch (std::uniform_int_distribution<int>(0, 10)(draw_)) {
+      case 0:
+        return backward({});
+      case 1:
+        return backward({.loss_id = 1});
+      case 2:
+        return backward({.delay_unscale = true});
+      case 3:
+        return overflow();
+      case 4:
+        return step();
+      case 5:
+        return step();
+      case 6:
+        return zero();
+      case 7:
+        return fail();
+      case 8:
+        return freeze();
+      case 9:
+        return add_group();
+      default:
+        return save_and_load();
+    }
+  }
+
+  void check(const std::string& where) {
+    for (const detail::Slot& slot : optimizer().state()->slots()) {
+      ASSERT_FALSE(slot.stash.defined()) << where;
+      if (slot.has_master()) {
+        ASSERT_TRUE(torch::equal(slot.weight, slot.master.to(slot.weight.scalar_type()))) << where;
+        if (!optimizer().state()->still_scaled()) {
+          ASSERT_FALSE(slot.weight.grad().defined())
+              << where << ": a scaled gradient outside of a scope";
+        }
+      }
+      ASSERT_TRUE(slot.master.isfinite().all().item<bool>()) << where;
+    }
+    ASSERT_EQ(optimizer().applied_steps() + optimizer().skipped_steps(), steps_) << where;
+  }
+
+ private:
+  static Options options(const std::string& level) {
+    Options result = at_level(level);
+    result.num_losses = 2;
+    result.loss_scale = "dynamic";
+    return result;
+  }
+  Model<TinyNet>& model() { return handles_.first; }
+  Optimizer& optimizer() { return handles_.second; }
+
+  void backward(const ScaleLossOptions& options) {
+    scale_loss(loss_of(model()), optimizer(), options).backward();
+    had_backward_ = true;
+    scaled_ = options.delay_unscale;
+  }
+  void overflow() {
+    scale_loss(loss_of(model()) * std::numeric_limits<double>::infinity(), optimizer()).backward();
+    had_backward_ = true;
+    scaled_ = false;
+    overflowed_ = true;
+  }
+  void step() {
+    if (!had_backward_ || scaled_) return;
+    const auto moments = moments_of();
+    const bool skipped = optimizer().step().skipped();
+    ++steps_;
+    ASSERT_EQ(skipped, overflowed_);
+    ASSERT_TRUE(!skipped || same_values(moments, moments_of()));
+    overflowed_ = false;
+  }
+  void zero() {
+    optimizer().zero_grad(std::bernoulli_distribution(0.5)(draw_));
+    scaled_ = false;
+    overflowed_ = false;
+  }
+  void fail() {
+    const double before = optimizer().loss_scale();
+    const auto throws = [this] {
+      ScaledLoss scaled =
+          scale_loss(loss_of(model()) * std::numeric_limits<double>::infinity(), optimizer());
+      scaled.backward();
+      throw std::runtime_error("drawn");
+    };
+    ASSERT_THROW(throws(), std::runtime_error);
+    ASSERT_EQ(optimizer().loss_scale(), before);
+  }
+  void freeze() {
+    at::Tensor bias = net_->first->bias;
+    bias.requires_grad_(!bias.requires_grad());
+  }
+  void add_group() {
+    if (added_) return;
+    added_ = true;
+    optimizer().add_param_group(torch::optim::OptimizerParamGroup(net_->second->parameters()));
+  }
+  void save_and_load() {
+    std::stringstream model_file;
+    std::stringstream optimizer_file;
+    torch::save(model(), model_file);
+    torch::save(optimizer(), optimizer_file);
+    const auto scales = state_dict(optimizer());
+    torch::load(optimizer(), optimizer_file);
+    torch::load(model(), model_file);
+    load_state_dict(optimizer(), scales);
+  }
+  std::vector<at::Tensor> moments_of() {
+    std::vector<at::Tensor> moments;
+    for (const auto& [key, state] : adam_.state()) {
+      const auto& adam = static_cast<torch::optim::AdamParamState&>(*state);
+      moments.push_back(torch::tensor(adam.step()));
+      moments.push_back(adam.exp_avg().clone());
+    }
+    return moments;
+  }
+
+  std::mt19937 draw_;
+  TinyNet net_;
+  torch::optim::Adam adam_;
+  std::pair<Model<TinyNet>, Optimizer> handles_;
+  bool had_backward_ = false;
+  bool scaled_ = false;
+  bool overflowed_ = false;
+  bool added_ = false;
+  std::int64_t steps_ = 0;
+};
+
+TEST(Property, RandomSequencesKeepTheInvariants) {
+  for (const std::string level : {"O0", "O1", "O2", "O5"}) {
+    for (unsigned seed = 0; seed < 6; ++seed) {
+      torch::manual_seed(seed);
+      Random training(level, seed);
+      for (int action = 0; action < 40; ++action) {
+        training.act();
+        training.check(level + " seed " + std::to_string(seed) + " action " +
+                       std::to_string(action));
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mezzo::amp
