@@ -16,6 +16,7 @@
 namespace mezzo {
 namespace amp {
 
+/// What a checkpoint holds besides models, optimizers and scales.
 struct CheckpointOptions {
   /// Save and restore the state of the default random generators.
   bool rng_state = false;

@@ -12,6 +12,7 @@
 
 namespace mezzo::amp {
 
+/// How a GradScaler starts and moves; the defaults are those of torch.amp.
 struct GradScalerOptions {
   double init_scale = 65536;
   double growth_factor = 2;     ///< after `growth_interval` clean updates in a row; above 1
@@ -68,7 +69,9 @@ class MEZZO_API GradScaler {
   double get_scale() const;
   bool is_enabled() const;
 
+  /// The scale and its counters. Reads them where they live on a device.
   GradScalerState state_dict() const;
+
   /// Throws Error, and changes nothing, for values that no scaler has.
   void load_state_dict(const GradScalerState& state);
 

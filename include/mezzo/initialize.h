@@ -205,7 +205,8 @@ auto initialize(Nets nets, Options options = {}) {
   return ModelShape::wrap(nets, prepared.models);
 }
 
-/// A network that is wrapped already is an error that says so.
+/// @cond
+// A network that is wrapped already is an error that says so.
 template <detail::WrappedNetwork Wrapper, detail::Optimizers Optims>
 std::pair<Model<std::remove_cvref_t<decltype(std::declval<Wrapper&>().module())>>, Optimizer>
 initialize(const Wrapper&, Optims&&, Options = {}) {
@@ -216,6 +217,7 @@ Model<std::remove_cvref_t<decltype(std::declval<Wrapper&>().module())>> initiali
                                                                                    Options = {}) {
   detail::refuse_wrapped_model();
 }
+/// @endcond
 
 }  // namespace amp
 }  // namespace mezzo

@@ -109,6 +109,7 @@ namespace amp {
 template <typename Net>
 class Model : public detail::ModelHandle {
  public:
+  /// The module class behind the holder.
   using Impl = std::remove_cvref_t<decltype(*std::declval<Net&>())>;
 
   Model(Net net, std::shared_ptr<detail::ModelState> state)

@@ -51,6 +51,7 @@ class MEZZO_API Optimizer {
   torch::optim::Optimizer& inner();
   const torch::optim::Optimizer& inner() const;
 
+  /// The groups of the caller's optimizer; at levels with masters they hold the masters.
   std::vector<torch::optim::OptimizerParamGroup>& param_groups();
 
   /// What is in force: the level's row with the caller's changes.
@@ -81,6 +82,7 @@ class MEZZO_API Optimizer {
   /// training forward since the last step: moving averages and the like.
   void protect(std::vector<at::Tensor> tensors);
 
+  /// For the library itself.
   const std::shared_ptr<detail::OptimizerState>& state() const noexcept { return state_; }
 
  private:

@@ -91,8 +91,8 @@ struct Report {
 /// Throws ConfigError where none was begun.
 MEZZO_API void add(Report&, const Event&);
 
-/// Hands a sink the events that a report was made of, in order, steps before the end of their epoch.
-/// What a report.json does not hold (epochs, scales) is not there.
+/// Hands a sink the events that a report was made of, in order, steps before the end of their
+/// epoch. What a report.json does not hold (epochs, scales) is not there.
 MEZZO_API void replay(const Report&, Sink&);
 
 /// Reads what json_lines() or save() wrote. A last line that was cut off by a crash is left out.

@@ -22,6 +22,7 @@ class LossScope;
 
 namespace amp {
 
+/// What one scale_loss does differently.
 struct ScaleLossOptions {
   /// Which of the `num_losses` scales.
   int loss_id = 0;

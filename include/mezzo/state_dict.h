@@ -28,6 +28,7 @@ struct ScalerState {
 /// An ordered mapping "loss_scaler0", "loss_scaler1", ... to scaler states. A plain value.
 class MEZZO_API StateDict {
  public:
+  /// How many scalers, and their names in order.
   std::size_t size() const noexcept { return entries_.size(); }
   std::vector<std::string> keys() const;
 
@@ -38,6 +39,7 @@ class MEZZO_API StateDict {
   /// Adds an entry at the end; a name that is there already is an Error.
   void insert(const std::string& name, ScalerState state);
 
+  /// Writes every entry to the archive.
   void save(torch::serialize::OutputArchive& archive) const;
 
   /// Replaces the content by the archive's. Throws Error, and changes nothing, where it holds
@@ -50,6 +52,7 @@ class MEZZO_API StateDict {
   std::vector<std::pair<std::string, ScalerState>> entries_;
 };
 
+/// So that torch::save and torch::load take a StateDict, also nested in an archive.
 MEZZO_API torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,
                                                       const StateDict& dict);
 MEZZO_API torch::serialize::InputArchive& operator>>(torch::serialize::InputArchive& archive,

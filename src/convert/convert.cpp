@@ -81,7 +81,8 @@ class Conversion {
   }
 
   void check_io_names() const {
-    for (const auto& [name, dtype] : policy_.options().io_of) {
+    for (const auto& item : policy_.options().io_of) {
+      const std::string& name = item.first;
       const auto is_it = [&](ValueId id) { return graph_.value(id).name == name; };
       if (std::ranges::none_of(graph_.scope(0).inputs, is_it) &&
           std::ranges::none_of(graph_.scope(0).outputs, is_it)) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -63,13 +64,29 @@ double vanishes_at(Element low) {
   return low == Element::kFloat16 ? std::ldexp(1.0, -25) : std::ldexp(1.0, -134);
 }
 
+#if defined(__x86_64__)
+namespace {
+
+// clang 14's __builtin_cpu_supports does not know F16C, so the processor is asked itself.
+bool has_f16c() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __builtin_cpu_supports("avx") && __get_cpuid(1, &a, &b, &c, &d) != 0 &&
+         (c & bit_F16C) != 0;
+}
+
+}  // namespace
+#endif
+
 void round_to(Element low, std::span<const float> in, std::span<std::uint16_t> out) {
   if (low == Element::kBFloat16) {
     for (std::size_t i = 0; i < in.size(); ++i) out[i] = bfloat_of(in[i]);
     return;
   }
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c")) return halves(in, out);
+  if (has_f16c()) return halves(in, out);
 #endif
   for (std::size_t i = 0; i < in.size(); ++i) out[i] = half_of(in[i]);
 }

@@ -17,7 +17,7 @@ void Names::add(const Graph& graph, ScopeId id) {
   }
 }
 
-std::string Names::take(std::string wanted) {
+std::string Names::take(const std::string& wanted) {
   std::string name = wanted;
   for (int i = 1; !taken_.insert(name).second; ++i) name = concat({wanted, "_", std::to_string(i)});
   return name;

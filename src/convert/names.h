@@ -15,7 +15,7 @@ class Names {
   /// Takes all names below this scope.
   Names(const Graph&, ScopeId root);
   /// `wanted`, or `wanted_1`, `wanted_2`, ...: the first that is free; it is taken from now on.
-  std::string take(std::string wanted);
+  std::string take(const std::string& wanted);
 
  private:
   void add(const Graph&, ScopeId);

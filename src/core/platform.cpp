@@ -119,11 +119,13 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::release(std::string_view part) const {
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<std::uintptr_t>(part.data()) + page - 1) / page * page;
-  const auto end = (reinterpret_cast<std::uintptr_t>(part.data()) + part.size()) / page * page;
-  if (part.data() < data_ || part.data() + part.size() > data_ + size_ || begin >= end) return;
-  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  if (part.data() < data_ || part.data() + part.size() > data_ + size_) return;
+  // A mapping starts at a page, so that whole pages can be counted from its start.
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const auto offset = static_cast<std::size_t>(part.data() - data_);
+  const std::size_t begin = (offset + page - 1) / page * page;
+  const std::size_t end = (offset + part.size()) / page * page;
+  if (begin < end) madvise(const_cast<char*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
 namespace {

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -19,8 +18,6 @@
 #include <thread>
 
 #include "core/raise.h"
-
-extern char** environ;
 
 namespace mezzo::platform {
 namespace {
@@ -40,14 +37,15 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
-    if (added.count(text.substr(0, text.find('='))) == 0) all.push_back(text);
+    if (added.count(text.substr(0, text.find('='))) == 0) all.emplace_back(text);
   }
-  for (const auto& [name, value] : added) all.push_back(name + "=" + value);
+  for (const auto& [name, value] : added) all.emplace_back(name).append("=").append(value);
   return all;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> result;
+  result.reserve(texts.size() + 1);
   for (std::string& text : texts) result.push_back(text.data());
   result.push_back(nullptr);
   return result;

@@ -7,12 +7,12 @@
 
 constexpr int kLanes = kVectorBytes / 4;
 
-typedef float RawFloats __attribute__((vector_size(kVectorBytes)));
-typedef std::int32_t RawInts __attribute__((vector_size(kVectorBytes)));
-typedef std::uint32_t RawWords __attribute__((vector_size(kVectorBytes)));
-typedef std::uint16_t RawHalves __attribute__((vector_size(kVectorBytes / 2)));
-typedef float RawHalfFloats __attribute__((vector_size(kVectorBytes / 2)));
-typedef double RawDoubles __attribute__((vector_size(kVectorBytes)));
+using RawFloats = float __attribute__((vector_size(kVectorBytes)));
+using RawInts = std::int32_t __attribute__((vector_size(kVectorBytes)));
+using RawWords = std::uint32_t __attribute__((vector_size(kVectorBytes)));
+using RawHalves = std::uint16_t __attribute__((vector_size(kVectorBytes / 2)));
+using RawHalfFloats = float __attribute__((vector_size(kVectorBytes / 2)));
+using RawDoubles = double __attribute__((vector_size(kVectorBytes)));
 
 struct Vec {
   RawFloats v;
