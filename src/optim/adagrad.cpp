@@ -91,6 +91,14 @@ void FusedAdagrad::update(StepWork& work) {
   }
   for (auto* state : work.states) ++static_cast<AdagradParamState*>(state)->step();
   work.lists.adagrad(work.rows, table.all(), work.guard);
+  for (const Elsewhere& e : work.elsewhere) {
+    auto& state = static_cast<AdagradParamState&>(*work.states[e.row]);
+    const kernels::AdagradElement<TensorElements> element = kernels::adagrad_element(
+        kernels::AdagradElement<TensorElements>{work.weight_of(e), {state.sum()}},
+        work.gradient_of(e), table.all()[work.rows[e.row].scalars]);
+    state.sum(element.sum.values);
+    work.write_weight(e, element.param);
+  }
 }
 
 void FusedAdagrad::save(torch::serialize::OutputArchive& archive) const {

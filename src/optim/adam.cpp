@@ -112,6 +112,17 @@ void FusedAdam::update(StepWork& work) {
   }
   for (auto* state : work.states) ++static_cast<AdamParamState*>(state)->step();
   work.lists.adam(work.rows, table.all(), work.guard);
+  for (const Elsewhere& e : work.elsewhere) {
+    auto& state = static_cast<AdamParamState&>(*work.states[e.row]);
+    kernels::AdamScalars<double> h = table.all()[work.rows[e.row].scalars];
+    kernels::AdamElement<TensorElements> element{
+        work.weight_of(e), {state.exp_avg()}, {state.exp_avg_sq()}, {state.max_exp_avg_sq()}};
+    element = kernels::adam_element(element, work.gradient_of(e), h);
+    state.exp_avg(element.exp_avg.values);
+    state.exp_avg_sq(element.exp_avg_sq.values);
+    if (h.amsgrad) state.max_exp_avg_sq(element.max_exp_avg_sq.values);
+    work.write_weight(e, element.param);
+  }
 }
 
 void FusedAdam::save(torch::serialize::OutputArchive& archive) const {

@@ -113,6 +113,20 @@ void FusedLAMB::update(StepWork& work) {
                   [&](std::size_t row, double param_norm, double update_norm) {
                     return rate_of(options_of(row), param_norm, update_norm);
                   });
+  for (const Elsewhere& e : work.elsewhere) {
+    auto& state = static_cast<AdamParamState&>(*work.states[e.row]);
+    const kernels::LambScalars<double>& h = table.all()[e.row];
+    const kernels::LambElement<TensorElements> element = kernels::lamb_moments(
+        kernels::LambElement<TensorElements>{
+            work.weight_of(e), {state.exp_avg()}, {state.exp_avg_sq()}},
+        work.gradient_of(e), h);
+    const TensorElements update = kernels::lamb_update(element, h);
+    const double rate = rate_of(options_of(e.row), element.param.values.norm().item<double>(),
+                                update.values.norm().item<double>());
+    state.exp_avg(element.exp_avg.values);
+    state.exp_avg_sq(element.exp_avg_sq.values);
+    work.write_weight(e, element.param - update * rate);
+  }
 }
 
 void FusedLAMB::save(torch::serialize::OutputArchive& archive) const {

@@ -137,6 +137,14 @@ void FusedNovoGrad::update(StepWork& work) {
     state.exp_avg_sq().fill_(norms[i]);
   }
   work.lists.novograd(work.rows, table.all(), work.guard);
+  for (const Elsewhere& e : work.elsewhere) {
+    auto& state = static_cast<AdamParamState&>(*work.states[e.row]);
+    const kernels::NovogradElement<TensorElements> element = kernels::novograd_element(
+        kernels::NovogradElement<TensorElements>{work.weight_of(e), {state.exp_avg()}},
+        work.gradient_of(e), table.all()[e.row]);
+    state.exp_avg(element.exp_avg.values);
+    work.write_weight(e, element.param);
+  }
 }
 
 void FusedNovoGrad::save(torch::serialize::OutputArchive& archive) const {

@@ -102,6 +102,19 @@ void FusedSGD::update(StepWork& work) {
     });
   }
   work.lists.sgd(work.rows, table.all(), work.guard);
+  for (const Elsewhere& e : work.elsewhere) {
+    const kernels::SgdScalars<double>& h = table.all()[work.rows[e.row].scalars];
+    SGDParamState* state = nullptr;
+    if (h.momentum != 0) {
+      state = &static_cast<SGDParamState&>(
+          *this->state().at(work.parameters[e.row].param->unsafeGetTensorImpl()));
+    }
+    kernels::SgdElement<TensorElements> element{work.weight_of(e), {}};
+    if (state != nullptr) element.buffer = {state->momentum_buffer()};
+    element = kernels::sgd_element(element, work.gradient_of(e), h);
+    if (state != nullptr) state->momentum_buffer(element.buffer.values);
+    work.write_weight(e, element.param);
+  }
 }
 
 void FusedSGD::save(torch::serialize::OutputArchive& archive) const {

@@ -1,7 +1,11 @@
 #include "optim/step_work.h"
 
-#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/zeros.h>
 
+#include <cmath>
+#include <limits>
 #include <sstream>
 
 #include "bridge/tensors.h"
@@ -59,6 +63,7 @@ void StepWork::add(const char* optimizer, const Stepped& stepped) {
   if (context) lent = context->low_copy(param);
   const at::Tensor& own = lent.source_grad.defined() ? lent.source_grad : param.grad();
   if (!own.defined()) return;
+  if (by_operators || !param.is_cpu()) return add_elsewhere(optimizer, stepped, std::move(lent));
   const auto param_dtype = bridge::kernel_dtype(param.scalar_type());
   if (!param_dtype || !param.is_cpu() || param.layout() != at::kStrided) {
     bridge::check_kernel_tensor(optimizer, name_of(stepped), param);
@@ -84,9 +89,52 @@ void StepWork::add(const char* optimizer, const Stepped& stepped) {
   row.param_dtype = *param_dtype;
   row.grad_dtype = direct ? *grad_dtype : *bridge::kernel_dtype(grad->scalar_type());
   if (lent.copy.defined()) add_copy(optimizer, stepped, lent, row);
-  if (context) lent_.push_back(std::move(lent));
+  lent_.push_back(std::move(lent));
   rows.push_back(row);
   parameters.push_back(stepped);
+}
+
+void StepWork::add_elsewhere(const char* optimizer, const Stepped& stepped, LowCopy lent) {
+  const at::Tensor& param = *stepped.param;
+  const at::Tensor grad = lent.source_grad.defined() ? lent.source_grad : param.grad();
+  for (const at::Tensor& tensor : {param, grad}) {
+    if (tensor.layout() != at::kStrided || !bridge::kernel_dtype(tensor.scalar_type()) ||
+        tensor.sizes() != param.sizes() || tensor.device() != param.device()) {
+      raise<ConfigError>(optimizer, tensor.is_same(param) ? "" : "the gradient of ",
+                         name_of(stepped), " is ", bridge::describe(tensor),
+                         "; expected a dense floating-point tensor of the parameter's sizes");
+    }
+  }
+  if (lent.copy.defined() &&
+      (copy_kind_of(lent) == kernels::CopyKind::kNone || lent.copy.sizes() != param.sizes())) {
+    raise<ConfigError>(optimizer, "the low-precision copy (", bridge::describe(lent.copy),
+                       ") does not fit ", name_of(stepped));
+  }
+  elsewhere.push_back({rows.size(), grad, lent});
+  kernels::StepRow row;
+  row.param_dtype = *bridge::kernel_dtype(param.scalar_type());
+  lent_.push_back(std::move(lent));
+  rows.push_back(row);
+  parameters.push_back(stepped);
+}
+
+TensorElements StepWork::weight_of(const Elsewhere& e) const {
+  const at::Tensor& param = *parameters[e.row].param;
+  return {param.detach().to(param.scalar_type() == at::kDouble ? at::kDouble : at::kFloat)};
+}
+
+TensorElements StepWork::gradient_of(const Elsewhere& e) const {
+  const at::Tensor& param = *parameters[e.row].param;
+  const double scale = guard.inv_scale == nullptr ? 1 : static_cast<double>(*guard.inv_scale);
+  const at::Tensor wide =
+      e.grad.detach().to(param.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  return {wide.mul(scale * group_factor[parameters[e.row].group])};
+}
+
+void StepWork::write_weight(const Elsewhere& e, const TensorElements& weight) const {
+  parameters[e.row].param->detach().copy_(weight.values);
+  if (!e.lent.copy.defined()) return;
+  e.lent.copy.copy_(e.lent.rounded_to ? weight.values.to(*e.lent.rounded_to) : weight.values);
 }
 
 at::Tensor StepWork::readable_gradient(const char* optimizer, const Stepped& stepped,
@@ -151,7 +199,11 @@ bool StepWork::gradients_finite() {
   for (const kernels::StepRow& row : rows) {
     gradients_.push_back({row.grad, row.grad_dtype, row.count});
   }
-  return lists.all_finite(gradients_);
+  if (!lists.all_finite(gradients_)) return false;
+  for (const Elsewhere& e : elsewhere) {
+    if (!at::isfinite(e.grad).all().item<bool>()) return false;
+  }
+  return true;
 }
 
 double StepWork::gradient_norm(kernels::Norm norm, std::vector<double>* per_tensor) {
@@ -159,22 +211,36 @@ double StepWork::gradient_norm(kernels::Norm norm, std::vector<double>* per_tens
   for (const kernels::StepRow& row : rows) {
     gradients_.push_back({row.grad, row.grad_dtype, row.count});
   }
-  std::span<double> each;
-  if (per_tensor != nullptr) {
-    per_tensor->resize(rows.size());
-    each = *per_tensor;
+  std::vector<double> kept;
+  std::vector<double>& each = per_tensor != nullptr ? *per_tensor : kept;
+  if (per_tensor == nullptr && elsewhere.empty()) return lists.norm(gradients_, norm);
+  each.resize(rows.size());
+  double total = lists.norm(gradients_, norm, each);
+  for (const Elsewhere& e : elsewhere) {
+    const double order = norm == kernels::Norm::kTwo ? 2 : std::numeric_limits<double>::infinity();
+    const double of_tensor =
+        e.grad.numel() == 0
+            ? 0
+            : at::linalg_vector_norm(e.grad, order, {}, false, at::kDouble).item<double>();
+    each[e.row] = of_tensor;
+    total = norm == kernels::Norm::kTwo ? std::hypot(total, of_tensor)
+                                        : kernels::largest(of_tensor, total);
   }
-  return lists.norm(gradients_, norm, each);
+  return total;
 }
 
 void* StepWork::state_memory(at::Tensor& state, const Stepped& of) {
   const at::Tensor& param = *of.param;
   const at::ScalarType type = param.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   if (!state.defined()) {
-    state = bridge::empty_laid_out_as(param, type).zero_();
+    state = bridge::is_dense(param)
+                ? bridge::empty_laid_out_as(param, type).zero_()
+                : at::zeros(param.sizes(), param.options().dtype(type).requires_grad(false));
   } else if (state.sizes() != param.sizes()) {
     raise<ConfigError>("optimizer", "the state (", bridge::describe(state), ") of ", name_of(of),
                        " has other sizes: it belongs to another parameter or optimizer");
+  } else if (by_operators || !param.is_cpu()) {
+    state = state.to(param.device(), type);
   } else if (state.scalar_type() != type || !state.is_cpu() || !bridge::is_dense(state) ||
              !bridge::same_layout(state, param)) {
     state = bridge::empty_laid_out_as(param, type).copy_(state.detach());
@@ -192,6 +258,7 @@ void StepWork::bump_versions() {
 void StepWork::release() {
   parameters.clear();
   rows.clear();
+  elsewhere.clear();
   states.clear();
   held_.clear();
   lent_.clear();

@@ -12,6 +12,7 @@
 #include "kernels/multi_tensor.h"
 #include "optim/states.h"
 #include "optim/step_context.h"
+#include "optim/tensor_elements.h"
 
 namespace mezzo::optim {
 
@@ -20,6 +21,14 @@ struct Stepped {
   const at::Tensor* param = nullptr;
   std::size_t group = 0;
   std::size_t index = 0;  // in its group
+};
+
+/// A parameter on a device that has no kernels of ours: LibTorch's operators update it. Its entry
+/// in `rows` is empty.
+struct Elsewhere {
+  std::size_t row = 0;
+  at::Tensor grad;
+  LowCopy lent;
 };
 
 /// "parameter 3 of group 0 (Float [2, 3] on cpu)".
@@ -34,6 +43,9 @@ class StepWork {
   /// What multiplies the gradients of a group beside the inverse scale: clipping.
   std::vector<double> group_factor;
   kernels::Guard guard;
+  std::vector<Elsewhere> elsewhere;
+  /// For tests: treat every device as one without kernels.
+  bool by_operators = false;
   kernels::Lists lists{bridge::torch_workers()};
 
   /// The states of `parameters`, for optimizers to fill.
@@ -71,6 +83,12 @@ class StepWork {
   /// out as the kernels read it if a file or another optimizer left it otherwise.
   void* state_memory(at::Tensor& state, const Stepped& of);
 
+  /// What an element's arithmetic starts from, in the type it computes in, and where its result
+  /// goes.
+  TensorElements weight_of(const Elsewhere&) const;
+  TensorElements gradient_of(const Elsewhere&) const;
+  void write_weight(const Elsewhere&, const TensorElements&) const;
+
   /// Bumps the versions of weights and copies.
   void bump_versions();
 
@@ -81,6 +99,7 @@ class StepWork {
   void add(const char* optimizer, const Stepped& stepped);
   void add_copy(const char* optimizer, const Stepped& stepped, const LowCopy& lent,
                 kernels::StepRow& row);
+  void add_elsewhere(const char* optimizer, const Stepped& stepped, LowCopy lent);
   at::Tensor readable_gradient(const char* optimizer, const Stepped& stepped,
                                const at::Tensor& grad, bool like_double);
   void check_overlaps(const char* optimizer);

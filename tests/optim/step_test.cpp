@@ -4,7 +4,9 @@
 
 #include "mezzo/error.h"
 #include "mezzo/optim.h"
+#include "optim/step_access.h"
 #include "optim/step_context.h"
+#include "optim/step_work.h"
 #include "optim/trajectory.h"
 
 namespace mezzo::optim {
@@ -193,6 +195,34 @@ TEST_P(FusedStep, NoParametersAndNoGradientsAreFine) {
   optimizer->step();
   EXPECT_TRUE(identical(params, before));
   GetParam().make({})->step();
+}
+
+TEST_P(FusedStep, GoesTheSameWayByOperatorsOnDevicesWithoutKernels) {
+  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kDouble}) {
+    const auto params = make_parameters(type);
+    const auto others = make_parameters(type);
+    const auto fused = GetParam().make(params);
+    const auto operators = GetParam().make(others);
+    StepAccess::work(*operators).by_operators = true;
+    for (int step = 0; step < 10; ++step) {
+      set_gradients(params, step);
+      for (std::size_t i = 0; i < params.size(); ++i) {
+        others[i].mutable_grad() = params[i].grad().clone();
+      }
+      at::Tensor found = torch::zeros({1});
+      fused->step_unless(found, torch::full({1}, 0.5));
+      step_checked(*operators, found, torch::full({1}, 0.5));
+    }
+    EXPECT_LT(distance(others, params), type == at::kDouble ? 1e-12
+                                        : type == at::kHalf ? 2e-3
+                                                            : 1e-5);
+    const auto before = values(others);
+    others[1].mutable_grad()[0] = NAN;
+    at::Tensor found = torch::zeros({1});
+    step_checked(*operators, found, {});
+    EXPECT_EQ(found.item<float>(), 1);
+    EXPECT_TRUE(identical(others, before));
+  }
 }
 
 struct BadInput {
