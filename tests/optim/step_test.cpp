@@ -1,6 +1,11 @@
 // What all fused optimizers share: skipping, checking, layouts, versions, errors.
+#include <c10/core/CPUAllocator.h>
+
+#include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <limits>
+#include <new>
 
 #include "mezzo/error.h"
 #include "mezzo/optim.h"
@@ -9,10 +14,45 @@
 #include "optim/step_work.h"
 #include "optim/trajectory.h"
 
+namespace {
+std::atomic<std::int64_t> allocations{0};
+}
+
+// Replaced for the whole program, LibTorch's own calls included.
+void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
 namespace mezzo::optim {
 namespace {
 
 using namespace testing_support;
+
+// LibTorch's allocator of tensor memory, counted while it lives.
+class CountedTensors final : public c10::Allocator {
+ public:
+  CountedTensors() : inner_(c10::GetCPUAllocator()) { c10::SetCPUAllocator(this, 255); }
+  ~CountedTensors() override { c10::SetCPUAllocator(inner_, 255); }
+  c10::DataPtr allocate(std::size_t bytes) override {
+    ++allocations;
+    return inner_->allocate(bytes);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return inner_->raw_deleter(); }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    inner_->copy_data(to, from, bytes);
+  }
+
+ private:
+  c10::Allocator* inner_;
+};
 
 using Make = std::function<std::unique_ptr<FusedOptimizer>(std::vector<at::Tensor>)>;
 struct Kind {
@@ -186,6 +226,21 @@ TEST_P(FusedStep, GivesTheSameBitsForAnyNumberOfThreads) {
   }
   at::set_num_threads(threads);
   EXPECT_TRUE(identical(results[0], results[1]));
+}
+
+TEST(FusedSteps, OfAdamAndSgdAllocateNothingOnceTheyAreSteady) {
+  for (const Kind& kind : {kinds()[0], kinds()[1]}) {
+    const auto params = make_parameters();
+    const auto optimizer = kind.make(params);
+    set_gradients(params, 0);
+    const at::Tensor found = torch::zeros({1});
+    const at::Tensor inv_scale = torch::ones({1});
+    for (int step = 0; step < 3; ++step) optimizer->step_unless(found, inv_scale);
+    const CountedTensors counted;
+    const std::int64_t before = allocations;
+    optimizer->step_unless(found, inv_scale);
+    EXPECT_EQ(allocations - before, 0) << kind.name;
+  }
 }
 
 TEST_P(FusedStep, NoParametersAndNoGradientsAreFine) {
