@@ -17,6 +17,7 @@ namespace mezzo {
 namespace amp {
 
 /// What a checkpoint holds besides models, optimizers and scales.
+/// What goes into a checkpoint besides the training itself.
 struct CheckpointOptions {
   /// Save and restore the state of the default random generators.
   bool rng_state = false;

@@ -3,19 +3,23 @@
 #include <ATen/core/grad_mode.h>
 
 #include "distributed/agreement.h"
+#include "distributed/bucket_registry.h"
 
 namespace mezzo::detail {
-namespace {
-
-bool is_in_bucket(const at::Tensor& gradient) {
-  return gradient.defined() && gradient.has_storage() && parallel::is_bucket_view(gradient);
+bool is_in_bucket(const at::Tensor& owner) {
+  const at::Tensor& grad = owner.grad();
+  return grad.defined() && grad.has_storage() && parallel::is_bucket_view(grad);
 }
 
-}  // namespace
+bool waits_for_reduction(const at::Tensor& owner) {
+  if (!is_in_bucket(owner)) return false;
+  const auto mark = parallel::bucket_of(owner.grad());
+  return mark != nullptr && !mark->reduced;
+}
 
 at::Tensor take_gradient(at::Tensor& owner) {
   at::Tensor& grad = owner.mutable_grad();
-  if (!is_in_bucket(grad)) return std::exchange(grad, at::Tensor());
+  if (!is_in_bucket(owner)) return std::exchange(grad, at::Tensor());
   const at::NoGradGuard no_grad;
   at::Tensor copy = grad.detach().clone();
   grad.zero_();
@@ -24,7 +28,7 @@ at::Tensor take_gradient(at::Tensor& owner) {
 
 void put_gradient(at::Tensor& owner, const at::Tensor& gradient) {
   at::Tensor& grad = owner.mutable_grad();
-  if (!is_in_bucket(grad)) {
+  if (!is_in_bucket(owner)) {
     grad = gradient;
     return;
   }
@@ -38,7 +42,7 @@ void put_gradient(at::Tensor& owner, const at::Tensor& gradient) {
 }
 
 bool has_gradient(const at::Tensor& owner) {
-  return owner.grad().defined() && !is_in_bucket(owner.grad());
+  return owner.grad().defined() && !is_in_bucket(owner);
 }
 
 void drop_gradient(at::Tensor& owner) {
@@ -48,7 +52,7 @@ void drop_gradient(at::Tensor& owner) {
 void clear_gradient(at::Tensor& owner, bool set_to_none) {
   at::Tensor& grad = owner.mutable_grad();
   if (!grad.defined()) return;
-  if (set_to_none && !is_in_bucket(grad)) {
+  if (set_to_none && !is_in_bucket(owner)) {
     grad.reset();
     return;
   }

@@ -14,6 +14,12 @@ at::Tensor take_gradient(at::Tensor& owner);
 /// The owner's gradient becomes this one, undefined included; a bucket's gets the values.
 void put_gradient(at::Tensor& owner, const at::Tensor& gradient);
 
+/// Is the gradient a view into a bucket?
+bool is_in_bucket(const at::Tensor& owner);
+
+/// ... which was not averaged since a backward pass added to it?
+bool waits_for_reduction(const at::Tensor& owner);
+
 /// Did a backward pass leave a gradient here? A bucket's is always there, and tells nothing.
 bool has_gradient(const at::Tensor& owner);
 

@@ -57,7 +57,7 @@ LossScope::LossScope(const at::Tensor& loss,
 
   loss_ = loss.detach();
   scaled_ = scaler.is_one() ? (is_low(loss) ? loss.to(at::kFloat) : loss) : scaler.multiply(loss);
-  for (OptimizerState* state : states_) state->enter();
+  for (OptimizerState* state : states_) state->enter(scaler);
   session_ = &session;
   open_ = true;
 }
@@ -69,7 +69,11 @@ LossScope::~LossScope() {
 void LossScope::close() {
   if (!open_) return;
   open_ = false;
-  if (!options_.delay_unscale && !session_->options().defer_unscale) {
+  bool stay_scaled = options_.delay_unscale || session_->options().defer_unscale;
+  for (const OptimizerState* state : states_) {
+    stay_scaled = stay_scaled || state->waits_for_reduction();
+  }
+  if (!stay_scaled) {
     settle(states_, *session_, options_.loss_id, options_.delay_overflow_check);
     if (session_->scaler(options_.loss_id, kWhere).device().is_cpu()) {
       for (OptimizerState* state : states_) state->note_loss(loss_);

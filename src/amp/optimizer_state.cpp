@@ -100,7 +100,7 @@ std::int64_t OptimizerState::model_calls() const {
 }
 
 Slot OptimizerState::slot_of(at::Tensor& parameter) {
-  Slot slot{parameter, parameter, {}, nullptr};
+  Slot slot{parameter, parameter, {}, false, nullptr};
   WeightTable& weights = session_.weights();
   Weight* entry = weights.find(parameter);
   const bool wants_master =
@@ -160,9 +160,26 @@ void OptimizerState::check_entry(std::string_view where) {
   }
 }
 
-void OptimizerState::enter() {
+void OptimizerState::enter(const scaling::LossScaler& scaler) {
   in_scope_ = true;
-  for (Slot& slot : slots_) slot.stash = take_gradient(slot.weight);
+  const at::NoGradGuard no_grad;
+  for (Slot& slot : slots_) {
+    slot.in_bucket = is_in_bucket(slot.weight);
+    if (!slot.in_bucket) {
+      slot.stash = take_gradient(slot.weight);
+      continue;
+    }
+    at::Tensor grad = slot.weight.grad();
+    slot.stash = grad.clone();
+    if (now_.still_scaled) grad.mul_(now_.still_scaled->inverse.to(grad.device()));
+    if (!scaler.is_one()) grad.copy_(scaler.multiply(grad));
+  }
+}
+
+bool OptimizerState::waits_for_reduction() const {
+  return std::ranges::any_of(slots_, [](const Slot& slot) {
+    return slot.in_bucket && detail::waits_for_reduction(slot.weight);
+  });
 }
 
 void OptimizerState::undo() {
@@ -178,7 +195,7 @@ void OptimizerState::leave_scaled(const StillScaled& scaled) {
   const double ratio = now_.still_scaled ? scaled.scale / now_.still_scaled->scale : 1.0;
   for (Slot& slot : slots_) {
     at::Tensor older = std::exchange(slot.stash, at::Tensor());
-    if (!older.defined()) continue;
+    if (!older.defined() || slot.in_bucket) continue;
     if (!now_.still_scaled) {
       older.mul_(scaled.scale);
     } else if (ratio != 1.0) {

@@ -21,6 +21,7 @@ struct Slot {
   at::Tensor weight;        // the network's
   at::Tensor master;        // what the optimizer steps: a float copy, or the weight itself
   at::Tensor stash;         // the weight's gradient when the scope was entered
+  bool in_bucket = false;   // the gradient stayed where it was: the stash is only for undoing
   Weight* entry = nullptr;  // of the weight table, where there is a master
 
   bool has_master() const { return entry != nullptr; }
@@ -69,7 +70,11 @@ class OptimizerState {
   // ---- a scope's entrance and exits
   bool in_scope() const noexcept { return in_scope_; }
   void check_entry(std::string_view where);
-  void enter();
+  /// Sets gradients aside, so that the backward pass makes fresh ones. Those in a reducer's bucket
+  /// stay and get the scale, since the bucket must hold all that is to be averaged.
+  void enter(const scaling::LossScaler& scaler);
+  /// Gradients were accumulated without being averaged: they stay scaled until they are.
+  bool waits_for_reduction() const;
   void leave_scaled(const StillScaled& scaled);
   void undo();
   /// `any` gradient was computed since the scope was entered.

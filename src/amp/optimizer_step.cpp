@@ -150,7 +150,10 @@ void OptimizerState::check_gradients() {
 void OptimizerState::settle_deferred() {
   if (!now_.still_scaled) return;
   // Nothing fresh: what is there is what was delayed.
-  for (Slot& slot : slots_) slot.stash = take_gradient(slot.weight);
+  for (Slot& slot : slots_) {
+    slot.in_bucket = false;
+    slot.stash = take_gradient(slot.weight);
+  }
   settle({this}, session_, now_.still_scaled->loss_id, now_.still_scaled->delay_overflow_check);
 }
 

@@ -90,7 +90,18 @@ bool Session::wants_master(const at::Tensor& tensor) const {
   return plan_.masters && tensor.requires_grad() && stepped_.contains(tensor.unsafeGetTensorImpl());
 }
 
+void Session::watch_low_tensors(const torch::nn::Module& module) {
+  auto tensors = module.named_parameters();
+  tensors.update(module.named_buffers());
+  for (const auto& item : tensors) {
+    const at::Tensor& tensor = item.value();
+    if (!is_low(tensor) || weights_.find(tensor) != nullptr) continue;
+    weights_.add({tensor, {}, tensor.scalar_type(), tensor.scalar_type(), item.key()});
+  }
+}
+
 void Session::convert(torch::nn::Module& module) {
+  if (plan_.keep_types) watch_low_tensors(module);
   if (!plan_.convert) return;
   const at::NoGradGuard no_grad;
   const Conversion conversion{*plan_.convert, plan_.keep_batch_norms, plan_.convert_doubles};

@@ -78,6 +78,7 @@ class Session {
 
  private:
   void convert(torch::nn::Module& module);
+  void watch_low_tensors(const torch::nn::Module& module);
   bool wants_master(const at::Tensor& tensor) const;
 
   amp::Options options_;

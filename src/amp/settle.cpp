@@ -35,7 +35,7 @@ at::Tensor to_own(const at::Tensor& grad, const Slot& slot) {
 Sum take_gradients(Slot& slot, bool stash_is_scaled) {
   Sum sum{&slot, {}, {}, to_own(slot.weight.grad(), slot)};
   at::Tensor stash = to_own(std::exchange(slot.stash, at::Tensor()), slot);
-  (stash_is_scaled ? sum.delayed : sum.settled) = stash;
+  if (!slot.in_bucket) (stash_is_scaled ? sum.delayed : sum.settled) = stash;
   if (slot.has_master()) {
     sum.settled = slot.master.grad();
     drop_gradient(slot.weight);

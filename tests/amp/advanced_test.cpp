@@ -1,0 +1,170 @@
+// The pieces of docs/advanced.md: each compiles, runs, and is the same text.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "amp/training.h"
+#include "mezzo/autocast.h"
+
+namespace mezzo::amp {
+namespace {
+
+namespace amp = mezzo::amp;
+
+TEST(Advanced, Clipping) {
+  TinyNet net;
+  torch::optim::SGD sgd(net->parameters(), 0.01);
+  auto [model, optimizer] = amp::initialize(net, sgd, at_level("O2"));
+  amp::scale_loss(loss_of(model), optimizer).backward();
+  torch::nn::utils::clip_grad_norm_(amp::master_params(optimizer), 1.0);
+  optimizer.step();
+  EXPECT_EQ(optimizer.skipped_steps(), 0);
+}
+
+TEST(Advanced, AccumulationOverMicroBatches) {
+  TinyNet net;
+  torch::optim::SGD sgd(net->parameters(), 0.01);
+  auto [model, optimizer] = amp::initialize(net, sgd, at_level("O2"));
+  for (int micro = 0; micro < 4; ++micro) {
+    amp::scale_loss(loss_of(model) / 4, optimizer).backward();
+  }
+  optimizer.step();
+  optimizer.zero_grad();
+  EXPECT_EQ(optimizer.skipped_steps(), 0);
+}
+
+TEST(Advanced, SeveralModelsOptimizersAndLosses) {
+  TinyNet net_d;
+  TinyNet net_g;
+  torch::optim::SGD sgd_d(net_d->parameters(), 0.01);
+  torch::optim::SGD sgd_g(net_g->parameters(), 0.01);
+  auto [models, optimizers] = amp::initialize(std::tie(net_d, net_g), std::tie(sgd_d, sgd_g),
+                                              {.opt_level = "O2", .num_losses = 2, .verbosity = 0});
+  auto& [d, g] = models;
+  auto& [opt_d, opt_g] = optimizers;
+  amp::scale_loss(loss_of(d), opt_d, {.loss_id = 0}).backward();
+  amp::scale_loss(loss_of(d) + loss_of(g), {opt_d, opt_g}, {.loss_id = 1}).backward();
+  opt_d.step();
+  opt_g.step();
+  EXPECT_EQ(opt_d.applied_steps() + opt_d.skipped_steps(), 1);
+}
+
+TEST(Advanced, MoreThanABackwardPassInTheScope) {
+  TinyNet net;
+  torch::optim::SGD sgd(net->parameters(), 0.01);
+  auto [model, optimizer] = amp::initialize(net, sgd, at_level("O2"));
+  {
+    amp::ScaledLoss scaled = amp::scale_loss(loss_of(model), optimizer);
+    scaled.backward();
+  }
+  optimizer.step();
+  EXPECT_EQ(optimizer.skipped_steps(), 0);
+}
+
+TEST(Advanced, GradientPenaltiesAndAutogradGrad) {
+  TinyNet net;
+  torch::optim::SGD sgd(net->parameters(), 0.01);
+  auto [model, optimizer] = amp::initialize(net, sgd, at_level("O2"));
+  at::Tensor x = inputs().requires_grad_(true);
+  at::Tensor out = model(x).sum();
+  auto gradients = torch::autograd::grad({optimizer.scale(out)}, {x}, {}, true, true);
+  optimizer.unscale(gradients);
+  at::Tensor penalty = gradients[0].pow(2).sum();
+  amp::scale_loss(out + penalty, optimizer).backward();
+  optimizer.step();
+  EXPECT_EQ(optimizer.skipped_steps(), 0);
+}
+
+TEST(Advanced, Closures) {
+  TinyNet net;
+  torch::optim::SGD sgd(net->parameters(), 0.01);
+  auto [model, optimizer] = amp::initialize(net, sgd, at_level("O2"));
+  optimizer.step([&model = model, &optimizer = optimizer] {
+    optimizer.zero_grad();
+    at::Tensor loss = loss_of(model);
+    amp::scale_loss(loss, optimizer).backward();
+    return loss;
+  });
+  EXPECT_EQ(optimizer.skipped_steps(), 0);
+}
+
+TEST(Advanced, LearningRateSchedules) {
+  TinyNet net;
+  torch::optim::SGD sgd(net->parameters(), 0.01);
+  auto [model, optimizer] = amp::initialize(net, sgd, at_level("O2"));
+  torch::optim::StepLR step_lr(optimizer.inner(), 10, 0.5);
+  amp::Schedule schedule(step_lr, optimizer);
+  amp::scale_loss(loss_of(model), optimizer).backward();
+  optimizer.step();
+  schedule.step();
+  EXPECT_EQ(optimizer.skipped_steps(), 0);
+}
+
+TEST(Advanced, MovingAveragesThatSurviveASkip) {
+  TinyNet net;
+  torch::optim::SGD sgd(net->parameters(), 0.01);
+  auto [model, optimizer] = amp::initialize(net, sgd, at_level("O2"));
+  at::Tensor average = net->second->weight.detach().to(at::kFloat).clone();
+  optimizer.protect({average});
+  amp::scale_loss(loss_of(model), optimizer).backward();
+  average.lerp_(net->second->weight.detach().to(at::kFloat), 0.01);
+  optimizer.step();
+  EXPECT_EQ(optimizer.skipped_steps(), 0);
+}
+
+TEST(Advanced, FreezingUnfreezingAddingGroups) {
+  TinyNet net;
+  torch::optim::SGD sgd(net->parameters(), 0.01);
+  auto [model, optimizer] = amp::initialize(net, sgd, at_level("O2"));
+  for (at::Tensor& parameter : net->second->parameters()) parameter.requires_grad_(false);
+  amp::scale_loss(loss_of(model), optimizer).backward();
+  optimizer.step();
+  for (at::Tensor& parameter : net->second->parameters()) parameter.requires_grad_(true);
+  amp::scale_loss(loss_of(model), optimizer).backward();
+  optimizer.step();
+  EXPECT_EQ(optimizer.skipped_steps(), 0);
+}
+
+TEST(Advanced, ALoopThatKeepsItsOwnOptimizer) {
+  TinyNet net;
+  torch::optim::SGD sgd(net->parameters(), 0.01);
+  amp::GradScaler scaler;
+  at::Tensor loss;
+  {
+    amp::Autocast casts(Policy::defaults());
+    loss = loss_of(net);
+  }
+  scaler.scale(loss).backward();
+  scaler.step(sgd);
+  scaler.update();
+  EXPECT_EQ(scaler.state_dict().growth_tracker, 1);
+}
+
+std::string without_indentation(std::istream& in) {
+  std::string result;
+  for (std::string line; std::getline(in, line);) {
+    const auto first = line.find_first_not_of(' ');
+    if (first != std::string::npos) result += line.substr(first) + "\n";
+  }
+  return result;
+}
+
+TEST(Advanced, ThePageShowsWhatIsTestedHere) {
+  std::ifstream source("tests/amp/advanced_test.cpp");
+  std::ifstream page("docs/advanced.md");
+  const std::string tested = without_indentation(source);
+  std::string text = without_indentation(page);
+  int pieces = 0;
+  for (auto begin = text.find("```cpp\n"); begin != std::string::npos;
+       begin = text.find("```cpp\n", begin)) {
+    begin += 7;
+    const std::string piece = text.substr(begin, text.find("```", begin) - begin);
+    EXPECT_NE(tested.find(piece), std::string::npos) << piece;
+    ++pieces;
+  }
+  EXPECT_GE(pieces, 10);
+}
+
+}  // namespace
+}  // namespace mezzo::amp
