@@ -17,7 +17,6 @@ namespace mezzo {
 namespace amp {
 
 /// What a checkpoint holds besides models, optimizers and scales.
-/// What goes into a checkpoint besides the training itself.
 struct CheckpointOptions {
   /// Save and restore the state of the default random generators.
   bool rng_state = false;

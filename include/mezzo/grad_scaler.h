@@ -13,7 +13,6 @@
 namespace mezzo::amp {
 
 /// How a GradScaler starts and moves; the defaults are those of torch.amp.
-/// The options of torch.amp.GradScaler.
 struct GradScalerOptions {
   double init_scale = 65536;
   double growth_factor = 2;     ///< after `growth_interval` clean updates in a row; above 1
@@ -71,7 +70,6 @@ class MEZZO_API GradScaler {
   bool is_enabled() const;
 
   /// The scale and its counters. Reads them where they live on a device.
-  /// What is needed to continue. Reads the scale where it lives on a device.
   GradScalerState state_dict() const;
 
   /// Throws Error, and changes nothing, for values that no scaler has.

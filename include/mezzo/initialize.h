@@ -212,7 +212,6 @@ std::pair<Model<std::remove_cvref_t<decltype(std::declval<Wrapper&>().module())>
 initialize(const Wrapper&, Optims&&, Options = {}) {
   detail::refuse_wrapped_model();
 }
-/// The same without an optimizer.
 template <detail::WrappedNetwork Wrapper>
 Model<std::remove_cvref_t<decltype(std::declval<Wrapper&>().module())>> initialize(const Wrapper&,
                                                                                    Options = {}) {

@@ -23,7 +23,6 @@ class MEZZO_API LossScale {
   LossScale(const std::string& text);
 
   /// Does the scale adapt itself?
-  /// Does it follow the gradients?
   bool is_dynamic() const noexcept { return dynamic_; }
 
   /// The static scale; 1 for a dynamic one, which has no value before it is used.

@@ -110,7 +110,6 @@ template <typename Net>
 class Model : public detail::ModelHandle {
  public:
   /// The module class behind the holder.
-  /// The network's class behind its holder.
   using Impl = std::remove_cvref_t<decltype(*std::declval<Net&>())>;
 
   Model(Net net, std::shared_ptr<detail::ModelState> state)

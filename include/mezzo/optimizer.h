@@ -52,7 +52,6 @@ class MEZZO_API Optimizer {
   const torch::optim::Optimizer& inner() const;
 
   /// The groups of the caller's optimizer; at levels with masters they hold the masters.
-  /// The groups of `inner`, for learning rates and the like.
   std::vector<torch::optim::OptimizerParamGroup>& param_groups();
 
   /// What is in force: the level's row with the caller's changes.
@@ -84,7 +83,6 @@ class MEZZO_API Optimizer {
   void protect(std::vector<at::Tensor> tensors);
 
   /// For the library itself.
-  /// What stands behind the handle; for the library itself.
   const std::shared_ptr<detail::OptimizerState>& state() const noexcept { return state_; }
 
  private:

@@ -23,7 +23,6 @@ class LossScope;
 namespace amp {
 
 /// What one scale_loss does differently.
-/// How a scope of `scale_loss` leaves the gradients.
 struct ScaleLossOptions {
   /// Which of the `num_losses` scales.
   int loss_id = 0;

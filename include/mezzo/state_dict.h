@@ -29,7 +29,6 @@ struct ScalerState {
 class MEZZO_API StateDict {
  public:
   /// How many scalers, and their names in order.
-  /// How many entries there are, and their names in order.
   std::size_t size() const noexcept { return entries_.size(); }
   std::vector<std::string> keys() const;
 
@@ -41,7 +40,6 @@ class MEZZO_API StateDict {
   void insert(const std::string& name, ScalerState state);
 
   /// Writes every entry to the archive.
-  /// Writes all entries into an archive.
   void save(torch::serialize::OutputArchive& archive) const;
 
   /// Replaces the content by the archive's. Throws Error, and changes nothing, where it holds
@@ -55,7 +53,6 @@ class MEZZO_API StateDict {
 };
 
 /// So that torch::save and torch::load take a StateDict, also nested in an archive.
-/// torch::save(dict, path) and torch::load(dict, path).
 MEZZO_API torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,
                                                       const StateDict& dict);
 MEZZO_API torch::serialize::InputArchive& operator>>(torch::serialize::InputArchive& archive,
