@@ -8,7 +8,7 @@
 //
 // The network and the loop below are an ordinary LibTorch program. What the support folder adds
 // reads the images, parses options, watches the loop and runs the levels one after another.
-#include <mezzo/error.h>
+#include <mezzo/mezzo.h>
 #include <torch/torch.h>
 
 #include <iostream>
@@ -18,6 +18,8 @@
 #include "support/images.h"
 #include "support/process.h"
 #include "support/recorder.h"
+
+namespace amp = mezzo::amp;
 
 namespace {
 
@@ -53,7 +55,8 @@ struct NetImpl : torch::nn::Module {
 TORCH_MODULE(Net);
 
 struct Settings {
-  std::string opt_level, compare = "O0", report = "report.json", log;
+  std::string opt_level, loss_scale = "None", keep_batchnorm_fp32 = "None";
+  std::string compare = "O0,O1,O2,O4", report = "report.json", log;
   std::string data = "/usr/share/datasets/fashion-mnist", device = "cpu";
   int epochs = 3, batch_size = 128, steps = 0, seed = 1;
 };
@@ -84,22 +87,30 @@ void train(const Settings& settings) {
   const std::int64_t most = settings.steps > 0 ? settings.steps : training.size();
   const std::int64_t steps_per_epoch = std::min(training.size() / settings.batch_size, most);
   const auto total = static_cast<double>(settings.epochs * steps_per_epoch);
+  const mezzo::report::Machine machine = examples::machine_of(device);
   const examples::MemoryPeak memory;
 
   torch::manual_seed(static_cast<std::uint64_t>(settings.seed));
-  Net model;
-  model->to(device);
-  torch::optim::SGD optimizer(model->parameters(),
-                              torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(5e-4));
+  Net net;
+  net->to(device);
+  torch::optim::SGD sgd(net->parameters(),
+                        torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(5e-4));
 
-  examples::Recorder recorder(settings.log,
-                              {.run = settings.opt_level,
-                               .epochs = settings.epochs,
-                               .steps_per_epoch = steps_per_epoch,
-                               .batch_size = settings.batch_size,
-                               .items = "images",
-                               .machine = examples::machine_of(device)},
-                              [] { return examples::Counters{}; });
+  auto [model, optimizer] = amp::initialize(
+      net, sgd,
+      amp::Options::from_flags({{"opt_level", settings.opt_level},
+                                {"loss_scale", settings.loss_scale},
+                                {"keep_batchnorm_fp32", settings.keep_batchnorm_fp32}}));
+
+  examples::Recorder recorder(
+      settings.log,
+      {.run = settings.opt_level,
+       .epochs = settings.epochs,
+       .steps_per_epoch = steps_per_epoch,
+       .batch_size = settings.batch_size,
+       .items = "images",
+       .machine = machine},
+      [&optimizer = optimizer] { return examples::counters_of(optimizer); });
   std::int64_t step = 0;
   for (int epoch = 1; epoch <= settings.epochs; ++epoch) {
     model->train();
@@ -113,7 +124,7 @@ void train(const Settings& settings) {
       optimizer.zero_grad();
       const at::Tensor outputs = model(images);
       const at::Tensor loss = torch::nn::functional::cross_entropy(outputs, labels);
-      loss.backward();
+      amp::scale_loss(loss, optimizer).backward();
       optimizer.step();
       recorder.step(loss, outputs, labels);
     }
@@ -122,16 +133,21 @@ void train(const Settings& settings) {
   }
   recorder.end({.peak_memory_bytes = memory.bytes(),
                 .parameter_bytes = examples::bytes_of(model->parameters()),
-                .optimizer_state_bytes = examples::momentum_bytes(optimizer)});
+                .master_bytes = examples::master_bytes(optimizer, model->parameters()),
+                .optimizer_state_bytes = examples::momentum_bytes(sgd)});
 }
 
 int run(int argc, char** argv) {
-  const std::vector<std::string> levels{"O0"};
+  const std::vector<std::string> all{"O0", "O1", "O2", "O4", "O3", "O3+bn"};
+  const std::vector<std::string> known{"O0", "O1", "O2", "O3", "O3+bn", "O4", "O5"};
   Settings settings;
   examples::CommandLine line("fashion_mnist",
                              "Trains a network on Fashion-MNIST, in float and mixed precision.");
   line.option("opt-level", settings.opt_level, "train this level alone")
       .option("compare", settings.compare, "levels to put side by side, or all")
+      .option("loss-scale", settings.loss_scale, "dynamic, or a number; None: the level's")
+      .option("keep-batchnorm-fp32", settings.keep_batchnorm_fp32,
+              "True or False; None: the level's")
       .option("epochs", settings.epochs, "times through the images")
       .option("batch-size", settings.batch_size, "images per step")
       .option("device", settings.device, "where to train: cpu, cuda, cuda:1")
@@ -149,7 +165,7 @@ int run(int argc, char** argv) {
   if (one_level && line.given("compare"))
     throw mezzo::ConfigError("--opt-level and --compare exclude each other");
   const auto chosen =
-      examples::parse_levels(one_level ? settings.opt_level : settings.compare, levels, levels);
+      examples::parse_levels(one_level ? settings.opt_level : settings.compare, all, known);
   if (one_level && !line.given("report")) {
     train(settings);
     return 0;

@@ -6,8 +6,14 @@ foreach(name train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ub
 endforeach()
 set(few --steps 2 --epochs 1 --batch-size 32)
 
-mezzo_example_test(NAME demo_compares_levels COMMAND fashion_mnist --compare O0 --report demo_test.json ${few}
-                   OUTPUT "wrote demo_test.html")
+mezzo_example_test(NAME demo_compares_levels COMMAND fashion_mnist --report demo_test.json ${few}
+                   OUTPUT "O0 .*O1 .*O2 .*O4 .*wrote demo_test.html")
+mezzo_example_test(NAME demo_has_baselines_of_speed COMMAND fashion_mnist --compare O3,O3+bn --report demo_o3_test.json ${few}
+                   OUTPUT "O3 .*O3.bn ")
+foreach(level O1 O2 O5)
+  mezzo_example_test(NAME demo_trains_${level} COMMAND fashion_mnist --opt-level ${level} --loss-scale 128 ${few}
+                     OUTPUT "${level}  done: test .*skipped, scale 128")
+endforeach()
 mezzo_example_test(NAME demo_trains_one_level COMMAND fashion_mnist --opt-level O0 --log demo_test.jsonl ${few}
                    OUTPUT "O0  done: test")
 mezzo_example_test(NAME demo_explains_itself COMMAND fashion_mnist --help OUTPUT "--opt-level")
@@ -26,3 +32,8 @@ mezzo_example_test(NAME demo_with_unknown_device COMMAND fashion_mnist --device 
 mezzo_example_test(NAME demo_with_zero_epochs COMMAND fashion_mnist --epochs 0 CODE 2 OUTPUT "--epochs")
 mezzo_example_test(NAME demo_with_level_and_comparison COMMAND fashion_mnist --opt-level O0 --compare O0 CODE 2
                    OUTPUT "exclude each other")
+mezzo_example_test(NAME demo_with_unknown_loss_scale COMMAND fashion_mnist --opt-level O1 --loss-scale big ${few} CODE 2
+                   OUTPUT "big")
+mezzo_example_test(NAME demo_with_batch_norms_that_are_float_already
+                   COMMAND fashion_mnist --compare O1 --keep-batchnorm-fp32 True --report demo_bn_test.json ${few} CODE 2
+                   OUTPUT "level O1 was refused")

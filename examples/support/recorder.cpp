@@ -1,7 +1,10 @@
 #include "support/recorder.h"
 
 #include <ATen/Parallel.h>
+#include <mezzo/amp.h>
+#include <mezzo/cast_counts.h>
 #include <mezzo/error.h>
+#include <mezzo/hardware.h>
 #include <torch/cuda.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
@@ -31,12 +34,15 @@ double median(std::vector<double> values) {
 
 Recorder::Recorder(const std::string& log, mezzo::report::RunStarted run,
                    std::function<Counters()> counters)
-    : sink_(mezzo::report::progress()),
-      run_(std::move(run)),
-      counters_(std::move(counters)),
-      before_(counters_()) {
+    : sink_(mezzo::report::progress()), run_(std::move(run)), counters_(std::move(counters)) {
   if (!log.empty()) sink_ = mezzo::report::tee(std::move(sink_), mezzo::report::json_lines(log));
   sink_->write(run_);
+  messages_before_ = mezzo::set_message_sink(
+      [this](const std::string& text) { sink_->write(mezzo::report::Message{text}); });
+}
+
+Recorder::~Recorder() {
+  mezzo::set_message_sink(std::move(messages_before_));
 }
 
 void Recorder::begin_epoch() {
@@ -44,6 +50,7 @@ void Recorder::begin_epoch() {
   items_in_epoch_ = losses_ = 0;
   loss_sum_ = 0;
   correct_ = at::Tensor();
+  epoch_before_ = counters_();
   epoch_began_ = since_ = Clock::now();
 }
 
@@ -71,6 +78,10 @@ void Recorder::step(const at::Tensor& loss, const at::Tensor& outputs, const at:
                                .items_per_second = static_cast<double>(items_since_) / seconds,
                                .scale = counters.scale,
                                .skipped_steps = counters.skipped_steps});
+  if (in_epoch == run_.steps_per_epoch) {
+    weight_casts_ += counters.weight_casts - epoch_before_.weight_casts;
+    activation_casts_ += counters.activation_casts - epoch_before_.activation_casts;
+  }
   loss_sum_ += loss_value;
   ++losses_;
   steps_since_ = items_since_ = 0;
@@ -92,10 +103,8 @@ void Recorder::end(mezzo::report::RunEnded figures) {
   const auto steps = static_cast<double>(std::max<std::int64_t>(step_, 1));
   figures.test_accuracy = test_accuracy_;
   figures.seconds_per_step = median(seconds_per_step_);
-  figures.weight_casts_per_step =
-      static_cast<double>(counters.weight_casts - before_.weight_casts) / steps;
-  figures.activation_casts_per_step =
-      static_cast<double>(counters.activation_casts - before_.activation_casts) / steps;
+  figures.weight_casts_per_step = static_cast<double>(weight_casts_) / steps;
+  figures.activation_casts_per_step = static_cast<double>(activation_casts_) / steps;
   figures.skipped_steps = counters.skipped_steps;
   figures.final_scale = counters.scale;
   sink_->write(figures);
@@ -106,6 +115,12 @@ mezzo::report::Machine machine_of(at::Device device) {
   machine.threads = at::get_num_threads();
   machine.devices = {device.str()};
   machine.versions["libtorch"] = TORCH_VERSION;
+  for (const at::ScalarType low : {at::kHalf, at::kBFloat16}) {
+    const mezzo::ComputeChoice choice = mezzo::compute_choice(low);
+    const bool native = choice.mode == mezzo::ComputeMode::kNative;
+    machine.compute[low == at::kHalf ? "float16" : "bfloat16"] =
+        (native ? "native: " : "emulated: ") + choice.why;
+  }
   return machine;
 }
 
@@ -123,6 +138,21 @@ at::Device device_of(const std::string& name) {
                        std::to_string(torch::cuda::device_count()) + " CUDA devices");
   }
   return device;
+}
+
+Counters counters_of(const mezzo::amp::Optimizer& optimizer) {
+  const mezzo::CastCounts casts = mezzo::cast_counts();
+  return {optimizer.loss_scale(), optimizer.skipped_steps(), casts.weight_casts,
+          casts.activation_casts};
+}
+
+std::int64_t master_bytes(const mezzo::amp::Optimizer& optimizer,
+                          const std::vector<at::Tensor>& parameters) {
+  std::vector<at::Tensor> masters = mezzo::amp::master_params(optimizer);
+  std::erase_if(masters, [&](const at::Tensor& master) {
+    return std::ranges::any_of(parameters, [&](const at::Tensor& p) { return p.is_same(master); });
+  });
+  return bytes_of(masters);
 }
 
 std::int64_t momentum_bytes(torch::optim::Optimizer& sgd) {

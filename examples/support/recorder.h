@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <mezzo/messages.h>
 #include <mezzo/report.h>
 
 #include <chrono>
@@ -10,6 +11,9 @@
 #include <memory>
 
 namespace torch::optim {
+class Optimizer;
+}
+namespace mezzo::amp {
 class Optimizer;
 }
 
@@ -24,9 +28,13 @@ struct Counters {
 class Recorder {
  public:
   /// Shows progress on standard error and, with a `log`, writes every event to that file as JSON
-  /// lines. `run` says what is planned; `counters` is called now and then until end().
+  /// lines; what the library has to say becomes an event too, as long as the recorder lives. `run`
+  /// says what is planned; `counters` is called now and then until end().
   Recorder(const std::string& log, mezzo::report::RunStarted run,
            std::function<Counters()> counters);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
 
   /// A training epoch begins, from now time counts.
   void begin_epoch();
@@ -49,7 +57,9 @@ class Recorder {
   std::int64_t losses_ = 0;
   Clock::time_point epoch_began_, since_;
   std::vector<double> seconds_per_step_;
-  Counters before_;
+  Counters epoch_before_;  // casts are counted in training alone
+  std::int64_t weight_casts_ = 0, activation_casts_ = 0;
+  mezzo::MessageSink messages_before_;
 };
 
 /// Where this program runs, `device` and the threads that compute included.
@@ -58,6 +68,13 @@ mezzo::report::Machine machine_of(at::Device device);
 /// The device of that name, ready to be used. Throws mezzo::ConfigError for a name that LibTorch
 /// does not know and mezzo::Error for a device that is not there.
 at::Device device_of(const std::string& name);
+
+/// What the optimizer knows of its first loss, and all casts so far.
+Counters counters_of(const mezzo::amp::Optimizer& optimizer);
+
+/// Bytes of the masters that the optimizer steps in place of these parameters.
+std::int64_t master_bytes(const mezzo::amp::Optimizer& optimizer,
+                          const std::vector<at::Tensor>& parameters);
 
 /// Bytes of the momenta that SGD keeps.
 std::int64_t momentum_bytes(torch::optim::Optimizer& sgd);
