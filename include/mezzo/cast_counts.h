@@ -1,4 +1,5 @@
-// How many casts levels and scopes have made: what a report shows, and what a cast cache should keep small.
+// How many casts levels and scopes have made: what a report shows, and what a cast cache should
+// keep small.
 #pragma once
 
 #include <cstdint>
