@@ -29,6 +29,8 @@ mezzo_example_test(NAME demo_with_unknown_level COMMAND fashion_mnist --opt-leve
 mezzo_example_test(NAME demo_with_unknown_level_to_compare COMMAND fashion_mnist --compare O0,O9 CODE 2 OUTPUT "'O9'")
 mezzo_example_test(NAME demo_with_unknown_device COMMAND fashion_mnist --device gpu --opt-level O0 CODE 2
                    OUTPUT "--device")
+mezzo_example_test(NAME demo_without_that_device COMMAND fashion_mnist --device cuda:99 --opt-level O0 ${few} CODE 1
+                   OUTPUT "is not there")
 mezzo_example_test(NAME demo_with_zero_epochs COMMAND fashion_mnist --epochs 0 CODE 2 OUTPUT "--epochs")
 mezzo_example_test(NAME demo_with_level_and_comparison COMMAND fashion_mnist --opt-level O0 --compare O0 CODE 2
                    OUTPUT "exclude each other")

@@ -1,6 +1,7 @@
 #include "support/recorder.h"
 
 #include <ATen/Parallel.h>
+#include <dlfcn.h>
 #include <mezzo/amp.h>
 #include <mezzo/cast_counts.h>
 #include <mezzo/error.h>
@@ -130,6 +131,10 @@ at::Device device_of(const std::string& name) {
     device = at::Device(name);
   } catch (const c10::Error& error) {
     throw mezzo::ConfigError("--device: " + std::string(error.what_without_backtrace()));
+  }
+  // A program that links LibTorch's CPU part alone gets the other part when it is asked for.
+  if (device.is_cuda() && dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    throw mezzo::Error("device '" + name + "' is not there: " + dlerror());
   }
   const bool there =
       device.is_cpu() || (device.is_cuda() && device.index() < torch::cuda::device_count());
