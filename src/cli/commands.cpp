@@ -8,6 +8,8 @@ Action setup_info(CLI::App&);
 Action setup_lists(CLI::App&);
 Action setup_explain(CLI::App&);
 Action setup_report(CLI::App&);
+Action setup_convert(CLI::App&);
+Action setup_inspect(CLI::App&);
 
 std::span<const Command> commands() {
   static constexpr std::array kCommands{
@@ -19,6 +21,11 @@ std::span<const Command> commands() {
               "mezzo explain softmax", setup_explain},
       Command{"report", "Show what training runs logged: a table, JSON, a page, TensorBoard files",
               "mezzo report run.jsonl --html run.html", setup_report},
+      Command{"convert", "Make a mixed-precision ONNX model from a float32 one",
+              "mezzo convert net.onnx -o net16.onnx --profile ort --report net16.html",
+              setup_convert},
+      Command{"inspect", "Show what is in an ONNX model: types, operators, ranges, sizes",
+              "mezzo inspect net.onnx", setup_inspect},
   };
   return kCommands;
 }

@@ -292,6 +292,10 @@ class Builder {
           is_function ? text_of(field) : field.open().text(field::value_info::kName);
       const ValueId value = lookup(id, name);
       if (value == kNone) raise("onnx", "output '", name, "' is made by nothing", in(id));
+      // Types come from the operators; only a declared shape is taken over.
+      const Type type = graph_.value(value).type;
+      if (!is_function && !graph_.value(value).has_dims) read_info(value, field.open());
+      graph_.value(value).type = type;
       Scope& scope = graph_.scope(id);
       graph_.value(value).uses.push_back({kNone, static_cast<int>(scope.outputs.size()), id});
       scope.outputs.push_back(value);

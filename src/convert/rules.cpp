@@ -1,6 +1,9 @@
 #include "convert/rules.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "operators/operators.h"
 
 namespace mezzo::convert {
 namespace {
@@ -42,8 +45,8 @@ constexpr Rule kRules[] = {
     {"DepthToSpace", "", kNeutral, true, kMove},
     {"Det", "", kFloat, false, kSteep},
     {"Div", "div.Tensor", kWidest, false, kAgree},
-    {"Einsum", "", kLow, false, kMatrix},
-    {"Elu", "", kFloat, false, kSteep},
+    {"Einsum", "einsum", kLow, false, kMatrix},
+    {"Elu", "elu", kFloat, false, kSteep},
     {"Exp", "exp", kFloat, false, "overflows half above 11.09"},
     {"Expand", "", kNeutral, true, kMove},
     {"Flatten", "", kNeutral, true, kMove},
@@ -51,12 +54,13 @@ constexpr Rule kRules[] = {
     {"Gather", "", kNeutral, true, kMove},
     {"GatherElements", "", kNeutral, true, kMove},
     {"GatherND", "", kNeutral, true, kMove},
+    {"Gelu", "gelu", kFloat, false, kSteep},
     {"Gemm", "addmm", kLow, false, kMatrix},
     {"GlobalMaxPool", "", kNeutral, true, kMove},
-    {"GridSample", "", kFloat, false, "coordinates need more digits than half has"},
+    {"GridSample", "grid_sampler", kFloat, false, "coordinates need more digits than half has"},
     {"GroupNormalization", "group_norm", kFloat, false, kNorm},
     {"Identity", "", kNeutral, true, kMove},
-    {"InstanceNormalization", "", kFloat, false, kNorm},
+    {"InstanceNormalization", "instance_norm", kFloat, false, kNorm},
     {"LRN", "", kFloat, false, kNorm},
     {"LSTM", "lstm.input", kLow, false, kMatrix},
     {"LayerNormalization", "layer_norm", kFloat, false, kNorm},
@@ -74,6 +78,7 @@ constexpr Rule kRules[] = {
     {"Mul", "mul.Tensor", kWidest, false, kAgree},
     {"Neg", "", kNeutral, true, kMove},
     {"NegativeLogLikelihoodLoss", "nll_loss", kFloat, false, kReduction},
+    {"PRelu", "prelu", kLow, false, kMatrix},
     {"Pad", "", kNeutral, true, kMove},
     {"Pow", "pow.Tensor_Tensor", kFloat, false, kSteep},
     {"RMSNormalization", "rms_norm", kFloat, false, kNorm},
@@ -125,13 +130,28 @@ const Rule* find_rule(std::string_view op) {
   return found == std::end(kRules) || found->op != op ? nullptr : found;
 }
 
-CastClass default_class(std::string_view op, Element) {
+namespace {
+
+// The row of the operator table that stands behind a rule.
+const Operator* row_of(const Rule* rule) {
+  if (rule == nullptr || rule->aten.empty()) return nullptr;
+  const std::optional<std::size_t> row = index_of(rule->aten);
+  return row ? &operators()[*row] : nullptr;
+}
+
+}  // namespace
+
+CastClass default_class(std::string_view op, Element low) {
   const Rule* rule = find_rule(op);
+  if (const Operator* row = row_of(rule)) {
+    return row->class_for(low == Element::kFloat16 ? DType::kFloat16 : DType::kBFloat16);
+  }
   return rule == nullptr ? kNeutral : rule->own;
 }
 
 std::string_view default_reason(std::string_view op, Element) {
   const Rule* rule = find_rule(op);
+  if (const Operator* row = row_of(rule)) return row->why;
   return rule == nullptr ? "follows its neighbours" : rule->why;
 }
 

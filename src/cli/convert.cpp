@@ -1,0 +1,188 @@
+// mezzo convert
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "cli/command.h"
+#include "core/platform.h"
+#include "core/raise.h"
+#include "mezzo/convert.h"
+
+namespace mezzo::cli {
+namespace {
+
+using convert::Conditional;
+
+struct Options {
+  std::string in, out, plan, plan_out;
+  std::vector<std::string> reports, io_of, conditions, calibration;
+  std::vector<std::string> target_ops, fp32_ops, widest_ops;
+  double tolerance = 0;
+  bool cast_weights = true, quiet = false, json = false;
+  convert::Options model;
+};
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, at);) parts.push_back(part);
+  return parts;
+}
+
+// OP:ATTRIBUTE=VALUE,VALUE
+Conditional condition_of(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const std::size_t equals = text.find('=', colon == std::string::npos ? 0 : colon);
+  if (colon == std::string::npos || equals == std::string::npos || colon == 0 ||
+      equals == colon + 1 || equals + 1 == text.size()) {
+    raise<ConfigError>("convert", "--conditional-fp32-ops '", text,
+                       "'; expected OP:ATTRIBUTE=VALUE,VALUE");
+  }
+  return {text.substr(0, colon), text.substr(colon + 1, equals - colon - 1),
+          split(text.substr(equals + 1), ',')};
+}
+
+convert::Options resolve(const CLI::App& app, const Options& options) {
+  convert::Options resolved = options.model;
+  resolved.cast_optional_params = options.cast_weights;
+  const auto given = [&](const char* name) { return app.count(name) != 0; };
+  if (given("--target-ops")) resolved.target_dtype_ops = options.target_ops;
+  if (given("--fp32-ops")) resolved.fp32_ops = options.fp32_ops;
+  if (given("--widest-ops")) resolved.widest_dtype_ops = options.widest_ops;
+  if (given("--conditional-fp32-ops")) {
+    resolved.conditional_fp32_ops.emplace();
+    for (const std::string& text : options.conditions)
+      resolved.conditional_fp32_ops->push_back(condition_of(text));
+  }
+  for (const std::string& text : options.io_of) {
+    const std::size_t equals = text.rfind('=');
+    if (equals == std::string::npos || equals == 0) {
+      raise<ConfigError>("convert", "--io-of '", text, "'; expected NAME=DTYPE");
+    }
+    resolved.io_of[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  resolved.calibration.assign(options.calibration.begin(), options.calibration.end());
+  if (given("--tolerance")) resolved.tolerance = options.tolerance;
+  return resolved;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  platform::write_atomically(path, [&](std::ostream& out) { out << text; });
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) raise("convert", "cannot read '", path, "'");
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+void check_reports(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    const auto extension = std::filesystem::path(path).extension();
+    if (extension != ".json" && extension != ".html") {
+      raise<ConfigError>("convert", "--report '", path,
+                         "'; expected a name that ends in .json or .html");
+    }
+  }
+}
+
+int run(const CLI::App& app, const Options& options) {
+  check_reports(options.reports);
+  const convert::Options resolved = resolve(app, options);
+  if (options.out.empty()) {
+    if (options.plan_out.empty())
+      raise<ConfigError>("convert", "nothing to write: give -o OUT or --plan-out FILE");
+    write_file(options.plan_out, convert::plan_model(options.in, resolved).to_json());
+    return kDone;
+  }
+  const convert::Result result =
+      options.plan.empty() ? convert::convert_model(options.in, options.out, resolved)
+                           : convert::apply_plan(options.in, options.out,
+                                                 convert::Plan::from_json(read_file(options.plan)));
+  if (!options.plan_out.empty()) write_file(options.plan_out, result.plan.to_json());
+  for (const std::string& path : options.reports) {
+    const bool html = std::filesystem::path(path).extension() == ".html";
+    write_file(path, html ? result.report.to_html() : result.report.to_json());
+  }
+  if (options.json) {
+    std::cout << result.report.to_json();
+  } else if (!options.quiet) {
+    std::cout << result.report.to_text();
+    if (app.count("--cast-optional-params") == 0 && !result.report.unchanged &&
+        options.plan.empty()) {
+      std::cout << "weights are stored low (--cast-optional-params=false keeps them float32 behind "
+                   "Casts)\n";
+    }
+  }
+  return kDone;
+}
+
+void add_policy(CLI::App& app, Options& options) {
+  app.add_option("--target-ops", options.target_ops,
+                 "Operators that run in the target type: replaces the list; +Op and -Op edit it")
+      ->delimiter(',');
+  app.add_option("--fp32-ops", options.fp32_ops, "Operators that stay float32")->delimiter(',');
+  app.add_option("--widest-ops", options.widest_ops,
+                 "Operators that run in the widest type of their inputs")
+      ->delimiter(',');
+  app.add_option("--conditional-fp32-ops", options.conditions,
+                 "Operators that stay float32 by attribute")
+      ->type_name("OP:ATTR=V1,V2");
+  app.add_option("--exclude", options.model.excluded_names,
+                 "Nodes that stay float32: name, glob or /regex/")
+      ->type_name("NAME");
+  app.add_option("--include", options.model.included_names,
+                 "Nodes that go low: name, glob or /regex/")
+      ->type_name("NAME");
+}
+
+}  // namespace
+
+Action setup_convert(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("IN", options->in, "An ONNX model")->required();
+  app.add_option("-o,--output", options->out, "The model to write; the input is never overwritten")
+      ->type_name("OUT");
+  app.add_option("--dtype", options->model.target_dtype, "The 16-bit type")
+      ->type_name("float16|bfloat16");
+  app.add_option("--io", options->model.io, "Inputs and outputs keep their types, or go low")
+      ->type_name("keep|low");
+  app.add_option("--io-of", options->io_of, "The type of one input or output")
+      ->type_name("NAME=DTYPE");
+  add_policy(app, *options);
+  app.add_option("--cast-optional-params", options->cast_weights,
+                 "Store weights low (default) or behind Casts")
+      ->type_name("BOOL");
+  app.add_option("--profile", options->model.profile, "What the target runs in 16 bits")
+      ->type_name("spec|ort|ort-cpu|ort-cuda|trt|openvino");
+  app.add_option("--opset", options->model.opset, "Keep, raise where it helps, or a number")
+      ->type_name("keep|auto|N");
+  app.add_option("--calibration", options->calibration, "Samples: .npz, .npy or ONNX tensor files")
+      ->type_name("FILE");
+  app.add_option("--verify", options->model.verify, "What ONNX Runtime must confirm first")
+      ->type_name("none|load|run|compare");
+  app.add_option("--tolerance", options->tolerance,
+                 "Largest error relative to an output's range; searches what must stay float32");
+  auto* plan = app.add_option("--plan", options->plan, "Apply this plan instead of deciding")
+                   ->type_name("FILE");
+  app.add_option("--plan-out", options->plan_out, "Write the plan; without -o nothing else")
+      ->type_name("FILE");
+  app.add_option("--report", options->reports, "Write the whole report")
+      ->type_name("FILE.json|.html");
+  app.add_flag("--weights-only", options->model.weights_only,
+               "Store weights low, compute in float32");
+  app.add_flag("--quiet", options->quiet, "Print nothing");
+  app.add_flag("--json", options->json, "Print the report as JSON");
+  for (const char* other :
+       {"--dtype", "--io", "--io-of", "--target-ops", "--fp32-ops", "--widest-ops", "--exclude",
+        "--include", "--conditional-fp32-ops", "--opset", "--profile", "--weights-only",
+        "--calibration", "--tolerance", "--cast-optional-params", "--verify"}) {
+    plan->excludes(app.get_option(other));
+  }
+  return [options, &app] { return run(app, *options); };
+}
+
+}  // namespace mezzo::cli
