@@ -62,6 +62,8 @@ struct Options {
   /// The largest error, relative to an output's range, that "compare" accepts; setting it starts a
   /// search for the smallest part that must stay float32.
   std::optional<double> tolerance = {};
+  /// ONNX Runtime's library, or the folder that has it; empty: where the system has it.
+  std::filesystem::path onnxruntime = {};
   /// Only stores weights in the target type; everything is computed in float32.
   bool weights_only = false;
 };
@@ -123,7 +125,8 @@ struct MEZZO_API Report {
   std::vector<CastReport> casts = {};
   std::vector<Decision> decisions = {};
   std::vector<std::string> warnings = {};
-  std::string verified;                        ///< what was verified, by what
+  std::int64_t search_attempts = 0, kept_by_search = 0;  ///< of the search for a tolerance
+  std::string verified;  ///< what was verified, by what
   std::vector<OutputError> errors = {};        ///< of the result
   std::vector<OutputError> weight_floor = {};  ///< of rounding the weights alone
 

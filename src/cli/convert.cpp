@@ -164,6 +164,9 @@ Action setup_convert(CLI::App& app) {
       ->type_name("FILE");
   app.add_option("--verify", options->model.verify, "What ONNX Runtime must confirm first")
       ->type_name("none|load|run|compare");
+  app.add_option("--onnxruntime", options->model.onnxruntime,
+                 "ONNX Runtime's library, or its folder; without: the system's")
+      ->type_name("PATH");
   app.add_option("--tolerance", options->tolerance,
                  "Largest error relative to an output's range; searches what must stay float32");
   auto* plan = app.add_option("--plan", options->plan, "Apply this plan instead of deciding")

@@ -68,6 +68,7 @@ std::vector<ValueId> Editor::ordered_values(const Scope& scope) const {
 }
 
 void Editor::name_value(ValueId id, Names& names) {
+  if (is_emulated()) return name_emulated(id, names);
   const Value& value = graph_.value(id);
   Twins& twins = twins_[static_cast<std::size_t>(id)];
   const bool made_low = is_constant(id) ? stored_low(id) : decisions_.is_low_value(id);
@@ -170,6 +171,7 @@ void Editor::replace(Field& field, Message message) {
 }
 
 void Editor::edit_info(const Scope& scope, Field& field, bool is_input) {
+  if (is_emulated()) return;
   Message& info = field.open();
   const std::string_view name = info.text(field::value_info::kName);
   const auto found = scope.names.find(name);
@@ -186,6 +188,7 @@ void Editor::edit_info(const Scope& scope, Field& field, bool is_input) {
 void Editor::edit_output(ScopeId id, Field& field, std::size_t index) {
   const Scope& scope = graph_.scope(id);
   const ValueId out = scope.outputs[index];
+  if (is_emulated() && id == 0) return;
   const Value& value = graph_.value(out);
   if (!is_float_based(value.type)) return;
   for (std::size_t u = 0; u < value.uses.size(); ++u) {
@@ -201,7 +204,7 @@ void Editor::edit_output(ScopeId id, Field& field, std::size_t index) {
     if (!name.empty() && name != info.text(field::value_info::kName)) {
       info.set(field::value_info::kName, name);
     }
-    if (low) set_element(info.find(field::value_info::kType));
+    if (low && !is_emulated()) set_element(info.find(field::value_info::kType));
   }
 }
 

@@ -18,9 +18,11 @@ struct Changes {
 
 /// How weights are stored.
 enum class Storage : std::uint8_t {
-  kRuntimeCast,  // float32, behind Casts
-  kConverted,    // in the low type where every use is low
-  kWeightsOnly,  // in the low type, computed with in float32
+  kRuntimeCast,      // float32, behind Casts
+  kConverted,        // in the low type where every use is low
+  kWeightsOnly,      // in the low type, computed with in float32
+  kEmulated,         // all float32, but every low value is rounded where it is made: for judges
+  kEmulatedWeights,  // the same for constants alone
 };
 
 /// Edits the document's messages in place. The graph and the decisions describe them as they were.

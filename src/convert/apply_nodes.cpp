@@ -95,6 +95,7 @@ void Editor::rename_inputs(NodeId id, const Node& node, Message& message) {
 }
 
 void Editor::edit_outputs(const Node& node, Message& message, std::vector<Message>& after) {
+  if (is_emulated()) return outputs_emulated(node, message, after);
   const bool is_stored = std::ranges::any_of(
       node.outputs, [&](ValueId out) { return out != kNone && is_constant(out); });
   if (is_stored) return edit_constant_node(node, message, after);

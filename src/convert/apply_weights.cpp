@@ -26,6 +26,7 @@ void Editor::outside_value(ValueId id, std::vector<Message>& first,
   const Value& value = graph_.value(id);
   if (!is_float_based(value.type)) return;
   const Twins& names = twins(id);
+  if (is_emulated()) return outside_emulated(id, first);
   if (is_constant(id)) {
     count_weight(id);
     if (storage_ == Storage::kWeightsOnly) return weights_only(id, first, initializers);
@@ -101,6 +102,7 @@ Message Editor::constant_node(std::string_view output, Message tensor) {
 }
 
 bool Editor::edit_initializer(const Scope& scope, Field& field) {
+  if (is_emulated()) return true;
   const std::string_view name = field.open().text(field::tensor::kName);
   const auto found = scope.names.find(name);
   if (found == scope.names.end() || !is_float_based(graph_.value(found->second).type)) return true;

@@ -4,12 +4,14 @@
 
 #include "convert/apply.h"
 #include "convert/check.h"
+#include "convert/choose_opset.h"
 #include "convert/concat.h"
 #include "convert/decide.h"
 #include "convert/fields.h"
 #include "convert/plan.h"
 #include "convert/rules.h"
 #include "convert/store.h"
+#include "convert/verify.h"
 #include "core/raise.h"
 #include "mezzo/convert.h"
 
@@ -24,15 +26,24 @@ class Conversion {
   Conversion(const fs::path& in, Options options, const Plan* plan)
       : in_(in),
         policy_(prepared(std::move(options))),
-        document_(in),
-        graph_(document_),
+        opset_(choose_opset(in, policy_)),
+        document_(open_raised(in, opset_)),
+        graph_(*document_),
         constants_(graph_, policy_.low()),
         before_(check_graph(graph_)) {
     check_io_names();
+    evidence_.plan = plan;
     if (plan != nullptr && plan->structure != structure_of(graph_)) {
       raise<ConfigError>("convert", "the plan was made for another graph than '", in.string(), "'");
     }
-    decisions_ = decide(graph_, policy_, constants_, nullptr, plan);
+  }
+
+  // Decides, on what was measured if the options ask for that; `target` tells where to work.
+  void decide_all(const fs::path& target) {
+    verifier_ = std::make_unique<Verifier>(in_, opset_, graph_, policy_, target);
+    evidence_.ranges = verifier_->ranges();
+    evidence_.kept = verifier_->kept(evidence_, report_);
+    decisions_ = decide(graph_, policy_, constants_, evidence_);
   }
 
   Plan plan() const {
@@ -50,26 +61,32 @@ class Conversion {
   }
 
   Result run(const fs::path& out) {
-    check_target(document_, out);
-    Result result;
-    result.plan = plan();
-    fill_report(result.report, out);
-    const std::int64_t before = bytes_of_input();
-    const Changes changes =
-        apply(document_, graph_, decisions_, constants_, policy_.low(), storage());
-    fill_changes(result.report, changes);
-    result.report.unchanged = document_.model().is_clean();
-    result.report.bytes_before = before;
-    if (result.report.unchanged) {
-      result.report.bytes_after = copy_model(document_, out).bytes;
+    check_target(*document_, out);
+    decide_all(out);
+    const Plan made = plan();
+    fill_report(out);
+    report_.bytes_before = bytes_of_input();
+    fill_changes(apply(*document_, graph_, decisions_, constants_, policy_.low(), storage()));
+    report_.unchanged = document_->model().is_clean();
+    if (report_.unchanged) {
+      report_.bytes_after = copy_model(*document_, out).bytes;
     } else {
       check_result();
-      result.report.bytes_after = store_model(document_, out).bytes;
+      const fs::path tried = verifier_->workshop().file(out.filename().string());
+      report_.bytes_after = store_model(*document_, tried).bytes;
+      verifier_->confirm(tried, evidence_, report_);
+      replace_target(tried, out);
     }
-    return result;
+    return {made, std::move(report_)};
   }
 
  private:
+  static void replace_target(const fs::path& made, const fs::path& out) {
+    const auto data_of = [](const fs::path& model) { return fs::path(model.string() + ".data"); };
+    if (fs::exists(data_of(made))) fs::rename(data_of(made), data_of(out));
+    fs::rename(made, out);
+  }
+
   static Options prepared(Options options) {
     if (options.profile == "ort-cpu") options.weights_only = true;
     return options;
@@ -92,19 +109,24 @@ class Conversion {
     }
   }
 
+  std::int64_t opset_of_input() const {
+    Document original(in_);
+    return Graph(original).scope(0).opset("");
+  }
+
   std::int64_t bytes_of_input() {
-    std::int64_t bytes = static_cast<std::int64_t>(document_.bytes().size());
+    std::int64_t bytes = static_cast<std::int64_t>(document_->bytes().size());
     for (const Value& value : graph_.values) {
       if (value.initializer == nullptr || value.origin == Origin::kSparseInitializer) continue;
       if (value.initializer->number(field::tensor::kLocation) != 1) continue;
-      bytes += static_cast<std::int64_t>(read_tensor(document_, *value.initializer).raw.size());
+      bytes += static_cast<std::int64_t>(read_tensor(*document_, *value.initializer).raw.size());
     }
     return bytes;
   }
 
   // The result is checked as if it came from a stranger; what was wrong before may stay wrong.
   void check_result() {
-    const Graph after(document_);
+    const Graph after(*document_);
     std::multiset<std::string> known;
     for (const Finding& finding : before_) known.insert(finding.what);
     for (const Finding& finding : check_graph(after)) {
@@ -138,24 +160,26 @@ class Conversion {
     }
   }
 
-  void fill_report(Report& report, const fs::path& out) const {
+  void fill_report(const fs::path& out) {
+    Report& report = report_;
     const Options& options = policy_.options();
     report.input = in_.string();
     report.output = out.string();
     report.target_dtype = options.target_dtype;
     report.profile = options.profile;
-    report.opset_before = report.opset_after = graph_.scope(0).opset("");
+    report.opset_after = graph_.scope(0).opset("");
+    report.opset_before = opset_ == 0 ? report.opset_after : opset_of_input();
     report.nodes = static_cast<std::int64_t>(graph_.nodes.size());
     report.decisions = decisions_.list;
-    report.warnings = decisions_.warnings;
+    report.warnings.insert(report.warnings.end(), decisions_.warnings.begin(),
+                           decisions_.warnings.end());
     for (const Finding& finding : before_) {
       report.warnings.push_back(concat({"the input is not valid: ", finding.what}));
     }
-    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
-      count_node(report, static_cast<NodeId>(n));
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) count_node(static_cast<NodeId>(n));
   }
 
-  void count_node(Report& report, NodeId id) const {
+  void count_node(NodeId id) {
     const auto& variables = decisions_.map.variables[static_cast<std::size_t>(id)];
     const Node& node = graph_.node(id);
     const std::size_t primary = primary_variable(graph_, decisions_.map, id);
@@ -164,28 +188,32 @@ class Conversion {
     const bool low = decisions_.is_low(variables[primary]);
     const bool heavy =
         node.domain.empty() && default_class(node.op, policy_.low()) == CastClass::kLow;
-    ++report.float_nodes;
-    report.low_nodes += low ? 1 : 0;
-    report.heavy_nodes += heavy ? 1 : 0;
-    report.heavy_low_nodes += heavy && low ? 1 : 0;
+    ++report_.float_nodes;
+    report_.low_nodes += low ? 1 : 0;
+    report_.heavy_nodes += heavy ? 1 : 0;
+    report_.heavy_low_nodes += heavy && low ? 1 : 0;
   }
 
-  static void fill_changes(Report& report, const Changes& changes) {
-    report.casts = changes.casts;
-    report.weights = changes.weights;
-    report.low_weights = changes.low_weights;
-    report.duplicated_weights = changes.duplicated_weights;
-    report.flushed_values = changes.flushed_values;
-    report.infinite_values = changes.infinite_values;
+  void fill_changes(const Changes& changes) {
+    report_.casts = changes.casts;
+    report_.weights = changes.weights;
+    report_.low_weights = changes.low_weights;
+    report_.duplicated_weights = changes.duplicated_weights;
+    report_.flushed_values = changes.flushed_values;
+    report_.infinite_values = changes.infinite_values;
   }
 
   fs::path in_;
   ConvertPolicy policy_;
-  Document document_;
+  int opset_;
+  std::unique_ptr<Document> document_;
   Graph graph_;
   Constants constants_;
   std::vector<Finding> before_;
+  Evidence evidence_;
+  std::unique_ptr<Verifier> verifier_;
   Decisions decisions_;
+  Report report_;
 };
 
 }  // namespace
@@ -195,7 +223,9 @@ Result convert_model(const fs::path& in, const fs::path& out, const Options& opt
 }
 
 Plan plan_model(const fs::path& in, const Options& options) {
-  return Conversion(in, options, nullptr).plan();
+  Conversion conversion(in, options, nullptr);
+  conversion.decide_all(fs::temp_directory_path() / "mezzo-plan");
+  return conversion.plan();
 }
 
 Result apply_plan(const fs::path& in, const fs::path& out, const Plan& plan) {
@@ -206,6 +236,7 @@ Result apply_plan(const fs::path& in, const fs::path& out, const Plan& plan) {
   options.io = plan.io;
   options.io_of = plan.io_of;
   options.opset = plan.opset;
+  options.verify = "none";
   return Conversion(in, options, &plan).run(out);
 }
 

@@ -26,18 +26,19 @@ class Decider {
     result_.map = map_slots(graph, policy, constants);
   }
 
-  Decisions run(const ValueRanges* ranges, const Plan* plan) {
-    if (plan != nullptr) {
-      pin_plan(*plan);
+  Decisions run(const Evidence& evidence) {
+    if (evidence.plan != nullptr) {
+      pin_plan(*evidence.plan);
     } else {
       pin_classes();
       pin_names();
       pin_patterns(graph_, map());
-      pin_ranges(ranges);
+      pin_ranges(evidence.ranges);
+      pin_kept(evidence.kept);
     }
     // Constants are looked at only where the type is still open, so that nothing is read in vain.
     map().slots.settle();
-    pin_constants(plan != nullptr);
+    pin_constants(evidence.plan != nullptr);
     map().slots.settle();
     solve();
     list();
@@ -157,6 +158,14 @@ class Decider {
       for (const Slot slot : map().uses[static_cast<std::size_t>(id)]) {
         map().slots.pin(slot, Label::kHigh, Level::kNumeric, why);
       }
+    }
+  }
+
+  void pin_kept(const std::set<std::string>* kept) {
+    if (kept == nullptr || kept->empty()) return;
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (!kept->contains(plan_key(graph_, graph_.nodes[n]))) continue;
+      pin_all(static_cast<NodeId>(n), Level::kNumeric, "found by the search for the tolerance");
     }
   }
 
@@ -357,8 +366,8 @@ ValueId low_source(const Graph& graph, ValueId id, Element low) {
 }
 
 Decisions decide(const Graph& graph, const ConvertPolicy& policy, Constants& constants,
-                 const ValueRanges* ranges, const Plan* plan) {
-  return Decider(graph, policy, constants).run(ranges, plan);
+                 const Evidence& evidence) {
+  return Decider(graph, policy, constants).run(evidence);
 }
 
 }  // namespace mezzo::convert

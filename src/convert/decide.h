@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -43,9 +44,14 @@ struct Decisions {
   }
 };
 
-/// Decides. `ranges` and `plan` may be null.
-Decisions decide(const Graph&, const ConvertPolicy&, Constants&, const ValueRanges* ranges,
-                 const Plan* plan);
+/// What else speaks about a graph besides the policy.
+struct Evidence {
+  const ValueRanges* ranges = nullptr;          // measured on samples
+  const Plan* plan = nullptr;                   // instead of the policy
+  const std::set<std::string>* kept = nullptr;  // plan keys of nodes that a search keeps float32
+};
+
+Decisions decide(const Graph&, const ConvertPolicy&, Constants&, const Evidence& = {});
 
 /// Pins from the static danger patterns: floats that become indices, integers and angles that need
 /// more digits, quantised regions.

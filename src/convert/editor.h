@@ -47,6 +47,16 @@ class Editor {
   // Inputs, initializers, outputs of nodes: in file order.
   std::vector<ValueId> ordered_values(const Scope& scope) const;
   void name_value(ValueId id, Names& names);
+  // A judge's model: everything float32, what is low is rounded where it is made (emulate.cpp).
+  bool is_emulated() const {
+    return storage_ == Storage::kEmulated || storage_ == Storage::kEmulatedWeights;
+  }
+  bool is_rounded_where_made(ValueId id) const;
+  void name_emulated(ValueId id, Names& names);
+  void outside_emulated(ValueId id, std::vector<Message>& first);
+  void outputs_emulated(const Node& node, Message& message, std::vector<Message>& after);
+  void round(std::string_view from, std::string_view to, ScopeId scope,
+             std::vector<Message>& nodes);
   // Is the constant, under its own name, of the low type afterwards?
   bool stored_low(ValueId id) const;
   void edit_tree(ScopeId root, Message& target);

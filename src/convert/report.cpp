@@ -107,6 +107,10 @@ std::string Report::to_text() const {
     text << "opset " << opset_before << " -> " << opset_after << '\n';
   write_reasons(text, *this);
   write_errors(text, *this);
+  if (search_attempts != 0) {
+    text << "search: " << kept_by_search << " nodes kept float32 after " << search_attempts
+         << " attempts\n";
+  }
   if (!verified.empty()) text << "verified: " << verified << '\n';
   for (const std::string& warning : warnings) text << "warning: " << warning << '\n';
   return text.str();
@@ -134,6 +138,8 @@ std::string Report::to_json() const {
   json.key("infinite_values").value(infinite_values);
   json.key("opset_before").value(opset_before);
   json.key("opset_after").value(opset_after);
+  json.key("search_attempts").value(search_attempts);
+  json.key("kept_by_search").value(kept_by_search);
   json.key("verified").value(verified);
   json.key("warnings").open_array();
   for (const std::string& warning : warnings) json.value(warning);

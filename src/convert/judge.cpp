@@ -1,0 +1,239 @@
+#include "convert/judge.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "convert/choose_opset.h"
+#include "convert/concat.h"
+#include "convert/fields.h"
+#include "convert/metrics.h"
+#include "convert/store.h"
+#include "core/platform.h"
+#include "core/raise.h"
+
+namespace mezzo::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+Array made_up(const Value& value, std::minstd_rand& random) {
+  if (!value.type.is_plain_tensor() || size_of(value.type.element) == 0 || !value.has_dims) {
+    raise<UnsupportedError>("convert", "no samples can be made up for the input '", value.name,
+                            "' (", name_of(value.type), "); give --calibration");
+  }
+  Array array;
+  array.element = Element::kFloat;
+  for (const std::int64_t dim : value.dims)
+    array.dims.push_back(std::max<std::int64_t>(dim, dim == 0 ? 0 : 1));
+  std::vector<float> floats(array.count());
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (float& each : floats) each = uniform(random);
+  array.bytes.assign(reinterpret_cast<const char*>(floats.data()), floats.size() * sizeof(float));
+  switch (value.type.element) {
+    case Element::kFloat:
+      return array;
+    case Element::kFloat16:
+    case Element::kBFloat16:
+      return converted(array, value.type.element);
+    default:
+      break;
+  }
+  // Ones: valid as indices, masks and lengths wherever anything is.
+  const std::size_t size = size_of(value.type.element);
+  array.element = value.type.element;
+  array.bytes.assign(array.count() * size, '\0');
+  if (array.element == Element::kDouble) return array;
+  for (std::size_t i = 0; i < array.bytes.size(); i += size) array.bytes[i] = 1;
+  return array;
+}
+
+void add_output(Message& graph, Document& document, std::string_view name) {
+  auto tensor = std::make_unique<Message>();
+  tensor->add(field::tensor_type::kElement, static_cast<std::uint64_t>(Element::kFloat));
+  auto type = std::make_unique<Message>();
+  type->add(field::type::kTensor, std::move(tensor));
+  auto info = std::make_unique<Message>();
+  info->add(field::value_info::kName, document.keep(std::string(name)));
+  info->add(field::value_info::kType, std::move(type));
+  graph.add(field::graph::kOutput, std::move(info));
+}
+
+}  // namespace
+
+Workshop::Workshop(const fs::path& target) {
+  const fs::path parent = target.parent_path().empty() ? fs::path(".") : target.parent_path();
+  for (int i = 0;; ++i) {
+    folder_ = parent / concat({".", target.filename().string(), ".work", std::to_string(i)});
+    std::error_code failure;
+    if (fs::create_directory(folder_, failure)) return;
+    if (failure || i > 1000)
+      raise("convert", "cannot write beside '", target.string(), "': ", failure.message());
+  }
+}
+
+Workshop::~Workshop() {
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+std::vector<Sample> samples_for(const Graph& graph, const std::vector<fs::path>& files) {
+  std::vector<ValueId> inputs;
+  for (const ValueId id : graph.scope(0).inputs) {
+    if (graph.value(id).initializer == nullptr) inputs.push_back(id);
+  }
+  if (!files.empty()) {
+    std::vector<std::string> names;
+    for (const ValueId id : inputs) names.emplace_back(graph.value(id).name);
+    std::vector<Sample> samples = read_samples(files, names);
+    for (const Sample& sample : samples) {
+      for (const ValueId id : inputs) {
+        const Array& array = sample.at(std::string(graph.value(id).name));
+        if (array.element != graph.value(id).type.element) {
+          raise<ConfigError>("samples", "input '", graph.value(id).name, "' is ",
+                             name_of(graph.value(id).type), " and the sample ",
+                             name_of(array.element));
+        }
+      }
+    }
+    return samples;
+  }
+  std::minstd_rand random(1);
+  Sample sample;
+  for (const ValueId id : inputs)
+    sample[std::string(graph.value(id).name)] = made_up(graph.value(id), random);
+  return {sample};
+}
+
+Judge::Judge(std::shared_ptr<OrtRuntime> runtime, fs::path original, int opset,
+             std::vector<Sample> samples, const Workshop& workshop)
+    : runtime_(std::move(runtime)),
+      original_(std::move(original)),
+      opset_(opset),
+      samples_(std::move(samples)),
+      workshop_(workshop) {
+  const OrtSession session(runtime_, original_, true);
+  outputs_ = session.outputs();
+  for (const Sample& sample : samples_) reference_.push_back(session.run(sample));
+}
+
+ValueRanges Judge::ranges(const Graph& graph) const {
+  const std::unique_ptr<Document> opened = open_raised(original_, opset_);
+  Document& document = *opened;
+  Message& main = document.model().find(field::model::kGraph)->open();
+  std::vector<ValueId> watched;
+  for (const auto& [name, id] : graph.scope(0).names) {
+    const Value& value = graph.value(id);
+    const bool is_output = std::ranges::any_of(
+        value.uses, [](const Use& use) { return use.node == kNone && use.scope == 0; });
+    if (value.type == tensor_of(Element::kFloat) && value.producer != kNone && !is_output)
+      watched.push_back(id);
+  }
+  std::ranges::sort(watched);
+  for (const ValueId id : watched) add_output(main, document, graph.value(id).name);
+  const fs::path path = workshop_.file("ranges.onnx");
+  store_model(document, path);
+  const OrtSession session(runtime_, path, false);
+  ValueRanges ranges;
+  const auto add = [&](ValueId id, const Array& array) {
+    double& largest = ranges[id];
+    for (const double value : array.values()) {
+      if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
+    }
+  };
+  const auto& outputs = graph.scope(0).outputs;
+  for (const Sample& sample : samples_) {
+    const std::vector<Array> results = session.run(sample);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const ValueId id = i < outputs.size() ? outputs[i] : watched.at(i - outputs.size());
+      if (results[i].element == Element::kFloat) add(id, results[i]);
+    }
+    for (const ValueId id : graph.scope(0).inputs) {
+      const auto found = sample.find(std::string(graph.value(id).name));
+      if (found != sample.end() && found->second.element == Element::kFloat) add(id, found->second);
+    }
+  }
+  return ranges;
+}
+
+std::vector<OutputError> Judge::compare(const OrtSession& session) const {
+  std::vector<OutputError> errors;
+  for (std::size_t s = 0; s < samples_.size(); ++s) {
+    const std::vector<Array> results = session.run(samples_[s]);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const OutputError error = compare_outputs(outputs_.at(i), reference_[s].at(i), results[i]);
+      if (s == 0) {
+        errors.push_back(error);
+      } else {
+        errors[i] = worse(errors[i], error);
+      }
+    }
+  }
+  return errors;
+}
+
+std::vector<OutputError> Judge::errors(const ConvertPolicy& policy, const Evidence& evidence,
+                                       Storage emulation) const {
+  const std::unique_ptr<Document> opened = open_raised(original_, opset_);
+  Document& document = *opened;
+  const Graph graph(document);
+  Constants constants(graph, policy.low());
+  const Decisions decisions = decide(graph, policy, constants, evidence);
+  apply(document, graph, decisions, constants, policy.low(), emulation);
+  const fs::path path = workshop_.file("rounded.onnx");
+  store_model(document, path);
+  return compare(OrtSession(runtime_, path, false));
+}
+
+std::vector<OutputError> Judge::errors_of(const fs::path& model) const {
+  return compare(OrtSession(runtime_, model, true));
+}
+
+double largest_error(const std::vector<OutputError>& errors) {
+  double largest = 0;
+  for (const OutputError& error : errors) {
+    largest = std::max(largest, error.finite ? error.relative_to_range : HUGE_VAL);
+  }
+  return largest;
+}
+
+std::set<std::string> search_kept(
+    const std::vector<std::string>& candidates, double tolerance, int budget,
+    const std::function<double(const std::set<std::string>&)>& error_of, int* attempts) {
+  std::set<std::string> kept;
+  const auto fits = [&](const std::set<std::string>& set) {
+    ++*attempts;
+    return error_of(set) <= tolerance;
+  };
+  // Everything behind a border stays float32: where moving the border by one node breaks the
+  // tolerance, that node is to blame. Each further one takes a block twice as large along.
+  std::size_t block = 1;
+  std::vector<std::set<std::string>> blocks;
+  while (*attempts < budget && !fits(kept)) {
+    std::size_t good = 0;  // so many low nodes are fine
+    std::size_t bad = candidates.size();
+    while (bad - good > 1 && *attempts < budget) {
+      const std::size_t middle = good + (bad - good) / 2;
+      std::set<std::string> tried = kept;
+      tried.insert(candidates.begin() + static_cast<std::ptrdiff_t>(middle), candidates.end());
+      (fits(tried) ? good : bad) = middle;
+    }
+    std::set<std::string> guilty;
+    for (std::size_t i = bad - std::min(bad, block); i < bad; ++i) guilty.insert(candidates[i]);
+    const std::size_t before = kept.size();
+    kept.insert(guilty.begin(), guilty.end());
+    if (kept.size() == before && block >= candidates.size()) break;
+    blocks.push_back(std::move(guilty));
+    block *= 2;
+  }
+  // Give back what turns out not to be needed.
+  for (const std::set<std::string>& guilty : blocks) {
+    if (*attempts >= budget) break;
+    std::set<std::string> without = kept;
+    for (const std::string& key : guilty) without.erase(key);
+    if (blocks.size() > 1 && fits(without)) kept = std::move(without);
+  }
+  return kept;
+}
+
+}  // namespace mezzo::convert

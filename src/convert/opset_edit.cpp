@@ -1,0 +1,203 @@
+#include "convert/opset_edit.h"
+
+#include <cstring>
+
+#include "convert/concat.h"
+#include "convert/element.h"
+#include "convert/fields.h"
+
+namespace mezzo::convert {
+namespace {
+
+Message integer_attribute(std::string_view name, std::int64_t value) {
+  Message attribute;
+  attribute.add(field::attribute::kName, name);
+  attribute.add(field::attribute::kInt, static_cast<std::uint64_t>(value));
+  attribute.add(field::attribute::kType, field::attribute_type::kInt);
+  return attribute;
+}
+
+// The floats of `f` or of `floats`, packed or not, as bytes.
+std::string float_bytes(const Message& attribute) {
+  std::string bytes;
+  for (const Field& field : attribute.fields()) {
+    if (field.number != field::attribute::kFloat && field.number != field::attribute::kFloats)
+      continue;
+    if (field.wire == Wire::kBytes) bytes += field.bytes;
+    if (field.wire != Wire::kFixed32) continue;
+    const auto bits = static_cast<std::uint32_t>(field.value);
+    bytes.append(reinterpret_cast<const char*>(&bits), sizeof(bits));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string_view NodeEdit::op() const {
+  return message_.text(field::node::kOpType);
+}
+
+std::string_view NodeEdit::input(std::size_t i) const {
+  for (const Field& field : message_.fields()) {
+    if (field.number == field::node::kInput && i-- == 0) return field.bytes;
+  }
+  return {};
+}
+
+std::size_t NodeEdit::output_count() const {
+  std::size_t count = 0;
+  for (const Field& field : message_.fields()) {
+    count += field.number == field::node::kOutput && !field.bytes.empty() ? 1 : 0;
+  }
+  return count;
+}
+
+Message* NodeEdit::find(std::string_view attribute) const {
+  for (Field& field : message_.fields()) {
+    if (field.number != field::node::kAttribute) continue;
+    if (field.open().text(field::attribute::kName) == attribute) return &field.open();
+  }
+  return nullptr;
+}
+
+std::int64_t NodeEdit::integer(std::string_view attribute, std::int64_t otherwise) const {
+  const Message* found = find(attribute);
+  return found == nullptr ? otherwise
+                          : static_cast<std::int64_t>(found->number(field::attribute::kInt));
+}
+
+std::string_view NodeEdit::text(std::string_view attribute) const {
+  const Message* found = find(attribute);
+  return found == nullptr ? std::string_view() : found->text(field::attribute::kString);
+}
+
+void NodeEdit::remove(std::string_view attribute) {
+  std::vector<Field> kept;
+  bool found = false;
+  for (Field& field : message_.fields()) {
+    const bool is_it = field.number == field::node::kAttribute &&
+                       field.open().text(field::attribute::kName) == attribute;
+    found = found || is_it;
+    if (!is_it) kept.push_back(std::move(field));
+  }
+  if (found) {
+    message_.replace(std::move(kept));
+  } else {
+    message_.fields() = std::move(kept);
+  }
+}
+
+void NodeEdit::set_integer(std::string_view attribute, std::int64_t value) {
+  remove(attribute);
+  message_.add(field::node::kAttribute,
+               std::make_unique<Message>(integer_attribute(attribute, value)));
+}
+
+void NodeEdit::set_text(std::string_view attribute, std::string_view value) {
+  remove(attribute);
+  auto made = std::make_unique<Message>();
+  made->add(field::attribute::kName, attribute);
+  made->add(field::attribute::kString, value);
+  made->add(field::attribute::kType, field::attribute_type::kString);
+  message_.add(field::node::kAttribute, std::move(made));
+}
+
+void NodeEdit::set_op(std::string_view op) {
+  message_.set(field::node::kOpType, op);
+}
+
+void NodeEdit::set_input(std::size_t i, std::string_view name) {
+  std::size_t count = 0;
+  for (Field& field : message_.fields()) {
+    if (field.number != field::node::kInput) continue;
+    if (count++ == i) return field.set_bytes(name);
+  }
+  for (; count < i; ++count) message_.add(field::node::kInput, std::string_view(""));
+  message_.add(field::node::kInput, name);
+}
+
+std::string_view NodeEdit::fresh(std::string_view wanted) {
+  return document_.keep(names_.take(std::string(wanted)));
+}
+
+Message NodeEdit::plain_node(std::string_view op, std::initializer_list<std::string_view> inputs,
+                             std::string_view output) {
+  Message node;
+  for (const std::string_view in : inputs) node.add(field::node::kInput, in);
+  node.add(field::node::kOutput, output);
+  node.add(field::node::kName, fresh(concat({op, "_", output})));
+  node.add(field::node::kOpType, op);
+  return node;
+}
+
+std::string_view NodeEdit::constant(Message tensor) {
+  const std::string_view output =
+      fresh(concat({message_.text(field::node::kOutput), "__constant"}));
+  Message node = plain_node("Constant", {}, output);
+  auto attribute = std::make_unique<Message>();
+  attribute->add(field::attribute::kName, std::string_view("value"));
+  attribute->add(field::attribute::kTensor, std::make_unique<Message>(std::move(tensor)));
+  attribute->add(field::attribute::kType, field::attribute_type::kTensor);
+  node.add(field::node::kAttribute, std::move(attribute));
+  before.push_back(std::move(node));
+  return output;
+}
+
+void NodeEdit::attribute_to_input(std::string_view attribute, std::size_t i) {
+  Message* found = find(attribute);
+  if (found == nullptr) return;
+  Message tensor;
+  std::string bytes = float_bytes(*found);
+  const bool is_float = !bytes.empty();
+  const bool is_single = found->find(field::attribute::kInt) != nullptr ||
+                         found->find(field::attribute::kFloat) != nullptr;
+  if (!is_float) {
+    std::vector<std::int64_t> values = repeated_integers(*found, field::attribute::kInts);
+    if (is_single) values = {integer(attribute, 0)};
+    bytes.assign(reinterpret_cast<const char*>(values.data()),
+                 values.size() * sizeof(std::int64_t));
+  }
+  const std::uint64_t count = bytes.size() / (is_float ? 4 : 8);
+  if (!is_single) tensor.add(field::tensor::kDims, count);
+  tensor.add(field::tensor::kType,
+             static_cast<std::uint64_t>(is_float ? Element::kFloat : Element::kInt64));
+  tensor.add(field::tensor::kRawData, document_.keep(std::move(bytes)));
+  remove(attribute);
+  set_input(i, constant(std::move(tensor)));
+}
+
+void NodeEdit::attribute_to_list_input(std::string_view attribute, std::size_t i) {
+  const std::int64_t value = integer(attribute, 0);
+  Message tensor;
+  tensor.add(field::tensor::kDims, std::uint64_t{1});
+  tensor.add(field::tensor::kType, static_cast<std::uint64_t>(Element::kInt64));
+  tensor.add(field::tensor::kRawData,
+             document_.keep(std::string(reinterpret_cast<const char*>(&value), sizeof(value))));
+  remove(attribute);
+  set_input(i, constant(std::move(tensor)));
+}
+
+std::string_view NodeEdit::empty_floats() {
+  Message tensor;
+  tensor.add(field::tensor::kDims, std::uint64_t{0});
+  tensor.add(field::tensor::kType, static_cast<std::uint64_t>(Element::kFloat));
+  return constant(std::move(tensor));
+}
+
+void NodeEdit::flatten_around(std::int64_t axis) {
+  const std::string_view in = input(0);
+  const std::string_view out = message_.text(field::node::kOutput);
+  const std::string_view shape = fresh(concat({out, "__shape"}));
+  const std::string_view matrix = fresh(concat({out, "__flat"}));
+  const std::string_view result = fresh(concat({out, "__flat_result"}));
+  before.push_back(plain_node("Shape", {in}, shape));
+  Message flatten = plain_node("Flatten", {in}, matrix);
+  flatten.add(field::node::kAttribute, std::make_unique<Message>(integer_attribute("axis", axis)));
+  before.push_back(std::move(flatten));
+  after.push_back(plain_node("Reshape", {result, shape}, out));
+  set_input(0, matrix);
+  message_.find(field::node::kOutput)->set_bytes(result);
+  set_integer("axis", -1);
+}
+
+}  // namespace mezzo::convert

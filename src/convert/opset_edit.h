@@ -1,0 +1,58 @@
+// One node under the hands of an adapter: attributes, inputs, and nodes put before or behind it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "convert/document.h"
+#include "convert/names.h"
+
+namespace mezzo::convert {
+
+class NodeEdit {
+ public:
+  NodeEdit(Document& document, Names& names, Message& message)
+      : document_(document), names_(names), message_(message) {}
+
+  Message& message() { return message_; }
+  std::string_view op() const;
+  std::string_view input(std::size_t i) const;
+  std::size_t output_count() const;
+  Message* find(std::string_view attribute) const;
+  std::int64_t integer(std::string_view attribute, std::int64_t otherwise) const;
+  std::string_view text(std::string_view attribute) const;
+
+  void remove(std::string_view attribute);
+  void set_integer(std::string_view attribute, std::int64_t value);
+  void set_text(std::string_view attribute, std::string_view value);
+  void set_op(std::string_view op);
+  /// Sets input i; inputs in front of it that are not there are left out ("").
+  void set_input(std::size_t i, std::string_view name);
+  /// A float or integer attribute becomes a Constant in front of the node: lists as they are,
+  /// single numbers as scalars.
+  void attribute_to_input(std::string_view attribute, std::size_t i);
+  void attribute_to_scalar_input(std::string_view attribute, std::size_t i) {
+    attribute_to_input(attribute, i);
+  }
+  /// A single integer becomes a list of one.
+  void attribute_to_list_input(std::string_view attribute, std::size_t i);
+  /// The name of a float constant without elements.
+  std::string_view empty_floats();
+  /// Computes on the last axis of the matrix that the input makes when flattened at `axis`.
+  void flatten_around(std::int64_t axis);
+
+  std::vector<Message> before, after;
+
+ private:
+  std::string_view constant(Message tensor);
+  std::string_view fresh(std::string_view wanted);
+  Message plain_node(std::string_view op, std::initializer_list<std::string_view> inputs,
+                     std::string_view output);
+
+  Document& document_;
+  Names& names_;
+  Message& message_;
+};
+
+}  // namespace mezzo::convert

@@ -1,0 +1,61 @@
+// ONNX Runtime, opened at run time: a judge that was not written by us.
+//
+// Its shared library (libonnxruntime.so, as the wheel `onnxruntime` or a distribution has it) is
+// looked for by name; nothing of it is needed to build. The table of functions only ever grows, so
+// that the slots used here keep their place from API 1 on.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convert/array.h"
+#include "convert/samples.h"
+
+namespace mezzo::convert {
+
+class OrtSession;
+
+/// The opened library. One per process is enough; safe from several threads.
+class OrtRuntime {
+ public:
+  /// Opens the library, `path` (a file, or a folder that has it) or, empty, the one that the system
+  /// has; null, with the reason in `why`, where there is none or it is too old.
+  static std::shared_ptr<OrtRuntime> open(const std::filesystem::path& path, std::string* why);
+  ~OrtRuntime();
+
+  const std::string& version() const;
+
+  struct Impl;
+  explicit OrtRuntime(std::unique_ptr<Impl> impl);
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A loaded model. Throws Error with ONNX Runtime's words where it refuses.
+class OrtSession {
+ public:
+  /// `optimise`: with its graph optimisations, as users run it; without them every Cast stays.
+  OrtSession(std::shared_ptr<OrtRuntime> runtime, const std::filesystem::path& model,
+             bool optimise);
+  ~OrtSession();
+  OrtSession(const OrtSession&) = delete;
+  OrtSession& operator=(const OrtSession&) = delete;
+
+  /// Runs once. Inputs of another floating type than the model's are converted. Only dense tensors
+  /// come back; sequences and strings leave an empty array.
+  std::vector<Array> run(const Sample& sample) const;
+  const std::vector<std::string>& inputs() const { return input_names_; }
+  const std::vector<std::string>& outputs() const { return output_names_; }
+
+ private:
+  std::shared_ptr<OrtRuntime> runtime_;
+  void* session_ = nullptr;
+  std::vector<std::string> input_names_, output_names_;
+  std::vector<Element> input_elements_;
+};
+
+}  // namespace mezzo::convert

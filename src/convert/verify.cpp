@@ -1,0 +1,136 @@
+#include "convert/verify.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "convert/concat.h"
+#include "core/raise.h"
+
+namespace mezzo::convert {
+namespace {
+
+constexpr int kSearchBudget = 80;
+/// What a comparison accepts without --tolerance, relative to an output's range.
+constexpr double kAcceptedHalf = 0.02;
+constexpr double kAcceptedBFloat = 0.15;
+/// Or so many times what rounding the weights alone costs.
+constexpr double kFloorFactor = 4.0;
+
+bool loads(const std::shared_ptr<OrtRuntime>& runtime, const std::filesystem::path& model,
+           std::string* why) {
+  try {
+    const OrtSession session(runtime, model, true);
+    return true;
+  } catch (const Error& error) {
+    *why = error.what();
+    return false;
+  }
+}
+
+}  // namespace
+
+Verifier::Verifier(const std::filesystem::path& original, int opset, const Graph& graph,
+                   const ConvertPolicy& policy, const std::filesystem::path& target)
+    : original_(original), graph_(graph), policy_(policy), workshop_(target) {
+  const Options& options = policy.options();
+  const bool compares = options.verify == "compare" || options.tolerance.has_value();
+  const bool needs = options.verify == "run" || compares || !options.calibration.empty();
+  if (options.verify == "none" && !needs) return;
+  runtime_ = OrtRuntime::open(options.onnxruntime, &why_not_);
+  if (!needs) return;
+  if (!runtime_) {
+    raise<UnsupportedError>("convert", "--verify ", options.verify,
+                            ", --calibration and --tolerance need ONNX Runtime: ", why_not_,
+                            "; name its library or folder with --onnxruntime");
+  }
+  judge_ = std::make_unique<Judge>(runtime_, original, opset,
+                                   samples_for(graph, options.calibration), workshop_);
+  if (!options.calibration.empty()) ranges_ = judge_->ranges(graph);
+}
+
+const std::set<std::string>* Verifier::kept(const Evidence& evidence, Report& report) {
+  const Options& options = policy_.options();
+  if (!options.tolerance || !judge_) return nullptr;
+  Constants constants(graph_, policy_.low());
+  const Decisions decisions = decide(graph_, policy_, constants, evidence);
+  std::vector<std::string> candidates;
+  for (const Decision& decision : decisions.list) {
+    if (decision.low && (candidates.empty() || candidates.back() != decision.key))
+      candidates.push_back(decision.key);
+  }
+  int attempts = 0;
+  kept_ = search_kept(
+      candidates, *options.tolerance, kSearchBudget,
+      [&](const std::set<std::string>& set) {
+        Evidence with = evidence;
+        with.kept = &set;
+        return largest_error(judge_->errors(policy_, with, Storage::kEmulated));
+      },
+      &attempts);
+  report.search_attempts = attempts;
+  report.kept_by_search = static_cast<std::int64_t>(kept_->size());
+  return &*kept_;
+}
+
+void Verifier::confirm_load(const std::filesystem::path& result, Report& report) const {
+  const Options& options = policy_.options();
+  std::string why;
+  if (!loads(runtime_, original_, &why)) {
+    report.warnings.push_back(
+        concat({"ONNX Runtime does not load the original, so the result was not tried: ", why}));
+    return;
+  }
+  if (loads(runtime_, result, &why)) {
+    report.verified = concat({"loads in ONNX Runtime ", runtime_->version()});
+    return;
+  }
+  // Other targets run what ONNX Runtime on this machine has no kernel for.
+  const bool is_promise = options.profile.substr(0, 3) == "ort" && options.profile != "ort-cuda";
+  if (is_promise)
+    raise("convert", "nothing was written: ONNX Runtime does not load the result: ", why);
+  report.warnings.push_back(concat(
+      {"ONNX Runtime ", runtime_->version(), " on this machine does not load the result: ", why}));
+}
+
+double Verifier::accepted(const Report& report) const {
+  const Options& options = policy_.options();
+  if (options.tolerance) return *options.tolerance;
+  const double by_type = policy_.low() == Element::kFloat16 ? kAcceptedHalf : kAcceptedBFloat;
+  return std::max(by_type, kFloorFactor * largest_error(report.weight_floor));
+}
+
+void Verifier::confirm(const std::filesystem::path& result, const Evidence& evidence,
+                       Report& report) {
+  const Options& options = policy_.options();
+  if (!runtime_) {
+    if (options.verify != "none")
+      report.verified = "types of all scopes; ONNX Runtime was not found";
+    return;
+  }
+  confirm_load(result, report);
+  if (!judge_) return;
+  report.errors = judge_->errors(policy_, evidence, Storage::kEmulated);
+  for (const OutputError& error : report.errors) {
+    if (!error.finite) {
+      raise("convert", "nothing was written: output '", error.name,
+            "' is not finite where the original's is; give --tolerance to search what must stay "
+            "float32");
+    }
+  }
+  report.verified +=
+      concat({report.verified.empty() ? "" : ", ", "runs with every low value rounded on ",
+              options.calibration.empty() ? "made-up inputs" : "the given samples"});
+  if (options.verify != "compare" && !options.tolerance) return;
+  report.weight_floor = judge_->errors(policy_, evidence, Storage::kEmulatedWeights);
+  const double limit = accepted(report);
+  for (const OutputError& error : report.errors) {
+    if (error.relative_to_range <= limit) continue;
+    raise("convert", "nothing was written: output '", error.name, "' differs by ",
+          error.relative_to_range, " of its range, more than ", limit,
+          options.tolerance ? "; the search found no way within its budget"
+                            : "; give --tolerance to search what must stay float32");
+  }
+  report.verified += concat({", agrees within ", std::to_string(limit), " of the outputs' range"});
+}
+
+}  // namespace mezzo::convert

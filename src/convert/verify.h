@@ -1,0 +1,48 @@
+// What must be true of a result before it replaces the target.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "convert/judge.h"
+
+namespace mezzo::convert {
+
+/// Judges one conversion as its options ask: measures ranges, searches for a tolerance, confirms
+/// the result.
+class Verifier {
+ public:
+  /// `graph` is the original raised to `opset` (0: as it is). Opens ONNX Runtime where the options
+  /// need it. Throws UnsupportedError where they cannot do without and it is not there.
+  Verifier(const std::filesystem::path& original, int opset, const Graph&, const ConvertPolicy&,
+           const std::filesystem::path& target);
+
+  /// Samples were given: the ranges on them. Otherwise nothing.
+  const ValueRanges* ranges() const { return ranges_ ? &*ranges_ : nullptr; }
+  /// A tolerance was given: what must stay float32 for it. Otherwise nothing. Throws Error where
+  /// the search does not find enough.
+  const std::set<std::string>* kept(const Evidence& evidence, Report& report);
+  /// Throws Error where the result does not hold what was asked for; fills the report's part.
+  void confirm(const std::filesystem::path& result, const Evidence& evidence, Report& report);
+
+  const Workshop& workshop() const { return workshop_; }
+
+ private:
+  void confirm_load(const std::filesystem::path& result, Report& report) const;
+  double accepted(const Report& report) const;
+
+  std::filesystem::path original_;
+  const Graph& graph_;
+  const ConvertPolicy& policy_;
+  Workshop workshop_;
+  std::shared_ptr<OrtRuntime> runtime_;
+  std::string why_not_;
+  std::unique_ptr<Judge> judge_;
+  std::optional<ValueRanges> ranges_;
+  std::optional<std::set<std::string>> kept_;
+};
+
+}  // namespace mezzo::convert

@@ -1,0 +1,340 @@
+// The policy in MXNet's words, plans, reports, and what is refused.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+
+#include "builder.h"
+#include "convert/cut.h"
+#include "convert/json.h"
+#include "corpus.h"
+#include "mezzo/convert.h"
+#include "mezzo/error.h"
+
+namespace mezzo::convert {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+class PolicyTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = scratch_folder("policy");
+    options_.cast_optional_params = true;
+    options_.verify = "none";
+    save(in(), network());
+  }
+  void TearDown() override { fs::remove_all(folder_.parent_path()); }
+
+  // A residual network in small: convolutions, batch norms, pooling, a classifier.
+  static Message network() {
+    const std::vector<std::int64_t> image{1, 2, 4, 4};
+    GraphBuilder g;
+    g.input("data", Element::kFloat, image);
+    for (const char* name : {"conv0.weight", "conv1.weight"})
+      g.weight(name, {1, 0.5F, -1, 2}, {2, 2, 1, 1});
+    for (const char* name : {"gamma", "beta", "mean", "var"}) g.weight(name, {1, 1}, {2});
+    g.weight("fc.weight", {1, 2, 3, 4}).weight("fc.bias", {0.5F, 1}, {2});
+    g.named("conv0").node("Conv", {"data", "conv0.weight"}, {"c0"});
+    g.named("bn0").node("BatchNormalization", {"c0", "gamma", "beta", "mean", "var"}, {"b0"});
+    g.named("relu0")
+        .node("Relu", {"b0"}, {"r0"})
+        .named("conv1")
+        .node("Conv", {"r0", "conv1.weight"}, {"c1"});
+    g.named("add")
+        .node("Add", {"c1", "r0"}, {"s"})
+        .named("pool")
+        .node("GlobalAveragePool", {"s"}, {"p"});
+    g.named("flat")
+        .node("Flatten", {"p"}, {"f"})
+        .named("fc")
+        .node("Gemm", {"f", "fc.weight", "fc.bias"}, {"logits"});
+    g.named("prob").node("Softmax", {"logits"}, {"y"}).output("y", Element::kFloat, {1, 2});
+    return model(g.take());
+  }
+
+  bool is_low(const std::vector<Decision>& decisions, const std::string& key) const {
+    for (const Decision& decision : decisions) {
+      if (decision.key == key) return decision.low;
+    }
+    ADD_FAILURE() << key << " is not there";
+    return false;
+  }
+
+  std::map<std::string, std::string> types() const {
+    std::map<std::string, std::string> all;
+    const std::string bytes = contents(out());
+    Message m = Message::parse(bytes);
+    for (Field& field : m.find(field::model::kGraph)->open().fields()) {
+      if (field.number != field::graph::kInitializer) continue;
+      const Message& tensor = field.open();
+      all[std::string(tensor.text(field::tensor::kName))] =
+          name_of(static_cast<Element>(tensor.number(field::tensor::kType)));
+    }
+    return all;
+  }
+
+  void expect_refused(const std::string& what) {
+    try {
+      convert_model(in(), out(), options_);
+      ADD_FAILURE() << "not refused: " << what;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(what));
+    }
+    EXPECT_FALSE(fs::exists(out()));
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "something was left behind";
+  }
+
+  fs::path in() const { return folder_ / "in.onnx"; }
+  fs::path out() const { return folder_ / "out.onnx"; }
+
+  fs::path folder_;
+  Options options_;
+};
+
+TEST_F(PolicyTest, TheTutorialsListsGiveHalfConvolutionsAndAFloatBias) {
+  options_.target_dtype_ops = std::vector<std::string>{"Conv"};
+  options_.fp32_ops = std::vector<std::string>{"Softmax", "Gemm"};
+  convert_model(in(), out(), options_);
+  EXPECT_EQ(types().at("conv0.weight"), "float16");
+  EXPECT_EQ(types().at("conv1.weight"), "float16");
+  EXPECT_EQ(types().at("fc.bias"), "float32");
+  EXPECT_EQ(types().at("fc.weight"), "float32");
+}
+
+TEST_F(PolicyTest, WithoutOptionalParametersWeightsStayFloatBehindCasts) {
+  options_.cast_optional_params = false;
+  const Result result = convert_model(in(), out(), options_);
+  for (const auto& [name, type] : types()) EXPECT_EQ(type, "float32") << name;
+  EXPECT_EQ(result.report.low_weights, 0);
+  EXPECT_EQ(result.report.heavy_low_nodes, 3);
+}
+
+TEST_F(PolicyTest, GivenListsReplaceAndEditsEdit) {
+  options_.target_dtype_ops = std::vector<std::string>{"-Gemm", "+Softmax"};
+  const Plan plan = plan_model(in(), options_);
+  EXPECT_TRUE(is_low(plan.decisions, "c0"));
+  EXPECT_FALSE(is_low(plan.decisions, "y") && is_low(plan.decisions, "logits"))
+      << "Gemm follows its neighbours now";
+  EXPECT_TRUE(is_low(plan.decisions, "y"));
+}
+
+TEST_F(PolicyTest, ConditionsLookAtDefaultsToo) {
+  options_.conditional_fp32_ops = std::vector<Conditional>{{"Gemm", "transB", {"0"}}};
+  options_.target_dtype_ops = std::vector<std::string>{"Conv"};
+  EXPECT_FALSE(is_low(plan_model(in(), options_).decisions, "logits"));
+}
+
+TEST_F(PolicyTest, NamesAreExactGlobsOrExpressions) {
+  for (const char* pattern : {"conv1", "c*1", "con??", "/conv[1-9]/"}) {
+    options_.excluded_names = {pattern};
+    const Plan plan = plan_model(in(), options_);
+    EXPECT_FALSE(is_low(plan.decisions, "c1")) << pattern;
+  }
+  options_.excluded_names = {"nothing*"};
+  EXPECT_THAT(convert_model(in(), out(), options_).report.warnings,
+              Contains(HasSubstr("'nothing*' matches no node")));
+}
+
+TEST_F(PolicyTest, WhatCannotBeIsRefusedAndLeavesNothing) {
+  options_.target_dtype = "float8";
+  expect_refused("'float8'; expected float16 or bfloat16");
+  options_.target_dtype = "float16";
+  options_.fp32_ops = std::vector<std::string>{"Conv"};
+  options_.target_dtype_ops = std::vector<std::string>{"Conv"};
+  expect_refused("'Conv' is in fp32_ops and in target_dtype_ops");
+  options_.fp32_ops = std::vector<std::string>{"Convolve"};
+  options_.target_dtype_ops.reset();
+  expect_refused("'Convolve'");
+  options_.fp32_ops.reset();
+  options_.excluded_names = {"conv0"};
+  options_.included_names = {"conv*"};
+  expect_refused("excluded by name 'conv0', and included by name 'conv*'");
+  options_.excluded_names = {"/(/"};
+  expect_refused("no regular expression");
+  options_.excluded_names.clear();
+  options_.included_names.clear();
+  options_.io = "high";
+  expect_refused("io 'high'; expected one of keep, low");
+  options_.io = "keep";
+  options_.io_of = {{"datum", "float16"}};
+  expect_refused("'datum', which is no input or output");
+  options_.io_of.clear();
+  options_.profile = "cpu";
+  expect_refused("profile 'cpu'");
+}
+
+TEST_F(PolicyTest, OneInputAloneMayGoLow) {
+  options_.io_of = {{"data", "float16"}};
+  const Result result = convert_model(in(), out(), options_);
+  EXPECT_THAT(inspect_model(out()).inputs,
+              testing::ElementsAre("data: tensor(float16)[1, 2, 4, 4]"));
+  EXPECT_THAT(inspect_model(out()).outputs, testing::ElementsAre("y: tensor(float32)[1, 2]"));
+}
+
+TEST_F(PolicyTest, WeightsOnlyComputesInFloat) {
+  GraphBuilder g;
+  std::vector<float> values(64, 0.5F);
+  g.input("x", Element::kFloat, {8, 8})
+      .weight("w", values, {8, 8})
+      .node("MatMul", {"x", "w"}, {"y"})
+      .output("y", Element::kFloat, {8, 8});
+  save(in(), model(g.take()));
+  options_.weights_only = true;
+  const Result result = convert_model(in(), out(), options_);
+  EXPECT_EQ(types().at("w__f16"), "float16");
+  EXPECT_EQ(result.report.heavy_low_nodes, 0);
+}
+
+TEST_F(PolicyTest, APlanIsAppliedToAnotherCheckpoint) {
+  const Plan plan = Plan::from_json(plan_model(in(), options_).to_json());
+  apply_plan(in(), out(), plan);
+  const std::string planned = contents(out());
+  convert_model(in(), folder_ / "direct.onnx", options_);
+  EXPECT_EQ(planned, contents(folder_ / "direct.onnx"));
+
+  GraphBuilder other;
+  other.input("x").weight("w").node("MatMul", {"x", "w"}, {"y"}).output("y");
+  save(folder_ / "other.onnx", model(other.take()));
+  EXPECT_THROW(apply_plan(folder_ / "other.onnx", out(), plan), ConfigError);
+  EXPECT_THROW(Plan::from_json("{\"format\": \"x\"}"), ConfigError);
+  EXPECT_THROW(Plan::from_json("nonsense"), ConfigError);
+}
+
+TEST_F(PolicyTest, AnAllFloatPlanGivesTheInputsBytes) {
+  options_.target_dtype_ops = std::vector<std::string>{};
+  const Result result = convert_model(in(), out(), options_);
+  EXPECT_TRUE(result.report.unchanged);
+  EXPECT_EQ(contents(in()), contents(out()));
+}
+
+TEST_F(PolicyTest, TheInputIsNeverOverwritten) {
+  EXPECT_THROW(convert_model(in(), in(), options_), ConfigError);
+  fs::create_symlink(in(), folder_ / "link.onnx");
+  EXPECT_THROW(convert_model(in(), folder_ / "link.onnx", options_), ConfigError);
+  EXPECT_THROW(convert_model(in(), folder_, options_), ConfigError);
+}
+
+TEST_F(PolicyTest, ReportsAreTextJsonAndOnePage) {
+  const Report report = convert_model(in(), out(), options_).report;
+  const Json json = Json::parse(report.to_json());
+  EXPECT_EQ(json.array("decisions").size(), report.decisions.size());
+  EXPECT_THAT(report.to_text(), HasSubstr("3 of 3 heavy ones"));
+  EXPECT_LT(std::ranges::count(report.to_text(), '\n'), 20);
+  EXPECT_THAT(report.to_html(), testing::StartsWith("<!doctype html>"));
+  EXPECT_THAT(report.to_html(), Not(HasSubstr("http")));
+}
+
+TEST_F(PolicyTest, DamagedFilesGiveOneClearError) {
+  const std::string good = contents(in());
+  for (std::size_t size = 0; size < good.size(); size += 7) {
+    save(folder_ / "cut.onnx", good.substr(0, size));
+    try {
+      convert_model(folder_ / "cut.onnx", out(), options_);
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  EXPECT_THROW(convert_model(folder_ / "missing.onnx", out(), options_), Error);
+  save(folder_ / "empty.onnx", std::string());
+  EXPECT_THROW(convert_model(folder_ / "empty.onnx", out(), options_), Error);
+}
+
+TEST_F(PolicyTest, ExternalDataStaysInItsFolder) {
+  const auto with_location = [&](const std::string& location, const std::string& length = "16") {
+    Message weight;
+    for (int i = 0; i < 2; ++i) weight.add(field::tensor::kDims, std::uint64_t{2});
+    weight.add(field::tensor::kType, std::uint64_t{1});
+    weight.add(field::tensor::kName, std::string_view("w"));
+    weight.add(field::tensor::kLocation, std::uint64_t{1});
+    for (const auto& [key, value] :
+         {std::pair<std::string, std::string>{"location", location}, {"length", length}}) {
+      auto pair = std::make_unique<Message>();
+      pair->add(field::pair::kKey, kept(key));
+      pair->add(field::pair::kValue, kept(value));
+      weight.add(field::tensor::kExternalData, std::move(pair));
+    }
+    GraphBuilder g;
+    g.input("x").initializer(std::move(weight)).node("MatMul", {"x", "w"}, {"y"}).output("y");
+    save(folder_ / "external.onnx", model(g.take()));
+  };
+  const std::vector<float> values{1, 2, 3, 4};
+  save(folder_ / "w.bin", std::string(reinterpret_cast<const char*>(values.data()), 16));
+  with_location("w.bin");
+  const Result result = convert_model(folder_ / "external.onnx", out(), options_);
+  EXPECT_EQ(result.report.low_weights, 1);
+  EXPECT_EQ(fs::file_size(out().string() + ".data"), 8U);
+  EXPECT_TRUE(convert_model(out(), folder_ / "again.onnx", options_).report.unchanged);
+  fs::create_symlink("/etc/passwd", folder_ / "link.bin");
+  for (const char* bad :
+       {"/etc/passwd", "../w.bin", "a/../../w.bin", "link.bin", "missing.bin", ""}) {
+    with_location(bad);
+    EXPECT_THROW(convert_model(folder_ / "external.onnx", out(), options_), Error) << bad;
+  }
+  for (const char* bad : {"17", "-1", "99999999999999999999", "many"}) {
+    with_location("w.bin", bad);
+    EXPECT_THROW(convert_model(folder_ / "external.onnx", out(), options_), Error) << bad;
+  }
+}
+
+TEST_F(PolicyTest, TheDefaultListsAreDisjoint) {
+  const auto low = list_lp16_ops("float16");
+  EXPECT_THAT(low, Contains("Conv"));
+  EXPECT_THAT(list_fp32_ops("float16"), Contains("Softmax"));
+  EXPECT_THAT(list_widest_type_cast("bfloat16"), Contains("Add"));
+  EXPECT_THAT(list_lp16_fp32_ops("float16"), Contains("Relu"));
+  for (const std::string& op : list_fp32_ops("float16")) EXPECT_THAT(low, Not(Contains(op)));
+  EXPECT_THROW(list_lp16_ops("int8"), ConfigError);
+}
+
+// All assignments of up to 12 variables, the independent implementation.
+// Finite costs of being high only break ties, so that they are left out here.
+TEST(CutTest, FindsTheCheapestAnswer) {
+  std::uint32_t state = 1;
+  const auto random = [&](std::uint32_t below) {
+    return (state = state * 1664525 + 1013904223) / 65536 % below;
+  };
+  for (int round = 0; round < 200; ++round) {
+    const int n = 3 + static_cast<int>(random(8));
+    Cut cut(static_cast<std::size_t>(n));
+    std::vector<std::array<std::int64_t, 2>> single(static_cast<std::size_t>(n), {0, 0});
+    std::vector<std::array<std::int64_t, 3>> pairs;
+    for (int i = 0; i < n; ++i) {
+      auto& [low, high] = single[static_cast<std::size_t>(i)];
+      low = random(3) == 0 ? random(20) : 0;
+      if (random(6) == 0) low = Cut::kInfinite;
+      if (low < Cut::kInfinite && random(6) == 0) high = Cut::kInfinite;
+      cut.pay_if_low(i, low);
+      cut.pay_if_high(i, high);
+    }
+    for (int k = 0; k < 2 * n; ++k) {
+      const auto a = static_cast<std::int32_t>(random(static_cast<std::uint32_t>(n)));
+      const auto b = static_cast<std::int32_t>(random(static_cast<std::uint32_t>(n)));
+      const std::int64_t cost = 1 + random(10);
+      if (a == b) continue;
+      cut.pay_if_split(a, b, cost);
+      pairs.push_back({a, b, cost});
+    }
+    const auto cost_of = [&](auto is_low) {
+      std::int64_t cost = 0;
+      for (int i = 0; i < n; ++i) cost += single[static_cast<std::size_t>(i)][is_low(i) ? 0 : 1];
+      for (const auto& [a, b, c] : pairs) cost += !is_low(a) && is_low(b) ? c : 0;
+      return cost;
+    };
+    std::int64_t best = std::numeric_limits<std::int64_t>::max();
+    for (unsigned bits = 0; bits < 1U << n; ++bits) {
+      best = std::min(best, cost_of([&](std::int64_t i) { return (bits >> i & 1) != 0; }));
+    }
+    const std::vector<bool> answer = cut.solve();
+    EXPECT_LE(cost_of([&](std::int64_t i) { return answer[static_cast<std::size_t>(i)]; }), best)
+        << round;
+  }
+}
+
+}  // namespace
+}  // namespace mezzo::convert

@@ -1,0 +1,188 @@
+// Random graphs with bodies, constants and shared values: always valid, deterministic, idempotent.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "builder.h"
+#include "convert/apply.h"
+#include "convert/check.h"
+#include "convert/decide.h"
+
+namespace mezzo::convert {
+namespace {
+
+class Random {
+ public:
+  explicit Random(std::uint32_t seed) : state_(seed * 2654435761U + 1) {}
+  std::uint32_t below(std::uint32_t n) {
+    return (state_ = state_ * 1664525U + 1013904223U) / 65536U % n;
+  }
+
+ private:
+  std::uint32_t state_;
+};
+
+// Matrices of two by two all the way, so that every operator fits every value.
+class RandomGraph {
+ public:
+  explicit RandomGraph(std::uint32_t seed) : random_(seed) {}
+
+  Message make() {
+    GraphBuilder g;
+    std::vector<std::string> values;
+    for (std::uint32_t i = 0; i <= random_.below(3); ++i) {
+      values.push_back(fresh("in"));
+      g.input(values.back());
+    }
+    g.input("flag", Element::kBool, {}).input("count", Element::kInt64, {});
+    fill(g, values, 3 + random_.below(20), 0);
+    for (std::uint32_t i = 0; i <= random_.below(3); ++i)
+      g.output(values[random_.below(static_cast<std::uint32_t>(values.size()))]);
+    return model(g.take(), 13 + static_cast<int>(random_.below(9)));
+  }
+
+ private:
+  std::string fresh(const std::string& stem) { return stem + std::to_string(counter_++); }
+  std::string pick(const std::vector<std::string>& values) {
+    return values[random_.below(static_cast<std::uint32_t>(values.size()))];
+  }
+
+  void fill(GraphBuilder& g, std::vector<std::string>& values, std::uint32_t nodes, int depth) {
+    static const std::vector<std::string> kUnary{
+        "Relu", "Exp", "Softmax", "Transpose", "Identity", "Tanh", "Sigmoid", "Sqrt", "Neg", "Log"};
+    static const std::vector<std::string> kBinary{"MatMul", "Add", "Mul", "Div", "Sub",
+                                                  "Pow",    "Max", "Min", "Gemm"};
+    for (std::uint32_t i = 0; i < nodes; ++i) {
+      const std::string out = fresh("v");
+      const std::uint32_t kind = random_.below(10);
+      if (kind < 3) {
+        g.node(kUnary[random_.below(static_cast<std::uint32_t>(kUnary.size()))], {pick(values)},
+               {out});
+      } else if (kind < 7) {
+        g.node(kBinary[random_.below(static_cast<std::uint32_t>(kBinary.size()))],
+               {pick(values), pick(values)}, {out});
+      } else if (kind == 7) {
+        const float scale = random_.below(5) == 0 ? 1e6F : random_.below(5) == 0 ? 1e-7F : 1.0F;
+        if (random_.below(2) == 0) {
+          g.weight(out, {scale, 2, 3, 4});
+        } else {
+          g.node("Constant", {}, {out},
+                 tensor_attribute("value", floats("", {2, 2}, {scale, 1, 1, 1})));
+        }
+      } else if (depth < 2) {
+        body(g, values, out, depth);
+      } else {
+        g.node("Identity", {pick(values)}, {out});
+      }
+      values.push_back(out);
+    }
+  }
+
+  void body(GraphBuilder& g, std::vector<std::string>& values, const std::string& out, int depth) {
+    if (random_.below(2) == 0) {
+      g.node("If", {"flag"}, {out}, body_attribute("then_branch", branch(values, depth)),
+             body_attribute("else_branch", branch(values, depth)));
+      return;
+    }
+    GraphBuilder inner("body");
+    const std::string state = fresh("state");
+    const std::string still = fresh("still");
+    inner.input(fresh("i"), Element::kInt64, {})
+        .input(fresh("going"), Element::kBool, {})
+        .input(state);
+    std::vector<std::string> seen = values;
+    seen.push_back(state);
+    fill(inner, seen, 1 + random_.below(4), depth + 1);
+    inner.node("Identity", {"flag"}, {still});
+    inner.output(still, Element::kBool, {}).output(seen.back());
+    g.node("Loop", {"count", "flag", pick(values)}, {out}, body_attribute("body", inner.take()));
+  }
+
+  Message branch(const std::vector<std::string>& values, int depth) {
+    GraphBuilder inner("branch");
+    std::vector<std::string> seen = values;
+    fill(inner, seen, 1 + random_.below(4), depth + 1);
+    return inner.output(seen.back()).take();
+  }
+
+  Random random_;
+  int counter_ = 0;
+};
+
+std::string converted_bytes(const std::string& bytes, const Options& options, Storage storage,
+                            std::vector<std::string>* findings) {
+  Document document(bytes);
+  const Graph graph(document);
+  const ConvertPolicy policy(options);
+  Constants constants(graph, policy.low());
+  const Decisions decisions = decide(graph, policy, constants);
+  apply(document, graph, decisions, constants, policy.low(), storage);
+  const std::string result = bytes_of(document.model());
+  Document again(result);
+  const Graph after(again);
+  for (const Finding& finding : check_graph(after)) findings->push_back(finding.what);
+  return result;
+}
+
+TEST(RandomGraphs, AreConvertedToValidGraphs) {
+  constexpr std::uint32_t kGraphs = 3000;
+  std::size_t changed = 0;
+  for (std::uint32_t seed = 0; seed < kGraphs; ++seed) {
+    const std::string bytes = bytes_of(RandomGraph(seed).make());
+    Options options;
+    options.target_dtype = seed % 3 == 0 ? "bfloat16" : "float16";
+    options.io = seed % 2 == 0 ? "keep" : "low";
+    for (const Storage storage :
+         {Storage::kConverted, Storage::kRuntimeCast, Storage::kWeightsOnly, Storage::kEmulated}) {
+      std::vector<std::string> findings;
+      const std::string once = converted_bytes(bytes, options, storage, &findings);
+      ASSERT_THAT(findings, testing::IsEmpty())
+          << "seed " << seed << " storage " << static_cast<int>(storage);
+      EXPECT_EQ(once, converted_bytes(bytes, options, storage, &findings)) << "seed " << seed;
+      if (storage != Storage::kConverted) continue;
+      changed += once != bytes ? 1 : 0;
+      EXPECT_EQ(once, converted_bytes(once, options, storage, &findings))
+          << "not idempotent: seed " << seed;
+    }
+  }
+  std::printf("%u random graphs, %zu of them changed\n", kGraphs, changed);
+  EXPECT_GT(changed, kGraphs / 2);
+}
+
+TEST(RandomGraphs, NeedNoMoreCastsThanCastingAroundEveryFloatNode) {
+  for (std::uint32_t seed = 0; seed < 300; ++seed) {
+    const std::string bytes = bytes_of(RandomGraph(seed).make());
+    Document document(bytes);
+    const Graph graph(document);
+    const ConvertPolicy policy(Options{});
+    Constants constants(graph, policy.low());
+    const Decisions decisions = decide(graph, policy, constants);
+    // The block list: low wherever nothing forbids it, on the same slots.
+    const auto casts = [&](const auto& is_low) {
+      std::size_t count = 0;
+      for (std::size_t v = 0; v < graph.values.size(); ++v) {
+        const Slot made = decisions.map.native[v];
+        if (made == kNoSlot) continue;
+        const auto differs = [&](Slot slot) {
+          return slot != kNoSlot && is_low(slot) != is_low(made);
+        };
+        count += std::ranges::any_of(decisions.map.uses[v], differs) ? 1 : 0;
+      }
+      return count;
+    };
+    const auto ours = casts([&](Slot slot) { return decisions.is_low(slot); });
+    const auto block_list = casts([&](Slot slot) {
+      const Pin* pin = decisions.map.slots.pin_of(slot);
+      return pin == nullptr || pin->label == Label::kLow;
+    });
+    bool has_low = false;
+    for (Slot slot = 0; slot < static_cast<Slot>(decisions.low.size()); ++slot)
+      has_low = has_low || decisions.is_low(slot);
+    if (has_low && graph.scopes.size() == 1) EXPECT_LE(ours, block_list) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace mezzo::convert
