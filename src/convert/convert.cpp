@@ -66,6 +66,7 @@ class Conversion {
     const Plan made = plan();
     fill_report(out);
     report_.bytes_before = bytes_of_input();
+    const bool external = has_external(*document_);
     fill_changes(apply(*document_, graph_, decisions_, constants_, policy_.low(), storage()));
     report_.unchanged = document_->model().is_clean();
     if (report_.unchanged) {
@@ -73,7 +74,7 @@ class Conversion {
     } else {
       check_result();
       const fs::path tried = verifier_->workshop().file(out.filename().string());
-      report_.bytes_after = store_model(*document_, tried).bytes;
+      report_.bytes_after = store_model(*document_, tried, external).bytes;
       verifier_->confirm(tried, evidence_, report_);
       replace_target(tried, out);
     }

@@ -83,8 +83,11 @@ NamePattern::NamePattern(std::string text) : text_(std::move(text)) {
 bool NamePattern::matches(std::string_view name) const {
   if (name == text_) return true;
   if (expression_.empty()) return false;
-  return std::regex_match(name.begin(), name.end(),
-                          std::regex(expression_, std::regex::ECMAScript));
+  // Compiling costs far more than matching.
+  thread_local std::map<std::string, std::regex, std::less<>> compiled;
+  auto found = compiled.find(expression_);
+  if (found == compiled.end()) found = compiled.emplace(expression_, std::regex(expression_)).first;
+  return std::regex_match(name.begin(), name.end(), found->second);
 }
 
 ConvertPolicy::ConvertPolicy(const Options& options)

@@ -114,15 +114,13 @@ class Splitter {
   Splitter(Document& document, const fs::path& out)
       : document_(document), location_(document.keep(concat({out.filename().string(), ".data"}))) {}
 
-  std::vector<Outside> split() {
-    bool has_external = false;
-    for_each_tensor(document_.model(),
-                    [&](Message& tensor) { has_external = has_external || is_external(tensor); });
+  std::vector<Outside> split(bool external) {
+    external = external || has_external(document_);
     const bool is_large = document_.model().size() > kProtobufLimit;
-    if (!has_external && !is_large) return {};
+    if (!external && !is_large) return {};
     std::vector<Outside> outside;
     for_each_tensor(document_.model(), [&](Message& tensor) {
-      if (auto content = content_of(tensor, is_large || has_external))
+      if (auto content = content_of(tensor, is_large || external))
         outside.push_back({&tensor, std::move(content)});
     });
     std::uint64_t offset = 0;
@@ -189,6 +187,10 @@ std::set<std::string> locations(Document& document) {
 
 }  // namespace
 
+bool has_external(Document& document) {
+  return !locations(document).empty();
+}
+
 void check_target(Document& document, const fs::path& out) {
   if (out.filename().empty() || fs::is_directory(out)) {
     raise<ConfigError>("convert", "'", out.string(), "' is a folder; name a file to write");
@@ -202,9 +204,9 @@ void check_target(Document& document, const fs::path& out) {
   }
 }
 
-Stored store_model(Document& document, const fs::path& out) {
+Stored store_model(Document& document, const fs::path& out, bool external) {
   Stored stored;
-  const std::vector<Outside> outside = Splitter(document, out).split();
+  const std::vector<Outside> outside = Splitter(document, out).split(external);
   if (!outside.empty()) {
     platform::write_atomically(data_path(out), [&](std::ostream& stream) {
       StreamSink sink(stream, document);

@@ -13,10 +13,14 @@ struct Stored {
   std::int64_t bytes = 0;
 };
 
-/// Writes the document's messages to `out`. Tensors that are external, and all large ones where one
-/// file would pass protobuf's limit of 2 GB, go to one new file `out`.data, each on a page border.
-/// Both appear whole or not at all. Memory: one chunk at a time.
-Stored store_model(Document&, const std::filesystem::path& out);
+/// Writes the document's messages to `out`. Where `external` asks for it (the input had external
+/// data), where a tensor still is external, and where one file would pass protobuf's limit of 2 GB,
+/// all tensors of 1 kB and more go to one new file `out`.data, each on a page border. Both appear
+/// whole or not at all. Memory: one chunk at a time.
+Stored store_model(Document&, const std::filesystem::path& out, bool external = false);
+
+/// Has any tensor external data?
+bool has_external(Document&);
 
 /// Copies an unchanged model, and, to another folder, the files its tensors point to.
 Stored copy_model(Document&, const std::filesystem::path& out);
