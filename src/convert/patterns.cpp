@@ -23,6 +23,7 @@ class Patterns {
       const Node& node = graph_.nodes[n];
       if (!node.domain.empty() || node.schema == nullptr) continue;
       if (is_float_to_integer(node)) indices(static_cast<NodeId>(n));
+      if (node.op == "Sub") norm_in_pieces(node);
       if (is_product(node)) positions(static_cast<NodeId>(n));
       if (is_quantised_neighbour(node)) keep(static_cast<NodeId>(n), "part of a quantised region");
     }
@@ -72,6 +73,22 @@ class Patterns {
         }
       }
     }
+  }
+
+  // x - mean(x): a normalisation in pieces. What it reads stays float32, as the sum of residuals
+  // that it usually is, unless a heavy operator makes it; a Cast in front of it would also mislead
+  // the fusion of ONNX Runtime, which then mixes types.
+  void norm_in_pieces(const Node& node) {
+    if (node.inputs.size() != 2 || node.inputs[0] == kNone || node.inputs[1] == kNone) return;
+    const NodeId mean = graph_.value(node.inputs[1]).producer;
+    if (mean == kNone || graph_.node(mean).op != "ReduceMean" || graph_.node(mean).inputs.empty() ||
+        graph_.node(mean).inputs[0] != node.inputs[0])
+      return;
+    const NodeId producer = graph_.value(node.inputs[0]).producer;
+    const Rule* rule = producer == kNone ? nullptr : find_rule(graph_.node(producer).op);
+    if (rule != nullptr && rule->own == CastClass::kLow) return;
+    map_.slots.pin(map_.native[static_cast<std::size_t>(node.inputs[0])], Label::kHigh,
+                   Level::kPattern, "read by a normalisation in pieces");
   }
 
   static bool is_product(const Node& node) {
