@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 #include "convert/concat.h"
 #include "convert/cut.h"
@@ -148,11 +149,14 @@ class Decider {
   void pin_ranges(const ValueRanges* ranges) {
     if (ranges == nullptr) return;
     const double limit = largest(policy_.low()) / kHeadroom;
-    for (const auto& [id, magnitude] : *ranges) {
+    const std::map<ValueId, double> in_order(ranges->begin(), ranges->end());
+    for (const auto& [id, magnitude] : in_order) {
       if (magnitude <= limit) continue;
-      const std::string why =
-          concat({"'", graph_.value(id).name, "' reaches ", std::to_string(magnitude),
-                  " on the calibration data, beyond ", std::to_string(limit)});
+      std::ostringstream text;
+      text.precision(4);
+      text << '\'' << graph_.value(id).name << "' reaches " << magnitude
+           << " on the calibration data, beyond " << limit << " (a quarter of the range)";
+      const std::string why = text.str();
       map().slots.pin(map().native[static_cast<std::size_t>(id)], Label::kHigh, Level::kNumeric,
                       why);
       for (const Slot slot : map().uses[static_cast<std::size_t>(id)]) {
