@@ -83,6 +83,9 @@ class Decider {
     const std::size_t primary = primary_variable(graph_, map(), id);
     for (std::size_t v = 0; v < variables(id).size(); ++v) {
       if (v == primary || variables(id)[v] == kNoSlot) continue;
+      if (primary < variables(id).size() &&
+          map().slots.root(variables(id)[v]) == map().slots.root(variables(id)[primary]))
+        continue;
       map().slots.pin(variables(id)[v], Label::kHigh, Level::kDefault,
                       concat({node.op, ": statistics and side inputs stay float32"}));
     }

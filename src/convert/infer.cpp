@@ -35,6 +35,7 @@ class Inference {
   }
 
   Type output_of(ScopeId id, std::size_t i) const {
+    if (id == kNone) return {};
     const Scope& scope = graph_.scope(id);
     return i < scope.outputs.size() ? type_of(scope.outputs[i]) : Type();
   }

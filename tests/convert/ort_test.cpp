@@ -225,9 +225,9 @@ TEST_F(Verify, RaisedOpsetsComputeTheSame) {
         const bool is_random = model.string().find("random") != std::string::npos ||
                                model.string().find("bernoulli") != std::string::npos ||
                                model.string().find("training_dropout") != std::string::npos;
-        if (!is_random)
-          EXPECT_LT(compare_outputs("", data->outputs[i], got[i]).relative_to_range, 1e-5)
-              << model << " opset " << opset;
+        if (is_random) continue;
+        EXPECT_LT(compare_outputs("", data->outputs[i], got[i]).relative_to_range, 1e-5)
+            << model << " opset " << opset;
       }
       ++raised;
     }
