@@ -136,6 +136,7 @@ TEST(RandomGraphs, AreConvertedToValidGraphs) {
     options.io = seed % 2 == 0 ? "keep" : "low";
     for (const Storage storage :
          {Storage::kConverted, Storage::kRuntimeCast, Storage::kWeightsOnly, Storage::kEmulated}) {
+      options.weights_only = storage == Storage::kWeightsOnly;
       std::vector<std::string> findings;
       const std::string once = converted_bytes(bytes, options, storage, &findings);
       ASSERT_THAT(findings, testing::IsEmpty())
@@ -156,7 +157,10 @@ TEST(RandomGraphs, NeedNoMoreCastsThanCastingAroundEveryFloatNode) {
     const std::string bytes = bytes_of(RandomGraph(seed).make());
     Document document(bytes);
     const Graph graph(document);
-    const ConvertPolicy policy(Options{});
+    // A block list knows no widest class.
+    Options options;
+    options.widest_dtype_ops = std::vector<std::string>{};
+    const ConvertPolicy policy(options);
     Constants constants(graph, policy.low());
     const Decisions decisions = decide(graph, policy, constants);
     // The block list: low wherever nothing forbids it, on the same slots.
