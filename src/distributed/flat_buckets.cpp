@@ -1,5 +1,6 @@
 #include "distributed/flat_buckets.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/zeros.h>
 
@@ -10,6 +11,8 @@ FlatBuckets::FlatBuckets(const ranks::BucketPlan& plan,
                          const std::vector<int>& ranks) {
   views_.resize(parameters.size());
   note_of_.assign(parameters.size(), 0);
+  // Parts of the bucket that autograd does not know as views: optimizers detach gradients in place.
+  const at::AutoDispatchBelowADInplaceOrView untracked;
   for (const ranks::Bucket& bucket : plan.buckets) {
     const auto notes = static_cast<std::int64_t>(bucket.parameters.size()) + 1;
     const at::Tensor& first = parameters[index(bucket.parameters.front())].tensor;

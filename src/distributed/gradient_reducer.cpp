@@ -322,6 +322,9 @@ void GradientReducer::close_broken_backward() {
   send_substitutes(first, std::numeric_limits<double>::quiet_NaN(), 1);
   wait_all();
   if (hook_) spread_notes(notes_);
+  // What was sent came back averaged with the others' breaks, perhaps after the caller had zeroed
+  // it.
+  for (int b = 0; b < first; ++b) buckets_->gradients(b).zero_();
   touched_.assign(parameters_.size(), false);
 }
 
