@@ -8,6 +8,7 @@
 
 namespace mezzo {
 
+/// How many casts were made.
 struct CastCounts {
   std::int64_t weight_casts = 0;      ///< a weight's low-precision copy was filled anew
   std::int64_t activation_casts = 0;  ///< any other tensor was cast

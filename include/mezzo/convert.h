@@ -126,9 +126,9 @@ struct MEZZO_API Report {
   std::vector<Decision> decisions = {};
   std::vector<std::string> warnings = {};
   std::int64_t search_attempts = 0, kept_by_search = 0;  ///< of the search for a tolerance
-  std::string verified;  ///< what was verified, by what
-  std::vector<OutputError> errors = {};        ///< of the result
-  std::vector<OutputError> weight_floor = {};  ///< of rounding the weights alone
+  std::string verified;                                  ///< what was verified, by what
+  std::vector<OutputError> errors = {};                  ///< of the result
+  std::vector<OutputError> weight_floor = {};            ///< of rounding the weights alone
 
   /// For a terminal, for programs, and as one self-contained page.
   std::string to_text() const;

@@ -5,7 +5,7 @@
 //   loss(ddp(data)).backward();                          // gradients are averaged meanwhile
 //   optimizer.step();                                    // the same step on every rank
 //
-// Start it with `mezzo launch --nproc-per-node 2 -- program`, torchrun, mpirun or srun.
+// Start it with torchrun, mpirun or srun.
 #pragma once
 
 #include <torch/csrc/api/include/torch/ordered_dict.h>
