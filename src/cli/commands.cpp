@@ -10,6 +10,7 @@ Action setup_explain(CLI::App&);
 Action setup_report(CLI::App&);
 Action setup_convert(CLI::App&);
 Action setup_inspect(CLI::App&);
+Action setup_launch(CLI::App&);
 
 std::span<const Command> commands() {
   static constexpr std::array kCommands{
@@ -26,6 +27,8 @@ std::span<const Command> commands() {
               setup_convert},
       Command{"inspect", "Show what is in an ONNX model: types, operators, ranges, sizes",
               "mezzo inspect net.onnx", setup_inspect},
+      Command{"launch", "Start a program in many processes that train one model together",
+              "mezzo launch --nproc-per-node 2 -- ./train --epochs 3", setup_launch},
   };
   return kCommands;
 }

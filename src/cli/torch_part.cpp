@@ -43,4 +43,8 @@ nlohmann::ordered_json ask_torch(const std::string& function,
   return std::move(answer["done"]);
 }
 
+void* find_in_torch_part(const std::string& function) {
+  return platform::find_symbol(open_part(), function);
+}
+
 }  // namespace mezzo::cli

@@ -53,13 +53,15 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 // Between fork and exec only calls that are safe in a copy of a threaded process.
 [[noreturn]] void become(char** command, char** environment, int out, int err, int report,
-                         pid_t parent) {
+                         pid_t parent, int nothing) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
+  setpgid(0, 0);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_DFL);
+  dup2(nothing, 0);
   dup2(out, 1);
   dup2(err, 2);
   execvpe(command[0], command, environment);
@@ -80,14 +82,15 @@ Process::Process(const std::vector<std::string>& command,
   const PipeEnds out = make_pipe();
   const PipeEnds err = make_pipe();
   const PipeEnds report = make_pipe();
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const pid_t parent = getpid();
   id_ = fork();
   if (id_ == 0) {
     become(const_cast<char**>(argv.data()), const_cast<char**>(envp.data()), out.write, err.write,
-           report.write, parent);
+           report.write, parent, nothing);
   }
   const int fork_error = errno;
-  for (int end : {out.write, err.write, report.write}) close(end);
+  for (int end : {out.write, err.write, report.write, nothing}) close(end);
   int why = 0;
   ssize_t got = -1;
   if (id_ > 0) {
@@ -109,7 +112,7 @@ Process::Process(const std::vector<std::string>& command,
 
 Process::~Process() {
   if (!end()) {
-    send(kKill);
+    kill(-id_, SIGKILL);
     waitpid(id_, nullptr, 0);
   }
   for (int end : pipes_) {
@@ -119,8 +122,15 @@ Process::~Process() {
 
 std::optional<ProcessEnd> Process::end() {
   if (end_) return end_;
+  siginfo_t ended{};
+  if (waitid(P_PID, static_cast<id_t>(id_), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      ended.si_pid != id_) {
+    return std::nullopt;
+  }
+  // Not yet reaped, so the group's number cannot be anybody else's.
+  kill(-id_, SIGKILL);
   int status = 0;
-  if (waitpid(id_, &status, WNOHANG) != id_) return std::nullopt;
+  if (waitpid(id_, &status, 0) != id_) return std::nullopt;
   end_ = ProcessEnd{};
   if (WIFSIGNALED(status)) {
     end_->signal = WTERMSIG(status);
@@ -131,7 +141,7 @@ std::optional<ProcessEnd> Process::end() {
 }
 
 void Process::send(int signal) {
-  if (!end()) kill(id_, signal);
+  if (!end()) kill(-id_, signal);
 }
 
 bool Process::read(int which, std::string& text) {

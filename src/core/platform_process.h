@@ -19,8 +19,10 @@ struct ProcessEnd {
   int shell_code() const noexcept { return signal != 0 ? 128 + signal : code; }
 };
 
-/// A child process whose standard output and error come through pipes. It is killed when the
-/// thread that started it ends, so that none is left behind; the destructor kills and reaps it too.
+/// A child process whose standard output and error come through pipes; its standard input is empty.
+/// It leads a process group of its own, so that signals reach what it starts, too, and a terminal's
+/// Ctrl-C only this process. It is killed when the thread that started it ends, so that none is
+/// left behind; the destructor kills and reaps it too.
 class Process {
  public:
   /// Starts command[0], looked up in PATH where it has no slash, with this process's environment
@@ -32,9 +34,10 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   int id() const noexcept { return id_; }
-  /// How it ended; nothing while it runs. Does not wait.
+  /// How it ended; nothing while it runs. Does not wait. What it had started itself and left behind
+  /// in its group is killed then.
   std::optional<ProcessEnd> end();
-  /// Sends a signal, unless the process has ended.
+  /// Sends a signal to the process and its group, unless it has ended.
   void send(int signal);
   /// The pipes' reading ends, not blocking: 0 is standard output, 1 standard error.
   int pipe(int which) const noexcept { return pipes_[which]; }

@@ -54,7 +54,8 @@ class Run {
       outputs_.emplace_back(rank, options.log_directory, options.tee, out, err);
       ends_.emplace_back();
       processes_.push_back(std::make_unique<platform::Process>(
-          options.command, rank_variables(options, local, port, run_id_)));
+          options.command, rank_variables(options, local, port, run_id_,
+                                          store != nullptr || options.node_rank > 0)));
     }
   }
 
@@ -93,7 +94,7 @@ class Run {
       for (int which : {0, 1}) {
         std::string text;
         processes_[i]->read(which, text);
-        outputs_[i].add(which, text);
+        if (!text.empty()) outputs_[i].add(which, text);
       }
     }
   }
@@ -204,7 +205,7 @@ class Run {
 }  // namespace
 
 std::map<std::string, std::string> rank_variables(const LaunchOptions& o, int local_rank, int port,
-                                                  const std::string& run_id) {
+                                                  const std::string& run_id, bool hosted) {
   const int rank = o.node_rank * o.processes_per_node + local_rank;
   const int world = o.nodes * o.processes_per_node;
   const auto text = [](int number) { return std::to_string(number); };
@@ -220,7 +221,7 @@ std::map<std::string, std::string> rank_variables(const LaunchOptions& o, int lo
               {"ROLE_NAME", "default"},
               {"MASTER_ADDR", o.master_address},
               {"MASTER_PORT", text(port)},
-              {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+              {"TORCHELASTIC_USE_AGENT_STORE", hosted ? "True" : "False"},
               {"TORCHELASTIC_RUN_ID", run_id},
               {"TORCHELASTIC_RESTART_COUNT", "0"},
               {"TORCHELASTIC_MAX_RESTARTS", "0"}});
@@ -254,7 +255,11 @@ LaunchResult launch(const LaunchOptions& options, const HostStore& host_store, s
   int port = options.master_port;
   if (options.node_rank == 0) {
     store = host_store(options.master_address, options.master_port);
-    port = store->port();
+    if (store != nullptr) {
+      port = store->port();
+    } else if (port == 0) {
+      platform::close_descriptor(platform::listen_at("127.0.0.1", port));
+    }
   }
   return Run(options, store.get(), port, out, err).wait();
 }

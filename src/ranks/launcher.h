@@ -32,7 +32,8 @@ class StoreHost {
   virtual std::vector<FailureRecord> failures(const std::string& run_id) = 0;
 };
 
-/// Opens a store at an address; port 0 lets the system choose. Throws Error.
+/// Opens a store at an address; port 0 lets the system choose. Throws Error. Null where this
+/// process cannot host one: then rank 0 does, at the given port or at one that was free.
 using HostStore = std::function<std::unique_ptr<StoreHost>(const std::string& address, int port)>;
 
 struct LaunchOptions {
@@ -75,9 +76,11 @@ struct LaunchResult {
 LaunchResult launch(const LaunchOptions& options, const HostStore& host_store, std::ostream& out,
                     std::ostream& err);
 
-/// The variables that rank `local_rank` of this node gets.
+/// The variables that rank `local_rank` of this node gets. `hosted`: the launcher of node 0 hosts
+/// the store.
 std::map<std::string, std::string> rank_variables(const LaunchOptions& options, int local_rank,
-                                                  int port, const std::string& run_id);
+                                                  int port, const std::string& run_id,
+                                                  bool hosted = true);
 
 /// Which of the failures is the cause of the others: the first to end that did not record that a
 /// collective failed on it, since that one left the others waiting; else the first to record one;

@@ -38,6 +38,7 @@ void RankOutput::add(int which, const std::string& text) {
     write(stream, stream.rest.substr(begin, end - begin));
   }
   stream.rest.erase(0, begin);
+  if (stream.terminal != nullptr) stream.terminal->flush();
 }
 
 void RankOutput::flush() {
