@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/batch_norm.h"
+#include "kernels/batch_norm_elements.h"
 #include "kernels/buffers.h"
 #include "kernels/elements.h"
 #include "kernels/norms.h"
@@ -60,6 +62,15 @@ struct KernelSet {
   /// Writes dx of rows and adds to the sums over rows: `dweight` and `dbias` are float, or double
   /// if wide, one number a column.
   void (*norm_backward)(const NormBackward&, Range rows, void* dweight, void* dbias);
+
+  /// Batch norms; see batch_norm.h. Moments are merged into, and sums added to, what is there for
+  /// the part's channels; moments must be those of no element before.
+  void (*batch_moments)(const Rows& x, const BatchShape&, const BatchPart&, const Moments&);
+  void (*batch_normalise)(const BatchNormalise&, const BatchPart&, const BatchCoefficients&);
+  void (*batch_backward_reduce)(const BatchGradient&, const BatchPart&, const BatchCoefficients&,
+                                double* sum_dy, double* sum_dy_xmu);
+  void (*batch_backward_apply)(const BatchBackwardApply&, const BatchPart&,
+                               const BatchCoefficients&);
 };
 
 /// The sets that this processor runs, slowest first.

@@ -10,20 +10,7 @@
 
 namespace mezzo::kernels::baseline {
 
-constexpr int kVectorBytes = 16;
-#include "kernels/cpu/lanes.inl"
-
-static inline Vec square_root(Vec x) {
-  for (int i = 0; i < kLanes; ++i) x.v[i] = sqrtf(x.v[i]);
-  return x;
-}
-static inline RawFloats widen_half(RawHalves h) {
-  return widen_half_anywhere(h);
-}
-static inline RawHalves narrow_half(RawFloats f) {
-  return narrow_half_anywhere(f);
-}
-
+#include "kernels/cpu/baseline.inl"
 #include "kernels/cpu/loops.inl"
 
 const KernelSet& kernel_set() {

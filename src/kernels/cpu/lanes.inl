@@ -51,6 +51,12 @@ static inline RawWords choose(RawWords mask, RawWords yes, RawWords no) {
 static inline Vec largest(Vec a, Vec b) {
   return {floats_of(choose((RawWords)(a.v > b.v), words_of(a.v), words_of(b.v)))};
 }
+static inline Vec not_below_zero(Vec y) {
+  return {floats_of(words_of(y.v) & ~(RawWords)(y.v < 0.0f))};
+}
+static inline Vec unless_not_positive(Vec y, Vec x) {
+  return {floats_of(words_of(x.v) & ~(RawWords)(y.v <= 0.0f))};
+}
 static inline Vec absolute(Vec a) {
   return {floats_of(words_of(a.v) & 0x7fffffffu)};
 }

@@ -1,5 +1,6 @@
-// All loops of one instruction set. Its file includes this in its own namespace, after the float16
-// conversions and square_root(Vec), so that every function below exists once per set.
+// All loops of one instruction set but those of batch norms. Its file includes this in its own
+// namespace, after the float16 conversions and square_root(Vec), so that every function below
+// exists once per set.
 
 // Each file uses what those before it define.
 // clang-format off
@@ -10,6 +11,9 @@
 #include "kernels/cpu/steps.inl"
 #include "kernels/cpu/norms.inl"
 // clang-format on
+
+/// Batch norms have a file of their own: the compiler inlines less in large ones.
+void set_batch_norms(KernelSet& set);
 
 static KernelSet kernel_set_named(const char* name) {
   KernelSet set;
@@ -29,5 +33,6 @@ static KernelSet kernel_set_named(const char* name) {
   set.novograd = novograd;
   set.norm_forward = norm_forward_rows;
   set.norm_backward = norm_backward_rows;
+  set_batch_norms(set);
   return set;
 }

@@ -14,15 +14,6 @@ struct RowOf {
   }
 };
 
-static inline float lane_sum(Vec x) {
-  float sum = 0;
-  for (int i = 0; i < kLanes; ++i) sum += x.v[i];
-  return sum;
-}
-static inline double lane_sum(double x) {
-  return x;
-}
-
 /// Adds up f(at) over a row with four sums, so that additions need not wait for each other.
 template <typename L, typename F>
 static inline typename L::S row_sum(std::int64_t columns, F&& f) {

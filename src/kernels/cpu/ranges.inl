@@ -47,3 +47,12 @@ static inline void for_range(Range range, Body&& body) {
   for (; i + L::kWidth <= range.end; i += L::kWidth) body(Whole<L>{i});
   if (i < range.end) body(Rest<L>{i, range.end - i});
 }
+
+static inline float lane_sum(Vec x) {
+  float sum = 0;
+  for (int i = 0; i < kLanes; ++i) sum += x.v[i];
+  return sum;
+}
+static inline double lane_sum(double x) {
+  return x;
+}

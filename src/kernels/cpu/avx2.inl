@@ -1,0 +1,14 @@
+// AVX2: the vector and its conversions, for the files of this set, inside its namespace.
+
+constexpr int kVectorBytes = 32;
+#include "kernels/cpu/lanes.inl"
+
+static inline Vec square_root(Vec x) {
+  return {(RawFloats)_mm256_sqrt_ps((__m256)x.v)};
+}
+static inline RawFloats widen_half(RawHalves h) {
+  return (RawFloats)_mm256_cvtph_ps((__m128i)h);
+}
+static inline RawHalves narrow_half(RawFloats f) {
+  return (RawHalves)_mm256_cvtps_ph((__m256)f, _MM_FROUND_TO_NEAREST_INT);
+}

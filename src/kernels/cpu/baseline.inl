@@ -1,0 +1,15 @@
+// 16-byte vectors: the vector and its conversions, for the files of this set, inside its namespace.
+
+constexpr int kVectorBytes = 16;
+#include "kernels/cpu/lanes.inl"
+
+static inline Vec square_root(Vec x) {
+  for (int i = 0; i < kLanes; ++i) x.v[i] = sqrtf(x.v[i]);
+  return x;
+}
+static inline RawFloats widen_half(RawHalves h) {
+  return widen_half_anywhere(h);
+}
+static inline RawHalves narrow_half(RawFloats f) {
+  return narrow_half_anywhere(f);
+}
