@@ -56,6 +56,11 @@ class MEZZO_API ModelHandle {
   void eval() const;
   bool is_training() const;
 
+  /// The float masters behind low-precision weights, by the weights' names and in their order; for
+  /// those who write them, which publish_masters() then rounds into the weights.
+  torch::OrderedDict<std::string, at::Tensor> named_masters() const;
+  void publish_masters() const;
+
   /// Clears the gradients of the weights, and of their masters.
   void zero_grad(bool set_to_none = true) const;
 

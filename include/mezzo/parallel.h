@@ -5,7 +5,7 @@
 //   loss(ddp(data)).backward();                          // gradients are averaged meanwhile
 //   optimizer.step();                                    // the same step on every rank
 //
-// Start it with torchrun, mpirun or srun.
+// Start it with `mezzo launch`, torchrun, mpirun or srun.
 #pragma once
 
 #include <torch/csrc/api/include/torch/ordered_dict.h>
@@ -74,10 +74,16 @@ struct NamedTensors {
   std::vector<at::Tensor> tensors;
 };
 
+/// The float masters behind a model's low-precision weights; both empty where there are none.
+struct Masters {
+  std::function<NamedTensors()> list = {};
+  std::function<void()> publish = {};  // rounds what was written to masters into the weights
+};
+
 /// The part of DistributedDataParallel that does not depend on the module's type.
 class MEZZO_API DataParallel {
  public:
-  DataParallel(NamedTensors parameters, NamedTensors buffers, DDPOptions options);
+  DataParallel(NamedTensors parameters, NamedTensors buffers, Masters masters, DDPOptions options);
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
@@ -108,6 +114,16 @@ NamedTensors listed(const Dictionary& dictionary) {
     all.tensors.push_back(item.value());
   }
   return all;
+}
+
+/// The masters of an amp::Model; of any other module none.
+template <class Net>
+Masters masters_of(const Net& net) {
+  if constexpr (requires { net.named_masters(); }) {
+    return {[net] { return listed(net.named_masters()); }, [net] { net.publish_masters(); }};
+  } else {
+    return {};
+  }
 }
 
 }  // namespace detail
@@ -162,18 +178,18 @@ class [[nodiscard]] JoinGuard {
 /// Net: a module holder, std::shared_ptr of a module, or an amp::Model. A cheap handle: copies
 /// share. At construction, which all ranks do in the same order, it checks that names, shapes,
 /// types and options agree on all ranks (ConfigError that names the first difference) and gives
-/// everybody rank 0's parameters. Gradients become views into buckets; an optimizer's
-/// zero_grad(set_to_none) costs a copy per step, zero_grad() here none. A gradient that some ranks
-/// lack counts as zero there; one that all lack stays undefined. After an error in a collective the
-/// process group has failed for good.
+/// everybody rank 0's parameters, masters and buffers. Gradients become views into buckets; an
+/// optimizer's zero_grad(set_to_none) costs a copy per step, zero_grad() here none. A gradient that
+/// some ranks lack counts as zero there; one that all lack stays undefined. After an error in a
+/// collective the process group has failed for good.
 template <class Net>
 class DistributedDataParallel {
  public:
   explicit DistributedDataParallel(Net net, DDPOptions options = {})
       : net_(std::move(net)),
-        core_(std::make_shared<detail::DataParallel>(detail::listed(net_->named_parameters()),
-                                                     detail::listed(net_->named_buffers()),
-                                                     std::move(options))) {}
+        core_(std::make_shared<detail::DataParallel>(
+            detail::listed(net_->named_parameters()), detail::listed(net_->named_buffers()),
+            detail::masters_of(net_), std::move(options))) {}
 
   /// The module's forward; what its backward leaves in the gradients is averaged over the ranks.
   template <class... Args>

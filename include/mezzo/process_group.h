@@ -1,6 +1,6 @@
 // mezzo/process_group.h: many processes that train one model.
 //
-// A process calls init_process_group() once, after a starter (torchrun, mpirun,
+// A process calls init_process_group() once, after a starter (mezzo launch, torchrun, mpirun,
 // srun) gave it a rank. The transport is LibTorch's own: Gloo between CPUs, NCCL between GPUs where
 // its library is found. Every function here is called by all ranks of a group in the same order;
 // one that is missing makes the others fail with an error after the timeout, which names it.

@@ -131,6 +131,27 @@ bool ModelHandle::is_training() const {
   return module_->is_training();
 }
 
+torch::OrderedDict<std::string, at::Tensor> ModelHandle::named_masters() const {
+  WeightTable& weights = state_->session().weights();
+  weights.absorb();
+  torch::OrderedDict<std::string, at::Tensor> masters;
+  for (const auto& item : module_->named_parameters()) {
+    const Weight* weight = weights.find(item.value());
+    if (weight != nullptr && weight->master.defined()) masters.insert(item.key(), weight->master);
+  }
+  return masters;
+}
+
+void ModelHandle::publish_masters() const {
+  WeightTable& weights = state_->session().weights();
+  std::vector<Weight*> published;
+  for (const at::Tensor& parameter : module_->parameters()) {
+    Weight* weight = weights.find(parameter);
+    if (weight != nullptr && weight->master.defined()) published.push_back(weight);
+  }
+  weights.publish(published);
+}
+
 void ModelHandle::zero_grad(bool set_to_none) const {
   WeightTable& weights = state_->session().weights();
   for (at::Tensor& parameter : module_->parameters()) {

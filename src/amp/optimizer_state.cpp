@@ -177,9 +177,8 @@ void OptimizerState::enter(const scaling::LossScaler& scaler) {
 }
 
 bool OptimizerState::waits_for_reduction() const {
-  return std::ranges::any_of(slots_, [](const Slot& slot) {
-    return slot.in_bucket && detail::waits_for_reduction(slot.weight);
-  });
+  return std::ranges::any_of(
+      slots_, [](const Slot& slot) { return detail::waits_for_reduction(slot.weight); });
 }
 
 void OptimizerState::undo() {

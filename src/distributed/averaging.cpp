@@ -2,9 +2,10 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
-#include <ATen/ops/sum.h>
 
 #include <utility>
+
+#include "distributed/float_sum.h"
 
 namespace mezzo::parallel {
 namespace {
@@ -36,8 +37,7 @@ class GatherAverage final : public Pending {
   }
   void wait() override {
     gather_->wait();
-    const at::Tensor sum = at::sum(all_, {0}, false, at::kFloat);
-    flat_.copy_(factor_ != 1.0 ? sum.mul_(factor_) : sum);
+    sum_in_float(all_, flat_, factor_);
     all_.reset();
   }
 
@@ -84,7 +84,7 @@ class CompressedAverage final : public Pending {
   void wait() override {
     travel_->wait();
     if (gathers_) {
-      flat_.copy_(at::sum(low_, {0}, false, at::kFloat).mul_(factor_));
+      sum_in_float(low_, flat_, factor_);
     } else {
       flat_.copy_(low_);
     }

@@ -85,6 +85,7 @@ std::vector<std::uint8_t> triggers_of(const DDPOptions& options,
 std::vector<std::string> layout_lines(const DDPOptions& o,
                                       const std::vector<ReducedParameter>& parameters,
                                       const std::vector<ReducedParameter>& buffers,
+                                      const std::vector<ReducedParameter>& masters,
                                       const std::vector<std::uint8_t>& triggers) {
   std::ostringstream text;
   text << "message_size = " << o.message_size << "\ndelay_allreduce = " << o.delay_allreduce
@@ -104,6 +105,10 @@ std::vector<std::string> layout_lines(const DDPOptions& o,
   }
   for (const ReducedParameter& buffer : buffers) {
     add("buffer ", buffer);
+    text << '\n';
+  }
+  for (const ReducedParameter& master : masters) {
+    add("master ", master);
     text << '\n';
   }
   std::vector<std::string> lines;
@@ -138,6 +143,7 @@ struct DataParallel::State {
   std::optional<ProcessGroup> group;
   std::vector<ReducedParameter> parameters;
   std::vector<ReducedParameter> buffers;
+  Masters masters;
   std::vector<std::shared_ptr<Lane>> lanes;
   std::shared_ptr<JoinChannel> join;
   std::unique_ptr<GradientReducer> reducer;
@@ -146,6 +152,20 @@ struct DataParallel::State {
   bool enabled = true;
   bool joined = false;
   bool divide_by_active = false;
+
+  std::vector<ReducedParameter> listed_masters() const {
+    return masters.list ? distinct(masters.list()) : std::vector<ReducedParameter>{};
+  }
+
+  // Weights, masters and buffers of one rank for all. The masters go as they are: rounded into
+  // weights and back, those of the others would differ from the root's.
+  void spread_state(int root) {
+    const std::vector<ReducedParameter> of_weights = listed_masters();
+    spread(*lanes.front(), parameters, root, true);
+    spread(*lanes.front(), of_weights, root, true);
+    if (!of_weights.empty()) masters.publish();
+    spread(*lanes.front(), buffers, root, true);
+  }
 
   void update_sync() { reducer->set_sync(enabled && pauses == 0); }
 
@@ -179,17 +199,20 @@ struct DataParallel::State {
   }
 };
 
-DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, DDPOptions options)
+DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, Masters masters,
+                           DDPOptions options)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.options = std::move(options);
   s.group = group_or_world(s.options.process_group, kWhere);
   s.parameters = distinct(parameters);
   s.buffers = distinct(buffers);
+  s.masters = std::move(masters);
   validate(s.options, s.parameters);
   const std::vector<std::uint8_t> triggers = triggers_of(s.options, s.parameters);
   Group& group = s.group->internals();
-  check_same_lines(group.calls(), layout_lines(s.options, s.parameters, s.buffers, triggers),
+  check_same_lines(group.calls(),
+                   layout_lines(s.options, s.parameters, s.buffers, s.listed_masters(), triggers),
                    kWhere);
   if (s.options.allreduce_communicators.empty()) {
     for (int i = 0; i < s.options.num_allreduce_streams; ++i) {
@@ -204,8 +227,7 @@ DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, DDPOpt
     }
   }
   s.number = group.next_number();
-  spread(*s.lanes.front(), s.parameters, 0, true);
-  spread(*s.lanes.front(), s.buffers, 0, true);
+  s.spread_state(0);
   GradientReducer::Settings settings;
   settings.message_size = s.options.message_size;
   settings.delayed = s.options.delay_allreduce;
@@ -261,8 +283,7 @@ void DataParallel::close_join() {
   s.group->internals().set_join(nullptr);
   const std::shared_ptr<JoinChannel> channel = s.join;
   while (const std::optional<Notice> coming = channel->exchange({})) s.shadow(*coming);
-  spread(*s.lanes.front(), s.parameters, channel->last_active_rank(), true);
-  spread(*s.lanes.front(), s.buffers, channel->last_active_rank(), true);
+  s.spread_state(channel->last_active_rank());
 }
 
 void DataParallel::set_hook(CommHook hook) {

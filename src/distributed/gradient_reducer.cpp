@@ -135,7 +135,12 @@ void GradientReducer::hook(int parameter) {
   const std::lock_guard<std::mutex> lock(mutex_);
   touched_[index(parameter)] = true;
   buckets_->mark(schedule_->plan().bucket_of[index(parameter)]).reduced = false;
-  if (!sync_) return;
+  if (!sync_) {
+    // Also what only accumulates lies in its bucket: so everybody sees that it waits for the
+    // others.
+    adopt(parameter);
+    return;
+  }
   const std::int64_t backward = current_backward();
   if (!schedule_->runs(backward)) {
     begin(backward);

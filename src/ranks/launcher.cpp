@@ -158,7 +158,7 @@ class Run {
     if (!failed.empty()) {
       result.failure = failed[root_cause(failed, records)];
       result.exit_code = result.failure->end.shell_code();
-      result.report = describe(*result.failure, records);
+      result.report = describe(*result.failure, failed, records);
     } else if (!time_report_.empty()) {
       result.exit_code = kTimeLimitCode;
     } else if (forwarded_ != 0) {
@@ -169,19 +169,31 @@ class Run {
     return result;
   }
 
-  static std::string describe(const RankEnd& failure, const std::vector<FailureRecord>& records) {
+  static std::string end_of(const RankEnd& rank) {
     std::ostringstream text;
-    text << "[launch] rank " << failure.rank << " (process " << failure.process << ") ";
-    if (failure.end.signal != 0) {
-      text << "was ended by " << platform::signal_name(failure.end.signal);
+    text << "rank " << rank.rank << " (process " << rank.process << ") ";
+    if (rank.end.signal != 0) {
+      text << "was ended by " << platform::signal_name(rank.end.signal);
     } else {
-      text << "ended with exit code " << failure.end.code;
+      text << "ended with exit code " << rank.end.code;
     }
-    text << "; it wrote last:\n" << indented(failure.last_lines);
+    return text.str();
+  }
+
+  static std::string describe(const RankEnd& failure, const std::vector<RankEnd>& failed,
+                              const std::vector<FailureRecord>& records) {
+    std::ostringstream text;
+    text << "[launch] " << end_of(failure) << "; it wrote last:\n" << indented(failure.last_lines);
+    std::vector<int> told{failure.rank};
     for (const FailureRecord& record : records) {
-      if (record.rank != failure.rank) {
-        text << "  rank " << record.rank << " reported: " << record.text << '\n';
-      }
+      if (record.rank == failure.rank) continue;
+      text << "  rank " << record.rank << " reported: " << record.text << '\n';
+      told.push_back(record.rank);
+    }
+    // Which one was the cause cannot always be known: all that ended by themselves are shown.
+    for (const RankEnd& other : failed) {
+      if (std::find(told.begin(), told.end(), other.rank) != told.end()) continue;
+      text << "  " << end_of(other) << ", too; it wrote last:\n" << indented(other.last_lines);
     }
     return text.str();
   }

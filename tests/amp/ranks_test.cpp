@@ -64,7 +64,8 @@ const Rank kAverages("amp averages", [] {
     for (int step = 0; step < 4; ++step) {
       optimizer.zero_grad();
       const double mine = rank() + 1;
-      if (step == 3) {  // accumulation: the first micro-batch stays at home
+      // Accumulation: the first micro-batch stays at home, also that of the first step of all.
+      if (step == 0 || step == 3) {
         const auto guard = ddp.no_sync();
         scale_loss(ddp(row(mine)).sum(), optimizer).backward();
       }
@@ -72,7 +73,7 @@ const Rank kAverages("amp averages", [] {
       scale_loss(ddp(row(mine)).sum() * (overflows ? kInf : 1.0), optimizer).backward();
       const bool skips = step == 1 && level != "O0" && level != "O5";
       EXPECT_EQ(optimizer.step().skipped(), skips) << level << " step " << step;
-      if (!skips) expected = expected - 0.125 * row(step == 3 ? 3.0 : 1.5);
+      if (!skips) expected = expected - 0.125 * row(step == 0 || step == 3 ? 3.0 : 1.5);
       EXPECT_TRUE(torch::allclose(master_params(optimizer)[0], expected, 1e-4, 1e-5))
           << level << " step " << step << "\n"
           << master_params(optimizer)[0] << "\n"
@@ -80,6 +81,48 @@ const Rank kAverages("amp averages", [] {
     }
   }
 });
+
+const Rank kFirst("amp begins equal", [] {
+  start();
+  for (const std::string level : {"O0", "O1", "O2", "O3", "O5"}) {
+    torch::manual_seed(100 + rank());
+    torch::nn::Sequential net(torch::nn::Linear(7, 9), torch::nn::BatchNorm1d(9),
+                              torch::nn::Linear(9, 2));
+    torch::optim::SGD sgd(net->parameters(), 0.125);
+    auto [model, optimizer] = initialize(net, sgd, at_level(level));
+    const at::Tensor own = master_params(optimizer)[0].detach().clone();
+    const parallel::DistributedDataParallel ddp(model);
+    const auto expect_equal_ranks = [&](const std::string& when) {
+      for (const at::Tensor& master : master_params(optimizer)) {
+        const at::Tensor all = parallel::world().all_gather(master.detach().contiguous());
+        EXPECT_TRUE(torch::equal(all[0], all[1])) << level << ' ' << when;
+      }
+      for (const auto& item : model_state_dict(model)) {
+        const at::Tensor all = parallel::world().all_gather(item.value().contiguous());
+        EXPECT_TRUE(torch::equal(all[0], all[1])) << level << ' ' << when << ' ' << item.key();
+      }
+    };
+    expect_equal_ranks("at the beginning");
+    // Rank 0's masters have not gone through their low type.
+    if (rank() == 0) {
+      EXPECT_TRUE(torch::equal(master_params(optimizer)[0], own)) << level;
+    }
+    {
+      auto join = ddp.join();
+      for (int step = 0; step < (rank() == 0 ? 2 : 4); ++step) {
+        optimizer.zero_grad();
+        scale_loss(ddp(torch::randn({4, 7})).square().mean(), optimizer).backward();
+        optimizer.step();
+      }
+      join.close();
+    }
+    expect_equal_ranks("after a join");
+  }
+});
+
+TEST(Ranks, MastersAreEqualToTheLastBit) {
+  expect_all_pass("amp begins equal");
+}
 
 TEST(Ranks, StepByAveragedGradientsUnderEveryLevel) {
   expect_all_pass("amp averages");

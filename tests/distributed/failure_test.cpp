@@ -86,7 +86,7 @@ TEST(Failures, ASleepingRankIsNamedAfterTheTimeout) {
   }
 }
 
-const Rank kAfter("after a failure", [] {
+const Rank kAgain("after a failure", [] {
   start(10s);
   if (rank() == 1) return;
   EXPECT_THROW(barrier(), Error);
@@ -100,6 +100,92 @@ const Rank kAfter("after a failure", [] {
 
 TEST(Failures, AFailedGroupStaysFailed) {
   expect_all_report("after a failure", "start the program again", {.ranks = 2}, 1);
+}
+
+// A training in which something happens to rank 1, at a stage that the test names.
+enum class Stage { kBefore, kDuring, kAfter };
+
+void train_until(const std::string& what, Stage stage, int steps) {
+  torch::manual_seed(1);
+  torch::nn::Sequential net(torch::nn::Linear(20, 50), torch::nn::Tanh(), torch::nn::Linear(50, 50),
+                            torch::nn::Tanh(), torch::nn::Linear(50, 1));
+  DistributedDataParallel ddp(net, {.message_size = 1});
+  torch::optim::SGD optimizer(net->parameters(), 0.01);
+  const auto happen = [&] {
+    at("it happens");
+    if (what == "kill") std::raise(SIGKILL);
+    if (what == "exit") std::_Exit(0);
+    if (what == "sleep") std::this_thread::sleep_for(4s);
+    if (what == "throw") throw std::runtime_error("a mistake of rank 1");
+  };
+  for (int step = 0; step < steps; ++step) {
+    at("step " + std::to_string(step));
+    const bool now = rank() == 1 && step == 2;
+    ddp.zero_grad();
+    const at::Tensor loss = ddp.call([&](torch::nn::SequentialImpl& impl) {
+      at::Tensor h = impl[1]->as<torch::nn::Tanh>()->forward(
+          impl[0]->as<torch::nn::Linear>()->forward(torch::randn({4, 20})));
+      // The last layers' gradients are on their way when this one's comes.
+      if (now && stage == Stage::kDuring) {
+        h.register_hook([&](const at::Tensor&) { happen(); });
+      }
+      h = impl[3]->as<torch::nn::Tanh>()->forward(impl[2]->as<torch::nn::Linear>()->forward(h));
+      return impl[4]->as<torch::nn::Linear>()->forward(h).square().mean();
+    });
+    if (now && stage == Stage::kBefore) happen();
+    loss.backward();
+    if (now && stage == Stage::kAfter) happen();
+    optimizer.step();
+  }
+}
+
+const Rank kTraining("training with a failure", [] {
+  start(2s);
+  train_until(std::getenv("HAPPENS"), static_cast<Stage>(std::stoi(std::getenv("STAGE"))), 30);
+});
+
+ranks::LaunchResult training(const std::string& what, Stage stage) {
+  return run(
+      "training with a failure",
+      {.ranks = 3,
+       .limit = 40s,
+       .environment = {{"HAPPENS", what}, {"STAGE", std::to_string(static_cast<int>(stage))}}});
+}
+
+TEST(Failures, ARankThatDiesSleepsOrLeavesInATrainingIsNamedByTheOthers) {
+  for (const Stage stage : {Stage::kBefore, Stage::kDuring, Stage::kAfter}) {
+    for (const std::string what : {"kill", "sleep", "exit", "throw"}) {
+      SCOPED_TRACE(what + " at stage " + std::to_string(static_cast<int>(stage)));
+      const auto result = training(what, stage);
+      for (std::size_t r : {0U, 2U}) {
+        const ranks::RankEnd& end = result.ranks[r];
+        EXPECT_FALSE(end.ended_by_us) << "rank " << r << " hung\n" << result.report;
+        EXPECT_EQ(end.end.code, 1) << "rank " << r << " signal " << end.end.signal << '\n'
+                                   << end.last_lines;
+        // A rank that throws in the middle of a backward still sends the rest, marked as broken.
+        const bool marked = what == "throw" && stage == Stage::kDuring;
+        EXPECT_THAT(end.last_lines, HasSubstr(marked ? "broke off on another rank"
+                                                     : "ranks that did not report: 1"));
+      }
+      ASSERT_TRUE(result.failure.has_value());
+      if (what == "kill") {
+        EXPECT_EQ(result.failure->rank, 1) << result.report;
+        EXPECT_EQ(result.exit_code, 128 + SIGKILL);
+      }
+      if (what == "throw") {
+        EXPECT_THAT(result.report, HasSubstr("a mistake of rank 1"));
+      }
+    }
+  }
+}
+
+const Rank kUneven("fewer batches without join", [] {
+  start(2s);
+  train_until("nothing", Stage::kBefore, rank() == 1 ? 3 : 5);
+});
+
+TEST(Failures, ARankWithFewerBatchesIsAnErrorForTheOthersAndNoHang) {
+  expect_all_report("fewer batches without join", "ranks that did not report: 1", {.ranks = 3}, 1);
 }
 
 // Without a launcher: each process finds the others by an address alone.

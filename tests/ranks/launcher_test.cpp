@@ -94,6 +94,15 @@ TEST(Launch, TheFirstFailureEndsTheOthersAndIsReported) {
   EXPECT_EQ(o.result.ranks[0].end.signal, SIGTERM);
 }
 
+TEST(Launch, ShowsAllWhoEndedByThemselves) {
+  const Outcome o =
+      run(shell(3, "if [ $RANK = 2 ]; then sleep 0.1; fi; echo rank $RANK broke; exit 5"));
+  EXPECT_EQ(o.result.exit_code, 5);
+  for (const char* words : {"    rank 0 broke\n", "    rank 1 broke\n", "    rank 2 broke\n"}) {
+    EXPECT_THAT(o.result.report, HasSubstr(words));
+  }
+}
+
 TEST(Launch, ARankThatIgnoresSigtermIsKilled) {
   const Outcome o =
       run(shell(2, "trap '' TERM; if [ $RANK = 0 ]; then exit 3; fi; while :; do sleep 0.1; done"));
