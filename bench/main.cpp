@@ -5,6 +5,9 @@
 #include <iostream>
 
 #include "casting_instructions.h"
+#ifdef MEZZO_WITH_DISTRIBUTED
+#include "distributed_ranks.h"
+#endif
 #include "suites.h"
 
 namespace {
@@ -46,6 +49,9 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(3, 1000));
   app.add_option("--count-instructions", counted, "used by the program itself, under callgrind")
       ->group("");
+  bool is_rank = false;
+  app.add_flag("--distributed-rank", is_rank, "used by the program itself, in each rank")
+      ->group("");
   CLI11_PARSE(app, argc, argv);
   for (const std::string& name : names) {
     const auto known = [&](const auto& suite) { return suite.name == name; };
@@ -58,6 +64,9 @@ int main(int argc, char** argv) {
   }
   try {
     if (!counted.empty()) return mezzo::bench::count_casting_instructions();
+#ifdef MEZZO_WITH_DISTRIBUTED
+    if (is_rank) return mezzo::bench::run_distributed_rank(settings.repeats);
+#endif
     return run(names, json, settings);
   } catch (const std::exception& e) {
     std::cerr << "mezzo_bench: " << e.what() << '\n';

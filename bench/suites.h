@@ -10,6 +10,8 @@ namespace mezzo::bench {
 
 void run_casting(Report&, const Settings&);
 
+void run_distributed(Report&, const Settings&);
+
 struct Suite {
   std::string_view name;
   std::string_view what;
@@ -19,6 +21,10 @@ struct Suite {
 inline constexpr std::array kSuites{
     Suite{"casting", "the casting layer: instructions per operator, weight copies, emulation",
           run_casting},
+#ifdef MEZZO_WITH_DISTRIBUTED
+    Suite{"distributed", "several processes: averages, steps, collectives and copies counted",
+          run_distributed},
+#endif
 };
 
 }  // namespace mezzo::bench

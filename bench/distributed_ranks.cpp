@@ -1,0 +1,186 @@
+#include "distributed_ranks.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "distributed/group.h"
+#include "harness.h"
+#include "mezzo/parallel.h"
+
+namespace mezzo::bench {
+namespace {
+
+using namespace parallel;
+
+double seconds_of(const std::function<void()>& function, int calls) {
+  barrier();
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) function();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
+}
+
+// As interleave(), with a number of calls that all ranks know.
+Pair in_turns(const std::function<void()>& ours, const std::function<void()>& peer, int calls,
+              int repeats) {
+  std::vector<double> our_times;
+  std::vector<double> peer_times;
+  std::vector<double> ratios;
+  for (int i = -1; i < repeats; ++i) {
+    const double mine = seconds_of(ours, calls);
+    const double others = seconds_of(peer, calls);
+    if (i < 0) continue;
+    our_times.push_back(mine);
+    peer_times.push_back(others);
+    ratios.push_back(others / mine);
+  }
+  std::sort(ratios.begin(), ratios.end());
+  const double spread =
+      (ratios[ratios.size() * 3 / 4] - ratios[ratios.size() / 4]) / ratios[ratios.size() / 2];
+  return {*std::min_element(our_times.begin(), our_times.end()),
+          *std::min_element(peer_times.begin(), peer_times.end()), spread};
+}
+
+void tell(const Result& result) {
+  if (rank() != 0) return;
+  nlohmann::ordered_json line{{"case", result.name},           {"unit", result.unit},
+                              {"ours", result.ours},           {"peer", result.peer},
+                              {"peer_name", result.peer_name}, {"spread", result.spread}};
+  if (result.target) line["target"] = *result.target;
+  if (result.bytes) line["bytes"] = *result.bytes;
+  std::cout << line.dump() << std::endl;
+}
+
+std::string count_of(std::int64_t elements) {
+  return elements >= 1'000'000 ? std::to_string(elements / 1'000'000) + " M"
+                               : std::to_string(elements / 1000) + " K";
+}
+
+void averages(int repeats) {
+  Lane& gloo = world().internals().calls();
+  for (const std::int64_t elements : {65'000LL, 1'000'000LL, 7'000'000LL}) {
+    const int calls = elements < 500'000 ? 20 : elements < 5'000'000 ? 5 : 1;
+    const at::Tensor wide = torch::randn({elements});
+    for (const auto type : {at::kHalf, at::kBFloat16}) {
+      const at::Tensor low = wide.to(type);
+      const std::string name = "average of " + count_of(elements) + " " +
+                               (type == at::kHalf ? "float16" : "bfloat16") + ", " +
+                               std::to_string(world_size()) + " ranks";
+      const at::Tensor floats = torch::zeros({elements});
+      const auto ours = [&] { world().all_reduce(low, ReduceOp::kAverage); };
+      const auto add = [&](const char* peer_name, const std::function<void()>& peer,
+                           std::optional<double> target) {
+        const Pair pair = in_turns(ours, peer, calls, repeats);
+        tell({.name = name,
+              .ours = pair.ours,
+              .peer = pair.peer,
+              .peer_name = peer_name,
+              .spread = pair.spread,
+              .target = target,
+              .bytes = static_cast<double>(low.nbytes())});
+      };
+      // The promise is for two ranks and large buffers.
+      const bool promised = world_size() == 2 && elements >= 1'000'000;
+      add(
+          "Gloo's sum of floats", [&] { gloo.all_reduce(floats)->wait(); },
+          promised ? std::optional<double>(1.0) : std::nullopt);
+      const at::Tensor summed = torch::zeros_like(low);
+      add(
+          "Gloo's sum in that type", [&] { gloo.all_reduce(summed)->wait(); }, std::nullopt);
+    }
+  }
+}
+
+torch::nn::Sequential layers() {
+  torch::manual_seed(1);
+  torch::nn::Sequential net;
+  for (int i = 0; i < 12; ++i) {
+    net->push_back(torch::nn::Linear(768, 768));
+    net->push_back(torch::nn::Tanh());
+  }
+  return net;
+}
+
+void steps(int repeats) {
+  const at::Tensor x = torch::randn({128, 768});
+  const auto backward = [&](const at::Tensor& y) { y.square().mean().backward(); };
+  torch::nn::Sequential plain = layers();
+  const auto by_hand = [&] {
+    plain->zero_grad();
+    backward(plain->forward(x));
+    for (const at::Tensor& p : plain->parameters()) {
+      world().all_reduce(p.grad(), ReduceOp::kAverage);
+    }
+  };
+  const auto wrapped = [&](DDPOptions options) {
+    return DistributedDataParallel(layers(), std::move(options));
+  };
+  const auto step = [&](const auto& ddp) {
+    ddp.zero_grad();
+    backward(ddp(x));
+  };
+  const std::string ranks = ", " + std::to_string(world_size()) + " ranks";
+  const auto overlapped = wrapped({.message_size = 1'200'000});
+  const auto delayed = wrapped({.delay_allreduce = true});
+  const Pair hand = in_turns([&] { step(overlapped); }, by_hand, 1, repeats);
+  tell({.name = "forward and backward of 12 x Linear(768), batch 128" + ranks,
+        .ours = hand.ours,
+        .peer = hand.peer,
+        .peer_name = "an all-reduce per tensor by hand",
+        .spread = hand.spread,
+        .target = 1.0});
+  const Pair overlap = in_turns([&] { step(overlapped); }, [&] { step(delayed); }, 1, repeats);
+  tell({.name = "the same, sent during the backward" + ranks,
+        .ours = overlap.ours,
+        .peer = overlap.peer,
+        .peer_name = "sent after the backward",
+        .spread = overlap.spread});
+  const Pair alone = in_turns([&] { step(overlapped); },
+                              [&] {
+                                plain->zero_grad();
+                                backward(plain->forward(x));
+                              },
+                              1, repeats);
+  tell({.name = "the same" + ranks,
+        .ours = alone.ours,
+        .peer = alone.peer,
+        .peer_name = "no communication at all",
+        .spread = alone.spread});
+
+  const auto collectives_of = [&](const std::function<void()>& work) {
+    work();
+    const std::int64_t before = world().counts().collectives;
+    work();
+    return static_cast<double>(world().counts().collectives - before);
+  };
+  tell({.name = "collectives of a step" + ranks,
+        .unit = "count",
+        .ours = collectives_of([&] { step(overlapped); }),
+        .peer = collectives_of(by_hand),
+        .peer_name = "one per tensor",
+        .target = 1.0});
+  const std::int64_t copied = overlapped.statistics().copied_bytes;
+  step(overlapped);
+  tell({.name = "gradient bytes copied in a step after the first" + ranks,
+        .unit = "bytes",
+        .ours = static_cast<double>(overlapped.statistics().copied_bytes - copied),
+        .peer = 0,
+        .peer_name = "none",
+        .target = 1.0});
+}
+
+}  // namespace
+
+int run_distributed_rank(int repeats) {
+  init_process_group();
+  torch::manual_seed(rank());
+  averages(repeats);
+  if (world_size() == 2) steps(repeats);
+  destroy_process_group();
+  return 0;
+}
+
+}  // namespace mezzo::bench
