@@ -1,10 +1,10 @@
 // Trains a small convolutional network on Fashion-MNIST in float and in mixed precision.
 //
-//   fashion_mnist                       every default level in turn, each in its own process, then
-//   a
+//   fashion_mnist                       every default level in turn, each in its own process: a
 //                                       table, report.json and report.html
 //   fashion_mnist --opt-level O1        one level, here
 //   fashion_mnist --compare all         O3 too, as a baseline of speed
+//   fashion_mnist --nproc 2             two processes share every batch
 //
 // The network and the loop below are an ordinary LibTorch program. What the support folder adds
 // reads the images, parses options, watches the loop and runs the levels one after another.
@@ -17,6 +17,7 @@
 #include "support/compare.h"
 #include "support/images.h"
 #include "support/process.h"
+#include "support/ranks.h"
 #include "support/recorder.h"
 
 namespace amp = mezzo::amp;
@@ -58,7 +59,7 @@ struct Settings {
   std::string opt_level, loss_scale = "None", keep_batchnorm_fp32 = "None";
   std::string compare = "O0,O1,O2,O4", report = "report.json", log;
   std::string data = "/usr/share/datasets/fashion-mnist", device = "cpu";
-  int epochs = 3, batch_size = 128, steps = 0, seed = 1;
+  int epochs = 3, batch_size = 128, steps = 0, seed = 1, nproc = 1;
 };
 
 // Rises over the first quarter of the training and then falls to zero.
@@ -89,6 +90,7 @@ void train(const Settings& settings) {
   const auto total = static_cast<double>(settings.epochs * steps_per_epoch);
   const mezzo::report::Machine machine = examples::machine_of(device);
   const examples::MemoryPeak memory;
+  const examples::Ranks ranks;
 
   torch::manual_seed(static_cast<std::uint64_t>(settings.seed));
   Net net;
@@ -101,6 +103,9 @@ void train(const Settings& settings) {
       amp::Options::from_flags({{"opt_level", settings.opt_level},
                                 {"loss_scale", settings.loss_scale},
                                 {"keep_batchnorm_fp32", settings.keep_batchnorm_fp32}}));
+
+  std::function<at::Tensor(const at::Tensor&)> forward = model;
+  if (ranks.size() > 1) forward = mezzo::parallel::DistributedDataParallel(model);
 
   examples::Recorder recorder(
       settings.log,
@@ -117,12 +122,12 @@ void train(const Settings& settings) {
     recorder.begin_epoch();
     const auto batches = torch::randperm(training.size(), device).split(settings.batch_size);
     for (std::int64_t i = 0; i < steps_per_epoch; ++i) {
-      const auto [images, labels] = training.batch(batches[i]);
+      const auto [images, labels] = training.batch(ranks.share(batches[i]));
       const double rate = learning_rate(static_cast<double>(++step) / total);
       for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
 
       optimizer.zero_grad();
-      const at::Tensor outputs = model(images);
+      const at::Tensor outputs = forward(images);
       const at::Tensor loss = torch::nn::functional::cross_entropy(outputs, labels);
       amp::scale_loss(loss, optimizer).backward();
       optimizer.step();
@@ -131,6 +136,7 @@ void train(const Settings& settings) {
     model->eval();
     recorder.end_epoch(accuracy(model, test));
   }
+  ranks.expect_equal(amp::master_params(optimizer));
   recorder.end({.peak_memory_bytes = memory.bytes(),
                 .parameter_bytes = examples::bytes_of(model->parameters()),
                 .master_bytes = examples::master_bytes(optimizer, model->parameters()),
@@ -155,21 +161,21 @@ int run(int argc, char** argv) {
       .option("report", settings.report, "figures as JSON; the page with plots goes beside it")
       .option("log", settings.log, "every event of one level, as JSON lines")
       .option("seed", settings.seed, "of weights and of the order of the images")
+      .option("nproc", settings.nproc, "processes that share every batch")
       .option("steps", settings.steps, "end each epoch after so many steps; 0: after all images");
   if (!line.parse(argc, argv)) return 0;
   line.require("epochs", settings.epochs, 1, 10000);
   line.require("batch-size", settings.batch_size, 2, 60000);
   line.require("steps", settings.steps, 0, 60000);
+  line.require("nproc", settings.nproc, 1, 64);
 
   const bool one_level = line.given("opt-level");
   if (one_level && line.given("compare"))
     throw mezzo::ConfigError("--opt-level and --compare exclude each other");
   const auto chosen =
       examples::parse_levels(one_level ? settings.opt_level : settings.compare, all, known);
-  if (one_level && !line.given("report")) {
-    train(settings);
-    return 0;
-  }
+  if (one_level && !line.given("report"))
+    return examples::run_in_ranks(settings.nproc, argc, argv, [&] { train(settings); });
   if (line.given("log")) throw mezzo::ConfigError("--log needs --opt-level, and no --report");
   examples::require_report_writable(settings.report);
   const auto report =

@@ -39,3 +39,13 @@ mezzo_example_test(NAME demo_with_unknown_loss_scale COMMAND fashion_mnist --opt
 mezzo_example_test(NAME demo_with_batch_norms_that_are_float_already
                    COMMAND fashion_mnist --compare O1 --keep-batchnorm-fp32 True --report demo_bn_test.json ${few} CODE 2
                    OUTPUT "level O1 was refused")
+if(MEZZO_DISTRIBUTED)
+  foreach(level O0 O1 O2)
+    mezzo_example_test(NAME demo_in_two_processes_${level} COMMAND fashion_mnist --nproc 2 --opt-level ${level} ${few}
+                       OUTPUT "weights are equal on all 2 ranks")
+  endforeach()
+  mezzo_example_test(NAME demo_compares_in_two_processes COMMAND fashion_mnist --nproc 2 --compare O1 --report
+                                                                 demo_ranks_test.json ${few} OUTPUT "O1 .*wrote demo_ranks_test")
+  mezzo_example_test(NAME demo_with_a_batch_that_cannot_be_shared COMMAND fashion_mnist --nproc 2 --opt-level O0 --steps 1
+                                                                          --batch-size 31 CODE 2 OUTPUT "cannot be shared")
+endif()

@@ -6,6 +6,7 @@
 #include <mezzo/cast_counts.h>
 #include <mezzo/error.h>
 #include <mezzo/hardware.h>
+#include <mezzo/process_group.h>
 #include <torch/cuda.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
@@ -24,6 +25,12 @@ double seconds_between(std::chrono::steady_clock::time_point a,
   return std::chrono::duration<double>(b - a).count();
 }
 
+/// Of the ranks of one training only the first reports.
+class Silence final : public mezzo::report::Sink {
+ public:
+  void write(const mezzo::report::Event&) override {}
+};
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -35,8 +42,13 @@ double median(std::vector<double> values) {
 
 Recorder::Recorder(const std::string& log, mezzo::report::RunStarted run,
                    std::function<Counters()> counters)
-    : sink_(mezzo::report::progress()), run_(std::move(run)), counters_(std::move(counters)) {
-  if (!log.empty()) sink_ = mezzo::report::tee(std::move(sink_), mezzo::report::json_lines(log));
+    : run_(std::move(run)), counters_(std::move(counters)) {
+  namespace parallel = mezzo::parallel;
+  if (parallel::is_initialized()) ranks_ = parallel::world_size();
+  const bool reports = ranks_ == 1 || parallel::rank() == 0;
+  sink_ = reports ? mezzo::report::progress() : std::make_unique<Silence>();
+  if (!log.empty() && reports)
+    sink_ = mezzo::report::tee(std::move(sink_), mezzo::report::json_lines(log));
   sink_->write(run_);
   messages_before_ = mezzo::set_message_sink(
       [this](const std::string& text) { sink_->write(mezzo::report::Message{text}); });
@@ -60,7 +72,7 @@ void Recorder::step(const at::Tensor& loss, const at::Tensor& outputs, const at:
   correct_ = correct_.defined() ? correct_ + correct : correct;
   ++step_;
   ++steps_since_;
-  items_since_ += labels.size(0);
+  items_since_ += labels.size(0) * ranks_;
   items_in_epoch_ += labels.size(0);
   const std::int64_t in_epoch = step_ - (epoch_ - 1) * run_.steps_per_epoch;
   if (in_epoch % kStepsPerEvent != 0 && in_epoch != run_.steps_per_epoch) return;

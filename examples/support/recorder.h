@@ -28,7 +28,8 @@ struct Counters {
 class Recorder {
  public:
   /// Shows progress on standard error and, with a `log`, writes every event to that file as JSON
-  /// lines; what the library has to say becomes an event too, as long as the recorder lives. `run`
+  /// lines; what the library has to say becomes an event too, as long as the recorder lives. Of
+  /// several ranks the first does so, and the others are silent. `run`
   /// says what is planned; `counters` is called now and then until end().
   Recorder(const std::string& log, mezzo::report::RunStarted run,
            std::function<Counters()> counters);
@@ -51,6 +52,7 @@ class Recorder {
   mezzo::report::RunStarted run_;
   std::function<Counters()> counters_;
   std::int64_t epoch_ = 0, step_ = 0;
+  int ranks_ = 1;
   std::int64_t items_in_epoch_ = 0, items_since_ = 0, steps_since_ = 0;
   at::Tensor correct_;  // on the device
   double loss_sum_ = 0, test_accuracy_ = 0;
