@@ -59,3 +59,22 @@ refused(no_nvcc "MEZZO_CUDA=ON needs nvcc 12.0 or newer: '[^']*/no-nvcc' does no
 fake_libtorch(${WORK}/libtorch-without-c10d 11)
 refused(no_c10d "MEZZO_DISTRIBUTED=ON needs a LibTorch with c10d: .*ProcessGroup.hpp' does not exist.*MEZZO_DISTRIBUTED=OFF"
         -DLIBTORCH=${WORK}/libtorch-without-c10d -DCMAKE_CXX_COMPILER=${COMPILER} -DMEZZO_CUDA=OFF)
+
+# Without the distributed part everything else configures, also where LibTorch has none.
+function(accepted name)
+  execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=LIBTORCH --unset=CUDACXX --unset=CUDA_HOME ${CMAKE_COMMAND} -G Ninja -S ${SOURCE}
+                          -B ${WORK}/${name} ${ARGN}
+                  RESULT_VARIABLE code OUTPUT_VARIABLE said ERROR_VARIABLE said)
+  if(NOT code EQUAL 0)
+    message(SEND_ERROR "${name}: refused, though it should not: ${said}")
+    return()
+  endif()
+  file(READ ${WORK}/${name}/build.ninja build)
+  if(build MATCHES "distributed/gloo.cpp" OR NOT build MATCHES "distributed/without_c10d.cpp")
+    message(SEND_ERROR "${name}: the build still has the distributed part")
+  endif()
+endfunction()
+accepted(without_distributed ${real} -DMEZZO_DISTRIBUTED=OFF -DMEZZO_TESTS=ON)
+file(MAKE_DIRECTORY ${WORK}/libtorch-without-c10d/include/torch/csrc/api/include)
+accepted(without_c10d -DLIBTORCH=${WORK}/libtorch-without-c10d -DCMAKE_CXX_COMPILER=${COMPILER} -DMEZZO_CUDA=OFF
+         -DMEZZO_DISTRIBUTED=OFF -DMEZZO_TESTS=OFF)
