@@ -154,7 +154,7 @@ class Mapper {
     } else {
       return unknown(id, node);
     }
-    check_container(node);
+    check_container(id, node);
   }
 
   // Loop: input i of the node is input i of the body; carried value j is output j of both.
@@ -200,20 +200,23 @@ class Mapper {
     give(node, body, 0);
   }
 
-  void check_container(const Node& node) {
-    for (std::size_t i = 0; i < node.inputs.size(); ++i)
-      check_formal(node, node.schema->input(i), node.inputs[i]);
+  // Containers that take no low type: what they read is forbidden, not what made it.
+  void check_container(NodeId id, const Node& node) {
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const auto read = wanted_.find({id, static_cast<int>(i)});
+      if (read != wanted_.end())
+        check_formal(node, node.schema->input(i), node.inputs[i], read->second);
+    }
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-      check_formal(node, node.schema->output(i), node.outputs[i]);
+      if (!is_float(node.outputs[i])) continue;
+      check_formal(node, node.schema->output(i), node.outputs[i], native(node.outputs[i]));
     }
   }
 
-  void check_formal(const Node& node, const Formal* formal, ValueId id) {
-    if (formal == nullptr || !is_float(id) || native(id) == kNoSlot) return;
+  void check_formal(const Node& node, const Formal* formal, ValueId id, Slot slot) {
+    if (formal == nullptr || !is_float(id) || slot == kNoSlot) return;
     const Type low = graph_.value(id).type.with(policy_.low());
-    if (!node.schema->variable_of(*formal).types().contains(low)) {
-      forbid(native(id), legality(node));
-    }
+    if (!node.schema->variable_of(*formal).types().contains(low)) forbid(slot, legality(node));
   }
 
   std::string legality(const Node& node) const {

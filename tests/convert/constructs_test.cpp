@@ -200,6 +200,20 @@ TEST_F(Constructs, InputsThatAreOutputsAndValuesThatAreOutputsTwice) {
   EXPECT_EQ(type_of("w"), "float32");
 }
 
+// bfloat16 enters loops from opset 16 on: the loop keeps float32, its low input stays low.
+TEST_F(Constructs, ALowInputThatALoopTakesAsFloatMayBeAnOutputToo) {
+  GraphBuilder g;
+  g.input("n", Element::kInt64, {}).input("c", Element::kBool, {}).input("x").weight("w");
+  g.node("Loop", {"n", "c", "x"}, {"y", "all"}, body_attribute("body", loop_body()));
+  g.output("y").output("all", Element::kFloat, {-1, 2, 2}).output("x");
+  options_.target_dtype = "bfloat16";
+  convert(model(g.take(), 15));
+  options_.io = "low";
+  convert_model(in_(), out_(), options_);
+  EXPECT_THAT(inspect_model(out_()).outputs, Contains(HasSubstr("x: tensor(bfloat16)")));
+  EXPECT_EQ(type_of("state"), "float32");
+}
+
 TEST_F(Constructs, UnnamedAndEquallyNamedNodesGetDistinctCasts) {
   GraphBuilder g;
   g.input("x").input("x__f16", Element::kInt64).weight("w");

@@ -37,9 +37,7 @@ class RandomGraph {
       g.input(values.back());
     }
     g.input("flag", Element::kBool, {}).input("count", Element::kInt64, {});
-    const std::size_t inputs = values.size();
     fill(g, values, 3 + random_.below(20), 0);
-    values.erase(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(inputs));
     for (std::uint32_t i = 0; i <= random_.below(3); ++i)
       g.output(values[random_.below(static_cast<std::uint32_t>(values.size()))]);
     return model(g.take(), 13 + static_cast<int>(random_.below(9)));
