@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -56,16 +57,26 @@ struct Options {
   std::string opset = "keep";
   /// Samples (.npz, .npy, or ONNX tensor files) on which value ranges are measured.
   std::vector<std::filesystem::path> calibration = {};
-  /// "none", "load", "run" or "compare": what ONNX Runtime must confirm before the target is
-  /// written. "load" is passed over where ONNX Runtime is not installed; the others then fail.
+  /// "none", "load" (ONNX Runtime loads it), "run" (no output stops being finite) or "compare" (and
+  /// agrees with the original): what must be confirmed before the target is written. The judge of
+  /// "run", "compare", `calibration` and `tolerance` is the built-in evaluator on LibTorch or,
+  /// where that is not installed or does not know an operator, ONNX Runtime; without either they
+  /// fail. "load" is passed over where ONNX Runtime is not installed.
   std::string verify = "load";
   /// The largest error, relative to an output's range, that "compare" accepts; setting it starts a
-  /// search for the smallest part that must stay float32.
+  /// search for the smallest part that must stay float32. What the search has judged is kept in the
+  /// target's name + ".search" until it ends, so that an interrupted one goes on where it stopped.
   std::optional<double> tolerance = {};
+  /// The built-in evaluator's library (libmezzo_convert_torch.so), or the folder that has it;
+  /// empty: where Mezzo is installed.
+  std::filesystem::path evaluator = {};
   /// ONNX Runtime's library, or the folder that has it; empty: where the system has it.
   std::filesystem::path onnxruntime = {};
   /// Only stores weights in the target type; everything is computed in float32.
   bool weights_only = false;
+  /// Called from the converting thread with what is being done ("searching") and how much of that
+  /// is done, 0 to 1. What it throws ends the conversion.
+  std::function<void(std::string_view, double)> progress = {};
 };
 
 /// The type of one type variable of one node, and why.

@@ -2,9 +2,11 @@
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <sstream>
 
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "core/platform.h"
 #include "core/raise.h"
 #include "mezzo/convert.h"
@@ -91,7 +93,12 @@ void check_reports(const std::vector<std::string>& paths) {
 
 int run(const CLI::App& app, const Options& options) {
   check_reports(options.reports);
-  const convert::Options resolved = resolve(app, options);
+  convert::Options resolved = resolve(app, options);
+  std::optional<ProgressBar> bar;
+  if (!options.quiet) {
+    bar.emplace();
+    resolved.progress = [&](std::string_view what, double share) { bar->show(what, share); };
+  }
   if (options.out.empty()) {
     if (options.plan_out.empty())
       raise<ConfigError>("convert", "nothing to write: give -o OUT or --plan-out FILE");
@@ -102,6 +109,7 @@ int run(const CLI::App& app, const Options& options) {
       options.plan.empty() ? convert::convert_model(options.in, options.out, resolved)
                            : convert::apply_plan(options.in, options.out,
                                                  convert::Plan::from_json(read_file(options.plan)));
+  bar.reset();
   if (!options.plan_out.empty()) write_file(options.plan_out, result.plan.to_json());
   for (const std::string& path : options.reports) {
     const bool html = std::filesystem::path(path).extension() == ".html";
@@ -162,8 +170,11 @@ Action setup_convert(CLI::App& app) {
       ->type_name("keep|auto|N");
   app.add_option("--calibration", options->calibration, "Samples: .npz, .npy or ONNX tensor files")
       ->type_name("FILE");
-  app.add_option("--verify", options->model.verify, "What ONNX Runtime must confirm first")
+  app.add_option("--verify", options->model.verify, "What must be confirmed before OUT is written")
       ->type_name("none|load|run|compare");
+  app.add_option("--evaluator", options->model.evaluator,
+                 "The built-in evaluator's library, or its folder; without: where Mezzo is")
+      ->type_name("PATH");
   app.add_option("--onnxruntime", options->model.onnxruntime,
                  "ONNX Runtime's library, or its folder; without: the system's")
       ->type_name("PATH");
@@ -182,7 +193,8 @@ Action setup_convert(CLI::App& app) {
   for (const char* other :
        {"--dtype", "--io", "--io-of", "--target-ops", "--fp32-ops", "--widest-ops", "--exclude",
         "--include", "--conditional-fp32-ops", "--opset", "--profile", "--weights-only",
-        "--calibration", "--tolerance", "--cast-optional-params", "--verify"}) {
+        "--calibration", "--tolerance", "--cast-optional-params", "--verify", "--evaluator",
+        "--onnxruntime"}) {
     plan->excludes(app.get_option(other));
   }
   return [options, &app] { return run(app, *options); };

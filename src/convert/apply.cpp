@@ -22,6 +22,19 @@ void Editor::run() {
   for (auto& function : new_functions_) model.add(field::model::kFunctions, std::move(function));
 }
 
+void Editor::index_uses() {
+  use_of_input_.resize(graph_.nodes.size());
+  for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
+    use_of_input_[n].assign(graph_.nodes[n].inputs.size(), 0);
+  for (const Value& value : graph_.values) {
+    for (std::size_t u = 0; u < value.uses.size(); ++u) {
+      const Use& use = value.uses[u];
+      if (use.node == kNone) continue;
+      use_of_input_[static_cast<std::size_t>(use.node)][static_cast<std::size_t>(use.input)] = u;
+    }
+  }
+}
+
 bool Editor::wants(ValueId id, Label label) const {
   const auto& uses = decisions_.map.uses[static_cast<std::size_t>(id)];
   return std::ranges::any_of(uses, [&](Slot slot) {

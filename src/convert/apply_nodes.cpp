@@ -85,12 +85,9 @@ void Editor::rename_inputs(NodeId id, const Node& node, Message& message) {
     const std::size_t i = index++;
     const ValueId in = i < node.inputs.size() ? node.inputs[i] : kNone;
     if (in == kNone || !is_float_based(graph_.value(in).type)) continue;
-    const Value& value = graph_.value(in);
-    for (std::size_t u = 0; u < value.uses.size(); ++u) {
-      if (value.uses[u].node != id || value.uses[u].input != static_cast<int>(i)) continue;
-      const std::string_view name = name_for(in, decisions_.is_low_use(in, u));
-      if (!name.empty() && name != field.bytes) field.set_bytes(name);
-    }
+    const std::size_t use = use_of_input_[static_cast<std::size_t>(id)][i];
+    const std::string_view name = name_for(in, decisions_.is_low_use(in, use));
+    if (!name.empty() && name != field.bytes) field.set_bytes(name);
   }
 }
 

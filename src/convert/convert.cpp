@@ -74,7 +74,10 @@ class Conversion {
     } else {
       check_result();
       const fs::path tried = verifier_->workshop().file(out.filename().string());
-      report_.bytes_after = store_model(*document_, tried, external).bytes;
+      const auto& progress = policy_.options().progress;
+      report_.bytes_after = store_model(*document_, tried, external, [&](double share) {
+                              if (progress) progress("writing", share);
+                            }).bytes;
       verifier_->confirm(tried, evidence_, report_);
       replace_target(tried, out);
     }

@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "convert/constants.h"
@@ -25,9 +24,6 @@ struct SlotMap {
 
 /// Slots of the whole graph, with what the standard demands: equalities and impossibilities.
 SlotMap map_slots(const Graph&, const ConvertPolicy&, const Constants&);
-
-/// The largest magnitude that a value had on the calibration samples.
-using ValueRanges = std::unordered_map<ValueId, double>;
 
 struct Decisions {
   SlotMap map;

@@ -32,10 +32,13 @@ class Editor {
         low_(low),
         storage_(storage),
         changes_(changes),
-        twins_(graph.values.size()) {}
+        twins_(graph.values.size()) {
+    index_uses();
+  }
   void run();
 
  private:
+  void index_uses();
   bool wants(ValueId id, Label label) const;
   bool is_constant(ValueId id) const;
   std::string suffix(bool low) const;
@@ -107,6 +110,8 @@ class Editor {
   Storage storage_;
   Changes& changes_;
   std::vector<Twins> twins_;
+  // Per node and input: which of the value's uses that is. Shared constants have very many.
+  std::vector<std::vector<std::size_t>> use_of_input_;
   Names* names_ = nullptr;
   bool has_training_ = false;
   std::vector<Message> old_casts_;

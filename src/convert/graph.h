@@ -122,6 +122,9 @@ class Graph {
   Document& document_;
 };
 
+/// The largest magnitude that a value had on the calibration samples.
+using ValueRanges = std::unordered_map<ValueId, double>;
+
 /// Reads scopes, values, nodes and functions. Called by Graph.
 void build_graph(Graph&);
 

@@ -84,12 +84,6 @@ void write_map(JsonWriter& json, const std::map<std::string, std::int64_t>& coun
   json.close();
 }
 
-void write_list(JsonWriter& json, const std::vector<std::string>& lines) {
-  json.open_array();
-  for (const std::string& line : lines) json.value(line);
-  json.close();
-}
-
 }  // namespace
 
 Inspection inspect_model(const std::filesystem::path& path) {
@@ -158,10 +152,8 @@ std::string Inspection::to_json() const {
   json.key("scopes").value(scopes);
   json.key("deepest").value(deepest);
   json.key("functions").value(functions);
-  json.key("inputs");
-  write_list(json, inputs);
-  json.key("outputs");
-  write_list(json, outputs);
+  json.key("inputs").texts(inputs);
+  json.key("outputs").texts(outputs);
   json.key("operators");
   write_map(json, operators);
   json.key("value_types");
@@ -169,10 +161,8 @@ std::string Inspection::to_json() const {
   json.key("weight_bytes").value(weight_bytes);
   json.key("weight_bytes_by_type");
   write_map(json, weight_bytes_by_type);
-  json.key("ranges");
-  write_list(json, ranges);
-  json.key("findings");
-  write_list(json, findings);
+  json.key("ranges").texts(ranges);
+  json.key("findings").texts(findings);
   json.close();
   return json.text();
 }

@@ -73,6 +73,12 @@ void JsonWriter::value(std::string_view text) {
   text_ += '"';
 }
 
+void JsonWriter::texts(const std::vector<std::string>& items) {
+  open_array();
+  for (const std::string& item : items) value(item);
+  close();
+}
+
 void JsonWriter::value(double number) {
   begin();
   if (!std::isfinite(number)) {

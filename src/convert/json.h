@@ -22,6 +22,19 @@ class JsonWriter {
   void value(double number);
   void value(std::int64_t number);
   void value(bool flag);
+  /// An array with one object per item; `fields` writes what stands in it.
+  template <typename Items, typename Fields>
+  void objects(const Items& items, const Fields& fields) {
+    open_array();
+    for (const auto& item : items) {
+      open_object();
+      fields(item);
+      close();
+    }
+    close();
+  }
+  /// An array of texts.
+  void texts(const std::vector<std::string>& items);
   /// The whole text; everything must be closed.
   std::string text() const { return text_ + "\n"; }
 

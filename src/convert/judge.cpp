@@ -48,17 +48,6 @@ Array made_up(const Value& value, std::minstd_rand& random) {
   return array;
 }
 
-void add_output(Message& graph, Document& document, std::string_view name) {
-  auto tensor = std::make_unique<Message>();
-  tensor->add(field::tensor_type::kElement, static_cast<std::uint64_t>(Element::kFloat));
-  auto type = std::make_unique<Message>();
-  type->add(field::type::kTensor, std::move(tensor));
-  auto info = std::make_unique<Message>();
-  info->add(field::value_info::kName, document.keep(std::string(name)));
-  info->add(field::value_info::kType, std::move(type));
-  graph.add(field::graph::kOutput, std::move(info));
-}
-
 }  // namespace
 
 Workshop::Workshop(const fs::path& target) {
@@ -84,6 +73,7 @@ std::vector<Sample> samples_for(const Graph& graph, const std::vector<fs::path>&
   }
   if (!files.empty()) {
     std::vector<std::string> names;
+    names.reserve(inputs.size());
     for (const ValueId id : inputs) names.emplace_back(graph.value(id).name);
     std::vector<Sample> samples = read_samples(files, names);
     for (const Sample& sample : samples) {
@@ -105,58 +95,24 @@ std::vector<Sample> samples_for(const Graph& graph, const std::vector<fs::path>&
   return {sample};
 }
 
-Judge::Judge(std::shared_ptr<OrtRuntime> runtime, fs::path original, int opset,
+Judge::Judge(std::shared_ptr<const Engine> engine, fs::path original, int opset,
              std::vector<Sample> samples, const Workshop& workshop)
-    : runtime_(std::move(runtime)),
+    : engine_(std::move(engine)),
       original_(std::move(original)),
       opset_(opset),
       samples_(std::move(samples)),
       workshop_(workshop) {
-  const OrtSession session(runtime_, original_, true);
-  outputs_ = session.outputs();
-  for (const Sample& sample : samples_) reference_.push_back(session.run(sample));
+  const std::unique_ptr<Session> session = engine_->open(original_, true);
+  outputs_ = session->outputs();
+  for (const Sample& sample : samples_) reference_.push_back(session->run(sample));
 }
 
 ValueRanges Judge::ranges(const Graph& graph) const {
-  const std::unique_ptr<Document> opened = open_raised(original_, opset_);
-  Document& document = *opened;
-  Message& main = document.model().find(field::model::kGraph)->open();
-  std::vector<ValueId> watched;
-  for (const auto& [name, id] : graph.scope(0).names) {
-    const Value& value = graph.value(id);
-    const bool is_output = std::ranges::any_of(
-        value.uses, [](const Use& use) { return use.node == kNone && use.scope == 0; });
-    if (value.type == tensor_of(Element::kFloat) && value.producer != kNone && !is_output)
-      watched.push_back(id);
-  }
-  std::ranges::sort(watched);
-  for (const ValueId id : watched) add_output(main, document, graph.value(id).name);
-  const fs::path path = workshop_.file("ranges.onnx");
-  store_model(document, path);
-  const OrtSession session(runtime_, path, false);
-  ValueRanges ranges;
-  const auto add = [&](ValueId id, const Array& array) {
-    double& largest = ranges[id];
-    for (const double value : array.values()) {
-      if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
-    }
-  };
-  const auto& outputs = graph.scope(0).outputs;
-  for (const Sample& sample : samples_) {
-    const std::vector<Array> results = session.run(sample);
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      const ValueId id = i < outputs.size() ? outputs[i] : watched.at(i - outputs.size());
-      if (results[i].element == Element::kFloat) add(id, results[i]);
-    }
-    for (const ValueId id : graph.scope(0).inputs) {
-      const auto found = sample.find(std::string(graph.value(id).name));
-      if (found != sample.end() && found->second.element == Element::kFloat) add(id, found->second);
-    }
-  }
-  return ranges;
+  const std::unique_ptr<Document> document = open_raised(original_, opset_);
+  return engine_->ranges(*document, graph, samples_, workshop_.file("ranges.onnx"));
 }
 
-std::vector<OutputError> Judge::compare(const OrtSession& session) const {
+std::vector<OutputError> Judge::compare(const Session& session) const {
   std::vector<OutputError> errors;
   for (std::size_t s = 0; s < samples_.size(); ++s) {
     const std::vector<Array> results = session.run(samples_[s]);
@@ -182,11 +138,11 @@ std::vector<OutputError> Judge::errors(const ConvertPolicy& policy, const Eviden
   apply(document, graph, decisions, constants, policy.low(), emulation);
   const fs::path path = workshop_.file("rounded.onnx");
   store_model(document, path);
-  return compare(OrtSession(runtime_, path, false));
+  return compare(*engine_->open(path, false));
 }
 
 std::vector<OutputError> Judge::errors_of(const fs::path& model) const {
-  return compare(OrtSession(runtime_, model, true));
+  return compare(*engine_->open(model, true));
 }
 
 double largest_error(const std::vector<OutputError>& errors) {
@@ -195,45 +151,6 @@ double largest_error(const std::vector<OutputError>& errors) {
     largest = std::max(largest, error.finite ? error.relative_to_range : HUGE_VAL);
   }
   return largest;
-}
-
-std::set<std::string> search_kept(
-    const std::vector<std::string>& candidates, double tolerance, int budget,
-    const std::function<double(const std::set<std::string>&)>& error_of, int* attempts) {
-  std::set<std::string> kept;
-  const auto fits = [&](const std::set<std::string>& set) {
-    ++*attempts;
-    return error_of(set) <= tolerance;
-  };
-  // Everything behind a border stays float32: where moving the border by one node breaks the
-  // tolerance, that node is to blame. Each further one takes a block twice as large along.
-  std::size_t block = 1;
-  std::vector<std::set<std::string>> blocks;
-  while (*attempts < budget && !fits(kept)) {
-    std::size_t good = 0;  // so many low nodes are fine
-    std::size_t bad = candidates.size();
-    while (bad - good > 1 && *attempts < budget) {
-      const std::size_t middle = good + (bad - good) / 2;
-      std::set<std::string> tried = kept;
-      tried.insert(candidates.begin() + static_cast<std::ptrdiff_t>(middle), candidates.end());
-      (fits(tried) ? good : bad) = middle;
-    }
-    std::set<std::string> guilty;
-    for (std::size_t i = bad - std::min(bad, block); i < bad; ++i) guilty.insert(candidates[i]);
-    const std::size_t before = kept.size();
-    kept.insert(guilty.begin(), guilty.end());
-    if (kept.size() == before && block >= candidates.size()) break;
-    blocks.push_back(std::move(guilty));
-    block *= 2;
-  }
-  // Give back what turns out not to be needed.
-  for (const std::set<std::string>& guilty : blocks) {
-    if (*attempts >= budget) break;
-    std::set<std::string> without = kept;
-    for (const std::string& key : guilty) without.erase(key);
-    if (blocks.size() > 1 && fits(without)) kept = std::move(without);
-  }
-  return kept;
 }
 
 }  // namespace mezzo::convert

@@ -1,17 +1,15 @@
-// The judges of a conversion: ONNX Runtime on the models as they are, and on models of ours that
-// round every 16-bit value.
+// The judge of a conversion: an engine on the models as they are, and, where the engine rounds
+// less, on models of ours that round every 16-bit value.
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "convert/apply.h"
 #include "convert/decide.h"
-#include "convert/ort.h"
+#include "convert/runner.h"
 
 namespace mezzo::convert {
 
@@ -36,22 +34,24 @@ std::vector<Sample> samples_for(const Graph&, const std::vector<std::filesystem:
 class Judge {
  public:
   /// `opset`: what conversions raise the original to first; 0: nothing.
-  Judge(std::shared_ptr<OrtRuntime> runtime, std::filesystem::path original, int opset,
+  Judge(std::shared_ptr<const Engine> engine, std::filesystem::path original, int opset,
         std::vector<Sample> samples, const Workshop& workshop);
 
-  /// Ranges of all float32 values of the main graph over the samples.
+  /// Ranges of the float32 values over the samples.
   ValueRanges ranges(const Graph& graph) const;
 
   /// Errors of the decisions, every low value rounded (or the constants alone). Worst over samples.
   std::vector<OutputError> errors(const ConvertPolicy&, const Evidence&, Storage emulation) const;
 
+  const Engine& engine() const { return *engine_; }
+
   /// Errors of a finished model, run as a user would.
   std::vector<OutputError> errors_of(const std::filesystem::path& model) const;
 
  private:
-  std::vector<OutputError> compare(const OrtSession& session) const;
+  std::vector<OutputError> compare(const Session& session) const;
 
-  std::shared_ptr<OrtRuntime> runtime_;
+  std::shared_ptr<const Engine> engine_;
   std::filesystem::path original_;
   int opset_;
   std::vector<Sample> samples_;
@@ -62,12 +62,5 @@ class Judge {
 
 /// The largest relative error of all outputs; infinite where one is not finite.
 double largest_error(const std::vector<OutputError>& errors);
-
-/// The smallest set of nodes (plan keys) found that must stay float32 for the error to be at most
-/// `tolerance`. `candidates` are the low nodes in order of evaluation; `error_of` judges a set.
-/// Stops with what it has after `budget` judgements; `attempts` counts them.
-std::set<std::string> search_kept(
-    const std::vector<std::string>& candidates, double tolerance, int budget,
-    const std::function<double(const std::set<std::string>&)>& error_of, int* attempts);
 
 }  // namespace mezzo::convert

@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "convert/array.h"
-#include "convert/samples.h"
+#include "convert/runner.h"
 
 namespace mezzo::convert {
 
@@ -36,26 +36,41 @@ class OrtRuntime {
 };
 
 /// A loaded model. Throws Error with ONNX Runtime's words where it refuses.
-class OrtSession {
+class OrtSession final : public Session {
  public:
   /// `optimise`: with its graph optimisations, as users run it; without them every Cast stays.
   OrtSession(std::shared_ptr<OrtRuntime> runtime, const std::filesystem::path& model,
              bool optimise);
-  ~OrtSession();
+  ~OrtSession() override;
   OrtSession(const OrtSession&) = delete;
   OrtSession& operator=(const OrtSession&) = delete;
 
-  /// Runs once. Inputs of another floating type than the model's are converted. Only dense tensors
-  /// come back; sequences and strings leave an empty array.
-  std::vector<Array> run(const Sample& sample) const;
-  const std::vector<std::string>& inputs() const { return input_names_; }
-  const std::vector<std::string>& outputs() const { return output_names_; }
+  std::vector<Array> run(const Sample& sample) const override;
+  const std::vector<std::string>& inputs() const override { return input_names_; }
+  const std::vector<std::string>& outputs() const override { return output_names_; }
 
  private:
   std::shared_ptr<OrtRuntime> runtime_;
   void* session_ = nullptr;
   std::vector<std::string> input_names_, output_names_;
   std::vector<Element> input_elements_;
+};
+
+/// ONNX Runtime as an engine. On a CPU it computes chains of 16-bit operators in float32 and rounds
+/// at the end; values inside bodies are not watched.
+class OrtEngine final : public Engine {
+ public:
+  explicit OrtEngine(std::shared_ptr<OrtRuntime> runtime) : runtime_(std::move(runtime)) {}
+  std::string name() const override { return "ONNX Runtime " + runtime_->version(); }
+  bool rounds_every_value() const override { return false; }
+  std::unique_ptr<Session> open(const std::filesystem::path& model, bool optimise) const override {
+    return std::make_unique<OrtSession>(runtime_, model, optimise);
+  }
+  ValueRanges ranges(Document&, const Graph&, const std::vector<Sample>&,
+                     const std::filesystem::path& scratch) const override;
+
+ private:
+  std::shared_ptr<OrtRuntime> runtime_;
 };
 
 }  // namespace mezzo::convert

@@ -2,6 +2,7 @@
 #include "convert/plan.h"
 
 #include "convert/fields.h"
+#include "convert/hash.h"
 #include "convert/json.h"
 #include "core/raise.h"
 #include "mezzo/convert.h"
@@ -11,27 +12,11 @@ namespace {
 
 constexpr std::string_view kFormat = "mezzo-plan-1";
 
-class Hash {
- public:
-  void add(std::string_view text) {
-    for (const char c : text) step(static_cast<unsigned char>(c));
-    step(0xFF);
-  }
-  void add(std::int64_t number) {
-    for (int i = 0; i < 8; ++i) step(static_cast<unsigned char>(number >> (8 * i)));
-  }
-  std::uint64_t value() const { return state_; }
-  std::string text() const {
-    std::string hex;
-    for (int i = 60; i >= 0; i -= 4) hex += "0123456789abcdef"[state_ >> i & 15];
-    return hex;
-  }
-
- private:
-  // FNV-1a.
-  void step(unsigned char byte) { state_ = (state_ ^ byte) * 0x100000001B3ULL; }
-  std::uint64_t state_ = 0xCBF29CE484222325ULL;
-};
+std::string hexadecimal(std::uint64_t value) {
+  std::string hex;
+  for (int i = 60; i >= 0; i -= 4) hex += "0123456789abcdef"[value >> i & 15];
+  return hex;
+}
 
 }  // namespace
 
@@ -57,13 +42,11 @@ std::string structure_of(const Graph& graph) {
     all.add(name_of(graph.value(in).type));
   }
   for (const ValueId out : graph.scope(0).outputs) all.add(graph.value(out).name);
-  return all.text();
+  return hexadecimal(all.value());
 }
 
 void write_decisions(JsonWriter& json, const std::vector<Decision>& decisions) {
-  json.open_array();
-  for (const Decision& decision : decisions) {
-    json.open_object();
+  json.objects(decisions, [&](const Decision& decision) {
     json.key("key").value(decision.key);
     json.key("node").value(decision.node);
     json.key("op").value(decision.op);
@@ -72,9 +55,7 @@ void write_decisions(JsonWriter& json, const std::vector<Decision>& decisions) {
     json.key("rule").value(decision.rule);
     json.key("why").value(decision.why);
     if (!decision.otherwise.empty()) json.key("otherwise").value(decision.otherwise);
-    json.close();
-  }
-  json.close();
+  });
 }
 
 std::string Plan::to_json() const {

@@ -61,9 +61,7 @@ void write_errors(std::ostringstream& text, const Report& report) {
 }
 
 void write_outputs(JsonWriter& json, const std::vector<OutputError>& errors) {
-  json.open_array();
-  for (const OutputError& error : errors) {
-    json.open_object();
+  json.objects(errors, [&](const OutputError& error) {
     json.key("output").value(error.name);
     json.key("max_absolute").value(error.max_absolute);
     json.key("relative_to_range").value(error.relative_to_range);
@@ -71,23 +69,17 @@ void write_outputs(JsonWriter& json, const std::vector<OutputError>& errors) {
     json.key("cosine").value(error.cosine);
     json.key("top1_agreement").value(error.top1_agreement);
     json.key("finite").value(error.finite);
-    json.close();
-  }
-  json.close();
+  });
 }
 
 void write_casts(JsonWriter& json, const std::vector<CastReport>& casts) {
-  json.open_array();
-  for (const CastReport& cast : casts) {
-    json.open_object();
+  json.objects(casts, [&](const CastReport& cast) {
     json.key("value").value(cast.value);
     json.key("scope").value(cast.scope);
     json.key("from").value(cast.from);
     json.key("to").value(cast.to);
     json.key("reason").value(cast.reason);
-    json.close();
-  }
-  json.close();
+  });
 }
 
 }  // namespace
@@ -141,9 +133,7 @@ std::string Report::to_json() const {
   json.key("search_attempts").value(search_attempts);
   json.key("kept_by_search").value(kept_by_search);
   json.key("verified").value(verified);
-  json.key("warnings").open_array();
-  for (const std::string& warning : warnings) json.value(warning);
-  json.close();
+  json.key("warnings").texts(warnings);
   json.key("errors");
   write_outputs(json, errors);
   json.key("weight_floor");

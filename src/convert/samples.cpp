@@ -78,6 +78,31 @@ std::string inflated(std::string_view packed, std::uint64_t size, const std::str
   return out;
 }
 
+std::string input_name(const fs::path& file, const std::string& own,
+                       const std::vector<std::string>& inputs) {
+  for (const std::string& name : {own, file.stem().string()}) {
+    if (std::ranges::find(inputs, name) != inputs.end()) return name;
+  }
+  if (inputs.size() == 1) return inputs[0];
+  raise<ConfigError>("samples", "'", file.string(), "' is named like no input of the model");
+}
+
+void check_sample(const Sample& sample, const std::string& file,
+                  const std::vector<std::string>& inputs) {
+  for (const auto& [name, array] : sample) {
+    if (std::ranges::find(inputs, name) == inputs.end()) {
+      raise<ConfigError>("samples", "'", file, "' has '", name,
+                         "', which is no input of the model");
+    }
+  }
+  for (const std::string& name : inputs) {
+    if (!sample.contains(name))
+      raise<ConfigError>("samples", "'", file, "' lacks the input '", name, "'");
+  }
+}
+
+}  // namespace
+
 // A zip archive's central directory: stored and deflated members, zip64 sizes included.
 Sample read_npz(std::string_view bytes, const std::string& file) {
   const std::size_t end = bytes.rfind(std::string_view("PK\x05\x06", 4));
@@ -130,66 +155,6 @@ Sample read_npz(std::string_view bytes, const std::string& file) {
   }
   return sample;
 }
-
-Array array_of(Document& document, const Message& message) {
-  const Tensor tensor = read_tensor(document, message);
-  Array array{tensor.element, tensor.dims, std::string(tensor.raw)};
-  if (!array.bytes.empty() || tensor.count == 0) return array;
-  const std::vector<double> values = small_values(tensor, tensor.count);
-  if (values.size() != tensor.count)
-    raise<UnsupportedError>("samples", "a tensor file of type ", name_of(tensor.element));
-  for (const double value : values) {
-    const auto put = [&](auto typed) {
-      array.bytes.append(reinterpret_cast<const char*>(&typed), sizeof(typed));
-    };
-    switch (tensor.element) {
-      case Element::kFloat:
-        put(static_cast<float>(value));
-        break;
-      case Element::kInt64:
-        put(static_cast<std::int64_t>(value));
-        break;
-      case Element::kInt32:
-        put(static_cast<std::int32_t>(value));
-        break;
-      case Element::kBool:
-      case Element::kUint8:
-        put(static_cast<std::uint8_t>(value));
-        break;
-      case Element::kInt8:
-        put(static_cast<std::int8_t>(value));
-        break;
-      default:
-        raise<UnsupportedError>("samples", "a tensor file of type ", name_of(tensor.element));
-    }
-  }
-  return array;
-}
-
-std::string input_name(const fs::path& file, const std::string& own,
-                       const std::vector<std::string>& inputs) {
-  for (const std::string& name : {own, file.stem().string()}) {
-    if (std::ranges::find(inputs, name) != inputs.end()) return name;
-  }
-  if (inputs.size() == 1) return inputs[0];
-  raise<ConfigError>("samples", "'", file.string(), "' is named like no input of the model");
-}
-
-void check_sample(const Sample& sample, const std::string& file,
-                  const std::vector<std::string>& inputs) {
-  for (const auto& [name, array] : sample) {
-    if (std::ranges::find(inputs, name) == inputs.end()) {
-      raise<ConfigError>("samples", "'", file, "' has '", name,
-                         "', which is no input of the model");
-    }
-  }
-  for (const std::string& name : inputs) {
-    if (!sample.contains(name))
-      raise<ConfigError>("samples", "'", file, "' lacks the input '", name, "'");
-  }
-}
-
-}  // namespace
 
 Array read_npy(std::string_view bytes, const std::string& name) {
   constexpr std::string_view kMagic = "\x93NUMPY";

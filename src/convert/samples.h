@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "convert/array.h"
@@ -21,7 +22,11 @@ using Sample = std::map<std::string, Array>;
 std::vector<Sample> read_samples(const std::vector<std::filesystem::path>& files,
                                  const std::vector<std::string>& inputs);
 
-/// One array from the bytes of a .npy file.
+/// One array from the bytes of a .npy file; `name` is for messages.
 Array read_npy(std::string_view bytes, const std::string& name);
+
+/// The arrays of a .npz file: a zip archive of .npy files, stored or deflated. `file` is for
+/// messages.
+Sample read_npz(std::string_view bytes, const std::string& file);
 
 }  // namespace mezzo::convert

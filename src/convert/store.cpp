@@ -21,7 +21,9 @@ constexpr std::uint64_t kLarge = 1024;  // bytes; smaller tensors stay inside
 
 class StreamSink final : public Sink {
  public:
-  StreamSink(std::ostream& out, const Document& document) : out_(out), document_(document) {}
+  StreamSink(std::ostream& out, const Document& document, std::function<void(double)> progress = {},
+             std::uint64_t expected = 0)
+      : out_(out), document_(document), progress_(std::move(progress)), expected_(expected) {}
 
   void write(std::string_view bytes) override {
     constexpr std::size_t kPart = std::size_t{16} << 20;
@@ -31,6 +33,10 @@ class StreamSink final : public Sink {
       document_.release(part);
       bytes.remove_prefix(part.size());
       count_ += part.size();
+      if (progress_ && count_ - told_ >= kPart) {
+        told_ = count_;
+        progress_(static_cast<double>(count_) / static_cast<double>(expected_ + 1));
+      }
     }
   }
 
@@ -44,7 +50,8 @@ class StreamSink final : public Sink {
  private:
   std::ostream& out_;
   const Document& document_;
-  std::uint64_t count_ = 0;
+  std::function<void(double)> progress_;
+  std::uint64_t expected_ = 0, count_ = 0, told_ = 0;
 };
 
 class TextContent final : public Content {
@@ -107,6 +114,9 @@ std::string_view location_of(const Message& tensor) {
 struct Outside {
   Message* tensor;
   std::shared_ptr<const Content> content;
+  std::uint64_t offset = 0;
+
+  std::uint64_t end() const { return offset + content->size(); }
 };
 
 class Splitter {
@@ -121,13 +131,13 @@ class Splitter {
     std::vector<Outside> outside;
     for_each_tensor(document_.model(), [&](Message& tensor) {
       if (auto content = content_of(tensor, is_large || external))
-        outside.push_back({&tensor, std::move(content)});
+        outside.push_back({&tensor, std::move(content), 0});
     });
     std::uint64_t offset = 0;
-    for (const Outside& part : outside) {
-      offset = (offset + kAlignment - 1) / kAlignment * kAlignment;
-      point(*part.tensor, offset, part.content->size());
-      offset += part.content->size();
+    for (Outside& part : outside) {
+      part.offset = (offset + kAlignment - 1) / kAlignment * kAlignment;
+      point(*part.tensor, part.offset, part.content->size());
+      offset = part.end();
     }
     return outside;
   }
@@ -204,12 +214,13 @@ void check_target(Document& document, const fs::path& out) {
   }
 }
 
-Stored store_model(Document& document, const fs::path& out, bool external) {
+Stored store_model(Document& document, const fs::path& out, bool external,
+                   const std::function<void(double)>& progress) {
   Stored stored;
   const std::vector<Outside> outside = Splitter(document, out).split(external);
   if (!outside.empty()) {
     platform::write_atomically(data_path(out), [&](std::ostream& stream) {
-      StreamSink sink(stream, document);
+      StreamSink sink(stream, document, progress, outside.back().end());
       for (const Outside& part : outside) {
         sink.pad(kAlignment);
         part.content->write(sink);
@@ -219,7 +230,7 @@ Stored store_model(Document& document, const fs::path& out, bool external) {
   }
   try {
     platform::write_atomically(out, [&](std::ostream& stream) {
-      StreamSink sink(stream, document);
+      StreamSink sink(stream, document, progress, document.model().size());
       document.model().write(sink);
       stored.bytes += static_cast<std::int64_t>(sink.count());
     });

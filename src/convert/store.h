@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 
 #include "convert/document.h"
 
@@ -17,7 +18,9 @@ struct Stored {
 /// data), where a tensor still is external, and where one file would pass protobuf's limit of 2 GB,
 /// all tensors of 1 kB and more go to one new file `out`.data, each on a page border. Both appear
 /// whole or not at all. Memory: one chunk at a time.
-Stored store_model(Document&, const std::filesystem::path& out, bool external = false);
+/// `progress` hears the share of the bytes that are written.
+Stored store_model(Document&, const std::filesystem::path& out, bool external = false,
+                   const std::function<void(double)>& progress = {});
 
 /// Has any tensor external data?
 bool has_external(Document&);

@@ -221,6 +221,54 @@ std::vector<double> small_values(const Tensor& tensor, std::uint64_t limit) {
   return values;
 }
 
+namespace {
+
+template <typename T>
+void put(std::string& bytes, T value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+// Doubles have a field of their own; every integer type and the 16-bit floats stand in integers.
+void append_listed(const Tensor& tensor, std::string& bytes) {
+  if (tensor.element == Element::kFloat) {
+    return for_each_chunk(tensor, [&](std::span<const float> chunk) {
+      bytes.append(reinterpret_cast<const char*>(chunk.data()), chunk.size_bytes());
+    });
+  }
+  if (tensor.element == Element::kDouble) {
+    for (const Field& field : tensor.message->fields()) {
+      if (field.number != f::kDoubleData) continue;
+      if (field.wire == Wire::kFixed64) put(bytes, field.value);
+      if (field.wire == Wire::kBytes) bytes.append(field.bytes);
+    }
+    return;
+  }
+  const bool is_unsigned = tensor.element == Element::kUint32 || tensor.element == Element::kUint64;
+  const std::uint32_t number = tensor.element == Element::kInt64 ? f::kInt64Data
+                               : is_unsigned                     ? f::kUint64Data
+                                                                 : f::kInt32Data;
+  for (const std::int64_t value : repeated_integers(*tensor.message, number)) {
+    // Little-endian: the low bytes come first.
+    bytes.append(reinterpret_cast<const char*>(&value), size_of(tensor.element));
+  }
+}
+
+}  // namespace
+
+Array array_of(Document& document, const Message& message) {
+  const Tensor tensor = read_tensor(document, message);
+  const std::size_t size = size_of(tensor.element);
+  if (size == 0 || size > 8)
+    raise<UnsupportedError>("onnx", "tensor '", tensor.name, "' of type ", name_of(tensor.element));
+  Array array{tensor.element, tensor.dims, std::string(tensor.raw)};
+  if (array.bytes.empty()) append_listed(tensor, array.bytes);
+  if (array.bytes.size() != tensor.count * size) {
+    raise("onnx", "tensor '", tensor.name, "' has ", array.bytes.size(), " bytes instead of ",
+          tensor.count * size);
+  }
+  return array;
+}
+
 std::shared_ptr<const Content> rounded_content(Document& document, const Tensor& tensor,
                                                Element low) {
   return std::make_shared<RoundedContent>(document, tensor, low);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "convert/array.h"
 #include "convert/document.h"
 #include "convert/element.h"
 
@@ -34,6 +35,10 @@ void for_each_chunk(const Tensor&, const std::function<void(std::span<const floa
 /// All values of an integer or float tensor as doubles; for small tensors (at most `limit`
 /// elements, otherwise nothing).
 std::vector<double> small_values(const Tensor&, std::uint64_t limit);
+
+/// All values of a tensor, however they are stored. Throws UnsupportedError for strings and types
+/// of less than a byte.
+Array array_of(Document&, const Message& tensor);
 
 /// The payload of a float32 tensor, rounded to float16 or bfloat16 while it is written.
 std::shared_ptr<const Content> rounded_content(Document&, const Tensor&, Element low);

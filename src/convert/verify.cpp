@@ -4,6 +4,9 @@
 #include <cmath>
 
 #include "convert/concat.h"
+#include "convert/evaluate.h"
+#include "convert/hash.h"
+#include "convert/search.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
@@ -31,21 +34,41 @@ bool loads(const std::shared_ptr<OrtRuntime>& runtime, const std::filesystem::pa
 
 Verifier::Verifier(const std::filesystem::path& original, int opset, const Graph& graph,
                    const ConvertPolicy& policy, const std::filesystem::path& target)
-    : original_(original), graph_(graph), policy_(policy), workshop_(target) {
+    : original_(original), graph_(graph), policy_(policy), target_(target), workshop_(target) {
   const Options& options = policy.options();
   const bool compares = options.verify == "compare" || options.tolerance.has_value();
   const bool needs = options.verify == "run" || compares || !options.calibration.empty();
   if (options.verify == "none" && !needs) return;
   runtime_ = OrtRuntime::open(options.onnxruntime, &why_not_);
   if (!needs) return;
+  open_judge(opset);
+  if (options.calibration.empty()) return;
+  tell("measuring ranges", 0);
+  ranges_ = judge_->ranges(graph);
+}
+
+void Verifier::open_judge(int opset) {
+  const Options& options = policy_.options();
+  const std::vector<Sample> samples = samples_for(graph_, options.calibration);
+  std::string why;
+  if (const OperatorLibrary* operators = open_operators(options.evaluator, &why)) {
+    try {
+      judge_ = std::make_unique<Judge>(std::make_shared<Evaluator>(*operators), original_, opset,
+                                       samples, workshop_);
+      return;
+    } catch (const UnsupportedError& error) {
+      why = error.what();
+    }
+  }
   if (!runtime_) {
-    raise<UnsupportedError>("convert", "--verify ", options.verify,
-                            ", --calibration and --tolerance need ONNX Runtime: ", why_not_,
+    raise<UnsupportedError>("convert",
+                            "--verify run and compare, --calibration and --tolerance "
+                            "need a judge. The built-in evaluator: ",
+                            why, "; name its library with --evaluator. ONNX Runtime: ", why_not_,
                             "; name its library or folder with --onnxruntime");
   }
-  judge_ = std::make_unique<Judge>(runtime_, original, opset,
-                                   samples_for(graph, options.calibration), workshop_);
-  if (!options.calibration.empty()) ranges_ = judge_->ranges(graph);
+  judge_ = std::make_unique<Judge>(std::make_shared<OrtEngine>(runtime_), original_, opset, samples,
+                                   workshop_);
 }
 
 const std::set<std::string>* Verifier::kept(const Evidence& evidence, Report& report) {
@@ -59,17 +82,45 @@ const std::set<std::string>* Verifier::kept(const Evidence& evidence, Report& re
       candidates.push_back(decision.key);
   }
   int attempts = 0;
-  kept_ = search_kept(
-      candidates, *options.tolerance, kSearchBudget,
-      [&](const std::set<std::string>& set) {
-        Evidence with = evidence;
-        with.kept = &set;
-        return largest_error(judge_->errors(policy_, with, Storage::kEmulated));
-      },
-      &attempts);
+  SearchJournal journal(target_.string() + ".search", purpose_of_search(candidates));
+  const auto error_of = [&](const NodeSet& set) {
+    if (const auto known = journal.find(set)) return *known;
+    tell("searching", static_cast<double>(++attempts) / kSearchBudget);
+    Evidence with = evidence;
+    with.kept = &set;
+    const double error = largest_error(judge_->errors(policy_, with, Storage::kEmulated));
+    journal.add(set, error);
+    return error;
+  };
+  kept_ = search_kept(candidates, *options.tolerance, error_of,
+                      [&] { return attempts < kSearchBudget; });
+  if (error_of(*kept_) <= *options.tolerance) journal.close();
   report.search_attempts = attempts;
   report.kept_by_search = static_cast<std::int64_t>(kept_->size());
   return &*kept_;
+}
+
+// What was judged counts again for the same model, samples, options and candidates.
+std::uint64_t Verifier::purpose_of_search(const std::vector<std::string>& candidates) const {
+  const Options& options = policy_.options();
+  Hash hash;
+  hash.add(judge_->engine().name());
+  std::vector<std::filesystem::path> files = options.calibration;
+  files.push_back(original_);
+  for (const std::filesystem::path& file : files) {
+    hash.add(file.string());
+    hash.add(static_cast<std::int64_t>(std::filesystem::file_size(file)));
+    hash.add(std::filesystem::last_write_time(file).time_since_epoch().count());
+  }
+  hash.add(options.target_dtype);
+  hash.add(options.profile);
+  hash.add(options.opset);
+  for (const std::string& node : candidates) hash.add(node);
+  return hash.value();
+}
+
+void Verifier::tell(std::string_view what, double share) const {
+  if (policy_.options().progress) policy_.options().progress(what, std::min(share, 1.0));
 }
 
 void Verifier::confirm_load(const std::filesystem::path& result, Report& report) const {
@@ -102,14 +153,15 @@ double Verifier::accepted(const Report& report) const {
 void Verifier::confirm(const std::filesystem::path& result, const Evidence& evidence,
                        Report& report) {
   const Options& options = policy_.options();
-  if (!runtime_) {
-    if (options.verify != "none")
-      report.verified = "types of all scopes; ONNX Runtime was not found";
-    return;
+  if (runtime_) {
+    confirm_load(result, report);
+  } else if (options.verify != "none") {
+    report.verified = "types of all scopes; ONNX Runtime was not found";
   }
-  confirm_load(result, report);
   if (!judge_) return;
-  report.errors = judge_->errors(policy_, evidence, Storage::kEmulated);
+  report.errors = judge_->engine().rounds_every_value()
+                      ? judge_->errors_of(result)
+                      : judge_->errors(policy_, evidence, Storage::kEmulated);
   for (const OutputError& error : report.errors) {
     if (!error.finite) {
       raise("convert", "nothing was written: output '", error.name,
@@ -117,9 +169,9 @@ void Verifier::confirm(const std::filesystem::path& result, const Evidence& evid
             "float32");
     }
   }
-  report.verified +=
-      concat({report.verified.empty() ? "" : ", ", "runs with every low value rounded on ",
-              options.calibration.empty() ? "made-up inputs" : "the given samples"});
+  report.verified += concat({report.verified.empty() ? "" : ", ", "runs in ",
+                             judge_->engine().name(), " with every low value rounded on ",
+                             options.calibration.empty() ? "made-up inputs" : "the given samples"});
   if (options.verify != "compare" && !options.tolerance) return;
   report.weight_floor = judge_->errors(policy_, evidence, Storage::kEmulatedWeights);
   const double limit = accepted(report);
@@ -127,7 +179,7 @@ void Verifier::confirm(const std::filesystem::path& result, const Evidence& evid
     if (error.relative_to_range <= limit) continue;
     raise("convert", "nothing was written: output '", error.name, "' differs by ",
           error.relative_to_range, " of its range, more than ", limit,
-          options.tolerance ? "; the search found no way within its budget"
+          options.tolerance ? "; the search found no way within its budget (run it again to go on)"
                             : "; give --tolerance to search what must stay float32");
   }
   report.verified += concat({", agrees within ", std::to_string(limit), " of the outputs' range"});

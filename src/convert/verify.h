@@ -6,8 +6,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "convert/judge.h"
+#include "convert/ort.h"
 
 namespace mezzo::convert {
 
@@ -15,8 +18,8 @@ namespace mezzo::convert {
 /// the result.
 class Verifier {
  public:
-  /// `graph` is the original raised to `opset` (0: as it is). Opens ONNX Runtime where the options
-  /// need it. Throws UnsupportedError where they cannot do without and it is not there.
+  /// `graph` is the original raised to `opset` (0: as it is). Opens what the options need. Throws
+  /// UnsupportedError where they cannot do without a judge and there is none.
   Verifier(const std::filesystem::path& original, int opset, const Graph&, const ConvertPolicy&,
            const std::filesystem::path& target);
 
@@ -31,12 +34,17 @@ class Verifier {
   const Workshop& workshop() const { return workshop_; }
 
  private:
+  // The built-in evaluator where it is installed and knows every operator, else ONNX Runtime.
+  void open_judge(int opset);
+  std::uint64_t purpose_of_search(const std::vector<std::string>& candidates) const;
+  void tell(std::string_view what, double share) const;
   void confirm_load(const std::filesystem::path& result, Report& report) const;
   double accepted(const Report& report) const;
 
   std::filesystem::path original_;
   const Graph& graph_;
   const ConvertPolicy& policy_;
+  std::filesystem::path target_;
   Workshop workshop_;
   std::shared_ptr<OrtRuntime> runtime_;
   std::string why_not_;

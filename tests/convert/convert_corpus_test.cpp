@@ -3,10 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 #include <tuple>
 
+#include "builder.h"
 #include "convert/check.h"
 #include "convert/graph.h"
 #include "corpus.h"
@@ -17,13 +16,6 @@ namespace mezzo::convert {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string contents(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 class ConvertCorpus : public testing::TestWithParam<std::tuple<const char*, const char*, bool>> {
  protected:

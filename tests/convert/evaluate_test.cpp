@@ -1,0 +1,284 @@
+// The built-in evaluator: right on every model of the corpus that it knows, and a judge that sees
+// what 16-bit storage does, in bodies too.
+#include "convert/evaluate.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdio>
+#include <map>
+#include <random>
+#include <tuple>
+
+#include "cases.h"
+#include "mezzo/convert.h"
+#include "networks.h"
+
+namespace mezzo::convert {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+const OperatorLibrary& library() {
+  static const OperatorLibrary* const kLibrary = [] {
+    std::string why;
+    const OperatorLibrary* opened = open_operators(MEZZO_EVALUATOR, &why);
+    EXPECT_NE(opened, nullptr) << why;
+    return opened;
+  }();
+  return *kLibrary;
+}
+
+// The outputs of a model on its stored sample; nothing, with the reason, where it is beyond the
+// evaluator.
+std::vector<Array> outputs_of(const fs::path& model, const fs::path& data, std::string* why) {
+  try {
+    const auto session = Evaluator(library()).open(model, false);
+    const auto sample = stored_sample(data, session->inputs());
+    if (sample) return session->run(*sample);
+    *why = "(an input is no tensor)";
+  } catch (const Error& error) {
+    *why = error.what();
+  }
+  return {};
+}
+
+std::vector<std::optional<Array>> stored_outputs(const fs::path& model, std::size_t count) {
+  std::vector<std::optional<Array>> outputs;
+  for (std::size_t i = 0; i < count; ++i) {
+    outputs.push_back(
+        stored(model.parent_path() / "test_data_set_0" / ("output_" + std::to_string(i) + ".pb")));
+  }
+  return outputs;
+}
+
+bool all_agree(const std::vector<std::optional<Array>>& reference, const std::vector<Array>& got,
+               double tolerance) {
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (reference[i] && !agrees(*reference[i], got[i], tolerance)) return false;
+  }
+  return true;
+}
+
+TEST(Evaluator, AgreesWithTheStoredOutputsOfTheCorpus) {
+  int models = 0, evaluated = 0, agreeing = 0;
+  std::map<std::string, int> unknown;
+  for (const fs::path& model : corpus_models()) {
+    if (is_random(model) || stores_bits(model)) continue;
+    ++models;
+    std::string why;
+    const std::vector<Array> got = outputs_of(model, model, &why);
+    if (got.empty()) {
+      ++unknown[why.substr(std::min(why.find('('), why.size()))];
+      continue;
+    }
+    ++evaluated;
+    const bool agree = all_agree(stored_outputs(model, got.size()), got, 2e-3);
+    agreeing += agree ? 1 : 0;
+    EXPECT_TRUE(agree) << model;
+  }
+  std::printf("the evaluator knows %d of %d models and agrees on %d\n", evaluated, models,
+              agreeing);
+  for (const auto& [why, count] : unknown) std::printf("  %d x %s\n", count, why.c_str());
+  EXPECT_GT(evaluated, 900);
+}
+
+TEST(Evaluator, FindsConversionsToBothTypesAccurate) {
+  const fs::path folder = scratch_folder("evaluate");
+  const fs::path out = folder / "out.onnx";
+  for (const char* dtype : {"float16", "bfloat16"}) {
+    Options options;
+    options.target_dtype = dtype;
+    options.cast_optional_params = true;
+    options.verify = "none";
+    int evaluated = 0, changed = 0, agreeing = 0;
+    for (const fs::path& model : corpus_models()) {
+      if (is_random(model) || stores_bits(model)) continue;
+      std::string why;
+      if (outputs_of(model, model, &why).empty()) continue;
+      // bfloat16 is allowed from opset 22 on for most; where a model cannot be raised it stays.
+      const bool is_half = std::string_view(dtype) == "float16";
+      options.opset = is_half ? "keep" : "22";
+      Report report;
+      try {
+        report = convert_model(model, out, options).report;
+      } catch (const UnsupportedError&) {
+        options.opset = "keep";
+        report = convert_model(model, out, options).report;
+      }
+      const std::vector<Array> got = outputs_of(out, model, &why);
+      EXPECT_FALSE(got.empty()) << model << ' ' << why;
+      if (got.empty()) continue;
+      ++evaluated;
+      changed += report.low_nodes != 0 ? 1 : 0;
+      const bool agree = all_agree(stored_outputs(model, got.size()), got, is_half ? 0.02 : 0.1);
+      agreeing += agree ? 1 : 0;
+      EXPECT_TRUE(agree) << dtype << ' ' << model;
+    }
+    std::printf("%s, profile spec: %d of %d results agree (%d with low operators)\n", dtype,
+                agreeing, evaluated, changed);
+    EXPECT_GT(changed, 70);
+  }
+  fs::remove_all(folder.parent_path());
+}
+
+class EvaluatorJudges : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = scratch_folder("judges");
+    options_.evaluator = MEZZO_EVALUATOR;
+    options_.onnxruntime = folder_;  // not there
+    options_.cast_optional_params = true;
+  }
+  void TearDown() override { fs::remove_all(folder_.parent_path()); }
+  fs::path in() const { return folder_ / "in.onnx"; }
+  fs::path out() const { return folder_ / "out.onnx"; }
+
+  fs::path folder_;
+  Options options_;
+};
+
+TEST_F(EvaluatorJudges, OverflowIsSeenAndNothingIsWritten) {
+  save(in(), overflowing_model());
+  options_.verify = "run";
+  EXPECT_THROW(convert_model(in(), out(), options_), Error);
+  EXPECT_FALSE(fs::exists(out()));
+}
+
+TEST_F(EvaluatorJudges, CalibrationKeepsTheOverflowingPartFloat) {
+  save(in(), overflowing_model());
+  save(folder_ / "x.pb", floats("x", {2, 2}, {1, -2, 3, 4}));
+  options_.calibration = {folder_ / "x.pb"};
+  options_.verify = "compare";
+  const Report report = convert_model(in(), out(), options_).report;
+  EXPECT_EQ(report.heavy_low_nodes, 2);
+  EXPECT_LT(report.errors.at(0).relative_to_range, 1e-2);
+  EXPECT_THAT(report.verified, HasSubstr("the built-in evaluator"));
+}
+
+TEST_F(EvaluatorJudges, TheSearchFindsWhatMustStayFloat) {
+  save(in(), overflowing_model());
+  options_.tolerance = 0.01;
+  const Report report = convert_model(in(), out(), options_).report;
+  EXPECT_GT(report.kept_by_search, 0);
+  EXPECT_LE(report.search_attempts, 12);
+  EXPECT_LE(report.errors.at(0).relative_to_range, 0.01);
+}
+
+TEST_F(EvaluatorJudges, AnInterruptedSearchGoesOnWhereItStopped) {
+  save(in(), overflowing_model());
+  options_.tolerance = 0.01;
+  const Report whole = convert_model(in(), out(), options_).report;
+  fs::remove(out());
+  int judged = 0;
+  options_.progress = [&](std::string_view what, double) {
+    if (what == "searching" && ++judged == 4) throw std::runtime_error("interrupted");
+  };
+  EXPECT_THROW(convert_model(in(), out(), options_), std::runtime_error);
+  EXPECT_FALSE(fs::exists(out()));
+  EXPECT_TRUE(fs::exists(out().string() + ".search"));
+  options_.progress = {};
+  const Report rest = convert_model(in(), out(), options_).report;
+  EXPECT_EQ(rest.search_attempts, whole.search_attempts - 3);
+  EXPECT_EQ(rest.kept_by_search, whole.kept_by_search);
+  EXPECT_FALSE(fs::exists(out().string() + ".search"));
+}
+
+// The same chain, in a branch: ranges inside bodies count.
+TEST_F(EvaluatorJudges, RangesInsideBodiesAreMeasured) {
+  GraphBuilder then("then");
+  then.node("MatMul", {"x", "w"}, {"a"})
+      .node("Mul", {"a", "k"}, {"b"})
+      .node("Mul", {"b", "k"}, {"c"})
+      .node("Div", {"c", "k"}, {"d"})
+      .node("Div", {"d", "k"}, {"t"})
+      .output("t");
+  GraphBuilder other("else");
+  other.node("MatMul", {"x", "w"}, {"e"}).output("e");
+  GraphBuilder g;
+  g.input("x").input("flag", Element::kBool, {}).weight("w", {1, 0, 0, 1});
+  g.weight("k", {400, 400, 400, 400});
+  g.node("If", {"flag"}, {"y"}, body_attribute("then_branch", then.take()),
+         body_attribute("else_branch", other.take()));
+  g.output("y");
+  save(in(), model(g.take()));
+  save(folder_ / "x.pb", floats("x", {2, 2}, {1, -2, 3, 4}));
+  save(folder_ / "flag.pb", tensor("flag", Element::kBool, {}, std::vector<char>{1}));
+  options_.calibration = {folder_ / "x.pb", folder_ / "flag.pb"};
+  options_.verify = "compare";
+  const Result result = convert_model(in(), out(), options_);
+  EXPECT_EQ(result.report.heavy_low_nodes, 2);
+  EXPECT_LT(result.report.errors.at(0).relative_to_range, 1e-2);
+  const auto by_range = std::ranges::count_if(
+      result.plan.decisions, [](const Decision& each) { return each.rule == "range"; });
+  EXPECT_GE(by_range, 2);
+}
+
+// Floats uniform in [-scale, scale], in a tensor file.
+fs::path sample_file(const fs::path& path, const std::string& name,
+                     const std::vector<std::int64_t>& dims, float scale) {
+  std::size_t count = 1;
+  for (const std::int64_t dim : dims) count *= static_cast<std::size_t>(dim);
+  std::minstd_rand random(3);
+  std::uniform_real_distribution<float> uniform(-scale, scale);
+  std::vector<float> values(count);
+  for (float& value : values) value = uniform(random);
+  save(path, floats(name, dims, values));
+  return path;
+}
+
+// With calibration data every kind of network is accurate, and nine heavy operators of ten are low.
+TEST_F(EvaluatorJudges, NetworksAreAccurateAndMostlyLow) {
+  const std::vector<std::int64_t> tokens{5, 17, 99, 3, 42, 8, 61, 2, 0, 0, 0, 0};
+  save(folder_ / "tokens.pb", tensor("tokens", Element::kInt64, {1, 12}, tokens));
+  save(folder_ / "mask.pb", floats("mask", {1, 1, 1, 12}, {1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0}));
+  save(folder_ / "fast.pb", tensor("fast", Element::kBool, {}, std::vector<char>{1}));
+  const fs::path image = sample_file(folder_ / "data.pb", "data", {1, 3, 64, 64}, 2);
+  const fs::path wave = sample_file(folder_ / "audio.pb", "audio", {1, 1, 1, 256}, 1);
+  const fs::path loud = sample_file(folder_ / "samples.pb", "samples", {1, 1, 1, 2048}, 32767);
+  const std::vector<fs::path> text{folder_ / "tokens.pb", folder_ / "mask.pb"};
+  const std::vector<std::tuple<const char*, Message, std::vector<fs::path>>> networks = [&] {
+    std::vector<std::tuple<const char*, Message, std::vector<fs::path>>> all;
+    all.emplace_back("resnet18", resnet18(), std::vector{image});
+    all.emplace_back("encoder", encoder(), text);
+    all.emplace_back("encoder, -1e9", encoder(-1e9F), text);
+    all.emplace_back("speech", speech(), std::vector{wave, folder_ / "fast.pb"});
+    all.emplace_back("audio", audio(), std::vector{loud});
+    return all;
+  }();
+  options_.verify = "compare";
+  for (const char* dtype : {"float16", "bfloat16"}) {
+    for (const auto& [name, network, samples] : networks) {
+      save(in(), network);
+      options_.target_dtype = dtype;
+      options_.calibration = samples;
+      options_.opset = std::string_view(dtype) == "bfloat16" ? "22" : "keep";
+      try {
+        const Report report = convert_model(in(), out(), options_).report;
+        std::printf("%s, %s: %lld of %lld heavy operators low, error %.4f of the range\n", name,
+                    dtype, static_cast<long long>(report.heavy_low_nodes),
+                    static_cast<long long>(report.heavy_nodes),
+                    report.errors.at(0).relative_to_range);
+        EXPECT_GE(report.heavy_low_nodes * 10, report.heavy_nodes * 9) << name;
+      } catch (const Error& error) {
+        ADD_FAILURE() << name << ' ' << dtype << ": " << error.what();
+      }
+    }
+  }
+}
+
+TEST_F(EvaluatorJudges, WhatIsMissingIsSaid) {
+  save(in(), overflowing_model());
+  options_.evaluator = folder_;
+  options_.verify = "compare";
+  try {
+    convert_model(in(), out(), options_);
+    ADD_FAILURE() << "judged by nothing";
+  } catch (const UnsupportedError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("libmezzo_convert_torch.so was not found"));
+    EXPECT_THAT(error.what(), HasSubstr("libonnxruntime.so was not found"));
+  }
+}
+
+}  // namespace
+}  // namespace mezzo::convert

@@ -1,0 +1,70 @@
+// MXNet's tutorial on a real network.
+#include "networks.h"
+
+#include <gmock/gmock.h>
+
+#include "corpus.h"
+#include "mezzo/convert.h"
+
+namespace mezzo::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::map<std::string, std::string> weight_types(const fs::path& path) {
+  const std::string bytes = contents(path);
+  Message message = Message::parse(bytes);
+  std::map<std::string, std::string> types;
+  for (Field& field : message.find(field::model::kGraph)->open().fields()) {
+    if (field.number != field::graph::kInitializer) continue;
+    const Message& tensor = field.open();
+    types[std::string(tensor.text(field::tensor::kName))] =
+        name_of(static_cast<Element>(tensor.number(field::tensor::kType)));
+  }
+  return types;
+}
+
+// target_dtype_ops = ['Convolution'], fp32_ops = ['softmax', 'FullyConnected'],
+// cast_optional_params = True: "conv weights are fp16, the last bias is fp32".
+TEST(Tutorial, OnResNet18ConvolutionWeightsAreHalfAndTheLastBiasIsFloat) {
+  const fs::path folder = scratch_folder("tutorial");
+  save(folder / "resnet18.onnx", resnet18());
+  Options options;
+  options.target_dtype_ops = std::vector<std::string>{"Conv"};
+  options.fp32_ops = std::vector<std::string>{"Softmax", "Gemm"};
+  options.cast_optional_params = true;
+  options.verify = "none";
+  const Report report =
+      convert_model(folder / "resnet18.onnx", folder / "half.onnx", options).report;
+  int convolutions = 0;
+  for (const auto& [name, type] : weight_types(folder / "half.onnx")) {
+    const bool is_convolution =
+        name.find("conv") != std::string::npos || name.find("down.0") != std::string::npos;
+    if (!is_convolution) continue;
+    EXPECT_EQ(type, "float16") << name;
+    ++convolutions;
+  }
+  EXPECT_EQ(convolutions, 20);
+  const auto types = weight_types(folder / "half.onnx");
+  EXPECT_EQ(types.at("fc.bias"), "float32");
+  EXPECT_EQ(types.at("fc.weight"), "float32");
+  EXPECT_EQ(types.at("conv1.weight"), "float16");
+  EXPECT_LT(report.bytes_after, report.bytes_before * 6 / 10);
+  fs::remove_all(folder.parent_path());
+}
+
+TEST(Tutorial, WithDefaultListsEverythingHeavyIsLow) {
+  const fs::path folder = scratch_folder("tutorial");
+  save(folder / "resnet18.onnx", resnet18());
+  Options options;
+  options.cast_optional_params = true;
+  options.verify = "none";
+  const Report report =
+      convert_model(folder / "resnet18.onnx", folder / "half.onnx", options).report;
+  EXPECT_EQ(report.heavy_nodes, 21);
+  EXPECT_EQ(report.heavy_low_nodes, 21);
+  fs::remove_all(folder.parent_path());
+}
+
+}  // namespace
+}  // namespace mezzo::convert
