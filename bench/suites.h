@@ -9,6 +9,7 @@
 namespace mezzo::bench {
 
 void run_casting(Report&, const Settings&);
+void run_convert(Report&, const Settings&);
 
 void run_distributed(Report&, const Settings&);
 
@@ -21,6 +22,7 @@ struct Suite {
 inline constexpr std::array kSuites{
     Suite{"casting", "the casting layer: instructions per operator, weight copies, emulation",
           run_casting},
+    Suite{"convert", "mezzo convert as a program: nodes and weights per second", run_convert},
 #ifdef MEZZO_WITH_DISTRIBUTED
     Suite{"distributed", "several processes: averages, steps, collectives and copies counted",
           run_distributed},

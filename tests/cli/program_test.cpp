@@ -21,7 +21,7 @@ TEST(Program, TellsItsVersion) {
 
 TEST(Program, EverySubcommandHasHelpWithAnExample) {
   const std::string help = mezzo("--help").out;
-  for (const char* name : {"info", "lists", "explain", "launch"}) {
+  for (const char* name : {"info", "lists", "explain", "launch", "convert", "inspect"}) {
     EXPECT_THAT(help, HasSubstr(std::string("  ") + name + " "));
     const Outcome outcome = mezzo(std::string(name) + " --help");
     EXPECT_EQ(outcome.code, kDone) << name;

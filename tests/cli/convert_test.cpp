@@ -1,0 +1,158 @@
+// mezzo convert and mezzo inspect: every option does what the page says, conflicts name both sides.
+#include <gmock/gmock.h>
+
+#include "cli/command.h"
+#include "cli/program.h"
+#include "convert/builder.h"
+#include "mezzo/convert.h"
+
+namespace mezzo::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+// conv -> relu -> matmul -> softmax, with names.
+convert::Message network() {
+  convert::GraphBuilder g;
+  const std::vector<float> kernel(64 * 9, 0.1F);
+  g.input("x", convert::Element::kFloat, {1, 8, 4, 4}).weight("conv.weight", kernel, {8, 8, 3, 3});
+  g.weight("fc.weight", {1, 2, 3, 4, 5, 6, 7, 8}, {2, 4});
+  g.named("conv").node("Conv", {"x", "conv.weight"}, {"c"});
+  g.named("relu").node("Relu", {"c"}, {"r"});
+  g.named("fc").node("MatMul", {"r", "fc.weight"}, {"m"});
+  g.named("prob").node("Softmax", {"m"}, {"y"});
+  return convert::model(g.output("y", convert::Element::kFloat, {1, 8, 2, 4}).take());
+}
+
+class ConvertCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("mezzo_cli_convert_" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+    convert::save(folder_ / "in.onnx", network());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  // `mezzo convert in.onnx -o out.onnx ARGUMENTS`, which ends with that code.
+  Outcome convert(const std::string& arguments, int code = kDone) const {
+    fs::remove(folder_ / "out.onnx");
+    const Outcome outcome =
+        mezzo("convert " + path("in.onnx") + " -o " + path("out.onnx") + " " + arguments);
+    EXPECT_EQ(outcome.code, code) << arguments << '\n' << outcome.err;
+    EXPECT_EQ(fs::exists(folder_ / "out.onnx"), code == kDone) << arguments;
+    return outcome;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(ConvertCommand, ConvertsAndSaysWhatItDid) {
+  const Outcome outcome = convert("");
+  EXPECT_THAT(outcome.out, HasSubstr("2 of 2 heavy ones"));
+  EXPECT_THAT(outcome.out, HasSubstr("weights are stored low"));
+  EXPECT_LE(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 20);
+  EXPECT_THAT(outcome.err, IsEmpty());
+  const Outcome inspected = mezzo("inspect " + path("out.onnx") + " --json");
+  EXPECT_EQ(inspected.code, kDone);
+  EXPECT_THAT(inspected.out, HasSubstr("\"float16\""));
+  EXPECT_THAT(convert("--quiet").out, IsEmpty());
+  EXPECT_THAT(convert("--json").out, HasSubstr("\"heavy_low_nodes\": 2"));
+}
+
+TEST_F(ConvertCommand, EveryListAndNameCounts) {
+  const auto low_nodes = [&](const std::string& arguments) {
+    const std::string text = convert(arguments + " --json").out;
+    const std::size_t at = text.find("\"low_nodes\": ");
+    return std::stoi(text.substr(at + 13));
+  };
+  EXPECT_EQ(low_nodes(""), 3);  // Conv, Relu, MatMul
+  EXPECT_EQ(low_nodes("--target-ops Conv"), 2);
+  EXPECT_EQ(low_nodes("--target-ops +Softmax"), 4);
+  EXPECT_EQ(low_nodes("--fp32-ops +MatMul,+Relu"), 1);
+  EXPECT_EQ(low_nodes("--widest-ops -Add"), 3);
+  EXPECT_EQ(low_nodes("--conditional-fp32-ops Conv:group=1,2"), 2);
+  EXPECT_EQ(low_nodes("--exclude conv"), 2);
+  EXPECT_EQ(low_nodes("--exclude 'c*' --exclude '/f./'"), 0);
+  EXPECT_EQ(low_nodes("--include prob"), 4);
+  EXPECT_EQ(low_nodes("--weights-only"), 0);
+  EXPECT_EQ(low_nodes("--profile ort-cpu"), 0);
+  EXPECT_EQ(low_nodes("--dtype bfloat16 --opset keep"), 2);  // Conv takes it from opset 22 on
+  EXPECT_EQ(low_nodes("--dtype bfloat16 --opset auto"), 3);
+  EXPECT_EQ(low_nodes("--dtype bfloat16 --opset 22"), 3);
+}
+
+TEST_F(ConvertCommand, InputsOutputsAndWeightsTakeTheTypesAskedFor) {
+  const auto inspected = [&](const std::string& arguments) {
+    convert(arguments);
+    return mezzo("inspect " + path("out.onnx")).out;
+  };
+  EXPECT_THAT(inspected("--io low"), HasSubstr("input x: tensor(float16)"));
+  EXPECT_THAT(inspected("--io low"), HasSubstr("output y: tensor(float16)"));
+  EXPECT_THAT(inspected("--io-of y=float16"), HasSubstr("output y: tensor(float16)"));
+  EXPECT_THAT(inspected("--io-of y=float16"), HasSubstr("input x: tensor(float32)"));
+  EXPECT_THAT(inspected("--cast-optional-params=false"), Not(HasSubstr("bytes: float16")));
+  EXPECT_THAT(inspected("--cast-optional-params=true"), HasSubstr("float16 1168"));
+}
+
+TEST_F(ConvertCommand, PlansAndReportsAreWritten) {
+  convert("--plan-out " + path("plan.json") + " --report " + path("r.json") + " --report " +
+          path("r.html"));
+  const std::string direct = content_of(folder_ / "out.onnx");
+  EXPECT_THAT(content_of(folder_ / "r.html"), HasSubstr("<!doctype html>"));
+  EXPECT_THAT(content_of(folder_ / "r.json"), HasSubstr("\"decisions\""));
+  convert("--plan " + path("plan.json"));
+  EXPECT_EQ(content_of(folder_ / "out.onnx"), direct);
+  // Without -o nothing but the plan is written.
+  fs::remove(folder_ / "out.onnx");
+  EXPECT_EQ(mezzo("convert " + path("in.onnx") + " --plan-out " + path("p.json")).code, kDone);
+  EXPECT_EQ(content_of(folder_ / "p.json"), content_of(folder_ / "plan.json"));
+  EXPECT_FALSE(fs::exists(folder_ / "out.onnx"));
+}
+
+TEST_F(ConvertCommand, PatternsThatMatchNothingWarn) {
+  EXPECT_THAT(convert("--exclude 'nothing*'").out,
+              HasSubstr("warning: excluded name 'nothing*' matches no node"));
+  EXPECT_THAT(convert("--include absent").out, HasSubstr("'absent' matches no node"));
+}
+
+TEST_F(ConvertCommand, ConflictsNameBothOrigins) {
+  EXPECT_THAT(convert("--fp32-ops Conv --target-ops Conv", kWrongUsage).err,
+              HasSubstr("'Conv' is in fp32_ops and in target_dtype_ops"));
+  EXPECT_THAT(convert("--exclude conv --include 'c*'", kWrongUsage).err,
+              HasSubstr("excluded by name 'conv', and included by name 'c*'"));
+  EXPECT_THAT(convert("--conditional-fp32-ops Conv:group=1 --target-ops Conv", kWrongUsage).err,
+              HasSubstr("'Conv' is in conditional_fp32_ops and in target_dtype_ops"));
+  const Outcome both = convert("--plan x.json --dtype bfloat16", kWrongUsage);
+  EXPECT_THAT(both.err, HasSubstr("--plan"));
+  EXPECT_THAT(both.err, HasSubstr("--dtype"));
+}
+
+TEST_F(ConvertCommand, WhatCannotBeIsWrongUsageOrAFailure) {
+  for (const char* arguments :
+       {"--dtype float8", "--io high", "--io-of x", "--io-of z=float16", "--io-of x=int8",
+        "--profile cpu", "--opset old", "--verify perhaps", "--tolerance -1", "--report r.txt",
+        "--conditional-fp32-ops Conv", "--target-ops Convolve", "--exclude '/(/'", "--unknown"}) {
+    const Outcome outcome = convert(arguments, kWrongUsage);
+    EXPECT_THAT(outcome.out, IsEmpty()) << arguments;
+    EXPECT_THAT(outcome.err, Not(IsEmpty())) << arguments;
+  }
+  EXPECT_EQ(mezzo("convert " + path("missing.onnx") + " -o " + path("out.onnx")).code, kFailed);
+  EXPECT_EQ(mezzo("convert " + path("in.onnx") + " -o " + path("in.onnx")).code, kWrongUsage);
+  EXPECT_EQ(mezzo("convert " + path("in.onnx")).code, kWrongUsage);
+  convert::save(folder_ / "bad.onnx", std::string("not a model"));
+  EXPECT_EQ(mezzo("inspect " + path("bad.onnx")).code, kFailed);
+  EXPECT_EQ(mezzo("inspect " + path("missing.onnx") + " --json").code, kFailed);
+}
+
+TEST_F(ConvertCommand, SamplesThatAreNotThereOrDoNotFitAreRefused) {
+  EXPECT_EQ(convert("--calibration " + path("none.npz"), kFailed).out, "");
+  convert::save(folder_ / "z.npy", std::string("no array"));
+  EXPECT_EQ(convert("--calibration " + path("z.npy"), kFailed).out, "");
+}
+
+}  // namespace
+}  // namespace mezzo::cli
