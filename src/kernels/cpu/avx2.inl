@@ -12,3 +12,6 @@ static inline RawFloats widen_half(RawHalves h) {
 static inline RawHalves narrow_half(RawFloats f) {
   return (RawHalves)_mm256_cvtps_ph((__m256)f, _MM_FROUND_TO_NEAREST_INT);
 }
+static inline RawHalves narrow_bfloat16(RawFloats f) {
+  return narrow_bfloat16_anywhere(f);
+}

@@ -16,3 +16,13 @@ static inline RawFloats widen_half(RawHalves h) {
 static inline RawHalves narrow_half(RawFloats f) {
   return (RawHalves)_mm512_maskz_cvtps_ph(kAll, (__m512)f, _MM_FROUND_TO_NEAREST_INT);
 }
+// The upper halves of the words, after rounding in place.
+static inline RawHalves narrow_bfloat16(RawFloats f) {
+  const __m512i w = (__m512i)f;
+  const __mmask16 is_nan = _mm512_cmp_ps_mask((__m512)f, (__m512)f, _CMP_UNORD_Q);
+  const __mmask16 is_odd = _mm512_test_epi32_mask(w, _mm512_set1_epi32(0x10000));
+  __m512i rounded = _mm512_add_epi32(w, _mm512_set1_epi32(0x7fff));
+  rounded = _mm512_mask_add_epi32(rounded, is_odd, rounded, _mm512_set1_epi32(1));
+  rounded = _mm512_mask_mov_epi32(rounded, is_nan, _mm512_set1_epi32(0x7fc00000));
+  return __builtin_convertvector((RawWords)rounded >> 16, RawHalves);
+}

@@ -13,3 +13,6 @@ static inline RawFloats widen_half(RawHalves h) {
 static inline RawHalves narrow_half(RawFloats f) {
   return narrow_half_anywhere(f);
 }
+static inline RawHalves narrow_bfloat16(RawFloats f) {
+  return narrow_bfloat16_anywhere(f);
+}

@@ -1,6 +1,6 @@
 // A vector of floats and how it gets in and out of memory. Included once per instruction set, in
-// that set's namespace, after kVectorBytes; the set's file adds square_root(Vec) and the float16
-// conversions widen_half() and narrow_half(), which round to nearest even.
+// that set's namespace, after kVectorBytes; the set's file adds square_root(Vec) and the
+// conversions widen_half(), narrow_half() and narrow_bfloat16(), which round to nearest even.
 //
 // Only builtins, no function of the standard library: its inline functions are everybody's, and the
 // linker might keep the copy that this instruction set's flags made.
@@ -87,4 +87,11 @@ static inline RawHalves narrow_half_anywhere(RawFloats f) {
   const RawWords is_nan = (RawWords)(twice > 0xff000000u);
   const RawWords half = (sign >> 16) | choose(is_nan, RawWords{} + 0x7e00u, number);
   return __builtin_convertvector(half, RawHalves);
+}
+
+static inline RawHalves narrow_bfloat16_anywhere(RawFloats f) {
+  const RawWords w = words_of(f);
+  const RawWords rounded = (w + 0x7fffu + ((w >> 16) & 1u)) >> 16;
+  const RawWords is_nan = (RawWords)((w & 0x7fffffffu) > 0x7f800000u);
+  return __builtin_convertvector(choose(is_nan, RawWords{} + 0x7fc0u, rounded), RawHalves);
 }

@@ -3,13 +3,6 @@
 static inline RawFloats widen_bfloat16(RawHalves b) {
   return floats_of(__builtin_convertvector(b, RawWords) << 16);
 }
-static inline RawHalves narrow_bfloat16(RawFloats f) {
-  const RawWords w = words_of(f);
-  const RawWords rounded = (w + 0x7fffu + ((w >> 16) & 1u)) >> 16;
-  const RawWords is_nan = (RawWords)((w & 0x7fffffffu) > 0x7f800000u);
-  return __builtin_convertvector(choose(is_nan, RawWords{} + 0x7fc0u, rounded), RawHalves);
-}
-
 template <typename T>
 static inline T read(const void* from) {
   T value;

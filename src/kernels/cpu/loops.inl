@@ -10,6 +10,7 @@
 #include "kernels/cpu/elementwise.inl"
 #include "kernels/cpu/steps.inl"
 #include "kernels/cpu/norms.inl"
+#include "kernels/cpu/norm_rows.inl"
 // clang-format on
 
 /// Batch norms have a file of their own: the compiler inlines less in large ones.

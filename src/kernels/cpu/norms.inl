@@ -1,5 +1,5 @@
-// Layer and RMS normalisation. A row is read from memory once: what follows finds it in the first
-// or second level of cache.
+// Layer and RMS normalisation for any mixture of types, doubles among them. A row is read from
+// memory once: what follows finds it in the first or second level of cache.
 
 /// A row of one matrix.
 template <typename L>
@@ -133,15 +133,13 @@ static inline void norm_backward_row(const NormBackward& n, std::int64_t row, vo
   });
 }
 
-static void norm_forward_rows(const NormForward& n, Range rows) {
-  if (n.shape.columns == 0) return;
+static void norm_forward_any(const NormForward& n, Range rows) {
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     n.shape.wide ? norm_forward_row<DoubleLanes>(n, row) : norm_forward_row<FloatLanes>(n, row);
   }
 }
 
-static void norm_backward_rows(const NormBackward& n, Range rows, void* dweight, void* dbias) {
-  if (n.shape.columns == 0) return;
+static void norm_backward_any(const NormBackward& n, Range rows, void* dweight, void* dbias) {
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     n.shape.wide ? norm_backward_row<DoubleLanes>(n, row, dweight, dbias)
                  : norm_backward_row<FloatLanes>(n, row, dweight, dbias);

@@ -49,9 +49,14 @@ static inline void for_range(Range range, Body&& body) {
 }
 
 static inline float lane_sum(Vec x) {
-  float sum = 0;
-  for (int i = 0; i < kLanes; ++i) sum += x.v[i];
-  return sum;
+  using Quarter = float __attribute__((vector_size(16)));
+  constexpr int kQuarters = kVectorBytes / 16;
+  Quarter quarters[kQuarters];
+  __builtin_memcpy(quarters, &x, sizeof(quarters));
+  for (int half = kQuarters / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) quarters[i] += quarters[i + half];
+  }
+  return (quarters[0][0] + quarters[0][2]) + (quarters[0][1] + quarters[0][3]);
 }
 static inline double lane_sum(double x) {
   return x;

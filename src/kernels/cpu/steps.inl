@@ -9,7 +9,7 @@ static inline S gradient_factor(const Guard& guard, S grad_scale) {
 }
 
 template <typename L>
-static void adam_lanes(const StepRow& row, Range range, const AdamScalars<double>& given,
+[[gnu::flatten]] static void adam_lanes(const StepRow& row, Range range, const AdamScalars<double>& given,
                        const Guard& guard) {
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
@@ -29,7 +29,7 @@ static void adam_lanes(const StepRow& row, Range range, const AdamScalars<double
 }
 
 template <typename L>
-static void sgd_lanes(const StepRow& row, Range range, const SgdScalars<double>& given,
+[[gnu::flatten]] static void sgd_lanes(const StepRow& row, Range range, const SgdScalars<double>& given,
                       const Guard& guard) {
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
@@ -46,7 +46,7 @@ static void sgd_lanes(const StepRow& row, Range range, const SgdScalars<double>&
 }
 
 template <typename L>
-static void adagrad_lanes(const StepRow& row, Range range, const AdagradScalars<double>& given,
+[[gnu::flatten]] static void adagrad_lanes(const StepRow& row, Range range, const AdagradScalars<double>& given,
                           const Guard& guard) {
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
@@ -62,7 +62,7 @@ static void adagrad_lanes(const StepRow& row, Range range, const AdagradScalars<
 }
 
 template <typename L>
-static LambNorms lamb_moments_lanes(const StepRow& row, Range range,
+[[gnu::flatten]] static LambNorms lamb_moments_lanes(const StepRow& row, Range range,
                                     const LambScalars<double>& given, const Guard& guard) {
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
@@ -82,7 +82,7 @@ static LambNorms lamb_moments_lanes(const StepRow& row, Range range,
 }
 
 template <typename L>
-static void lamb_update_lanes(const StepRow& row, Range range, const LambScalars<double>& given) {
+[[gnu::flatten]] static void lamb_update_lanes(const StepRow& row, Range range, const LambScalars<double>& given) {
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
   for_range<L>(range, [&](auto at) {
@@ -95,7 +95,7 @@ static void lamb_update_lanes(const StepRow& row, Range range, const LambScalars
 }
 
 template <typename L>
-static void novograd_lanes(const StepRow& row, Range range, const NovogradScalars<double>& given,
+[[gnu::flatten]] static void novograd_lanes(const StepRow& row, Range range, const NovogradScalars<double>& given,
                            const Guard& guard) {
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
