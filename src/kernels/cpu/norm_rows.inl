@@ -62,8 +62,8 @@ template <DType T>
     if (n.residual.data != nullptr) {
       const void* residual = row_at<T>(n.residual.data, begin);
       void* sum = row_at<T>(n.sum.data, begin);
-      for_range<FloatLanes>({0, columns},
-                            [&](auto at) { at.store(sum, T, at.load(x, T) + at.load(residual, T)); });
+      for_range<FloatLanes>(
+          {0, columns}, [&](auto at) { at.store(sum, T, at.load(x, T) + at.load(residual, T)); });
       x = sum;
     }
     float sum = 0;

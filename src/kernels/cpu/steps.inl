@@ -9,8 +9,8 @@ static inline S gradient_factor(const Guard& guard, S grad_scale) {
 }
 
 template <typename L>
-[[gnu::flatten]] static void adam_lanes(const StepRow& row, Range range, const AdamScalars<double>& given,
-                       const Guard& guard) {
+[[gnu::flatten]] static void adam_lanes(const StepRow& row, Range range,
+                                        const AdamScalars<double>& given, const Guard& guard) {
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
   const auto factor = gradient_factor(guard, h.grad_scale);
@@ -29,8 +29,8 @@ template <typename L>
 }
 
 template <typename L>
-[[gnu::flatten]] static void sgd_lanes(const StepRow& row, Range range, const SgdScalars<double>& given,
-                      const Guard& guard) {
+[[gnu::flatten]] static void sgd_lanes(const StepRow& row, Range range,
+                                       const SgdScalars<double>& given, const Guard& guard) {
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
   const auto factor = gradient_factor(guard, h.grad_scale);
@@ -46,8 +46,9 @@ template <typename L>
 }
 
 template <typename L>
-[[gnu::flatten]] static void adagrad_lanes(const StepRow& row, Range range, const AdagradScalars<double>& given,
-                          const Guard& guard) {
+[[gnu::flatten]] static void adagrad_lanes(const StepRow& row, Range range,
+                                           const AdagradScalars<double>& given,
+                                           const Guard& guard) {
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
   const auto factor = gradient_factor(guard, h.grad_scale);
@@ -63,7 +64,8 @@ template <typename L>
 
 template <typename L>
 [[gnu::flatten]] static LambNorms lamb_moments_lanes(const StepRow& row, Range range,
-                                    const LambScalars<double>& given, const Guard& guard) {
+                                                     const LambScalars<double>& given,
+                                                     const Guard& guard) {
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
   const auto factor = gradient_factor(guard, h.grad_scale);
@@ -82,7 +84,8 @@ template <typename L>
 }
 
 template <typename L>
-[[gnu::flatten]] static void lamb_update_lanes(const StepRow& row, Range range, const LambScalars<double>& given) {
+[[gnu::flatten]] static void lamb_update_lanes(const StepRow& row, Range range,
+                                               const LambScalars<double>& given) {
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
   for_range<L>(range, [&](auto at) {
@@ -95,8 +98,9 @@ template <typename L>
 }
 
 template <typename L>
-[[gnu::flatten]] static void novograd_lanes(const StepRow& row, Range range, const NovogradScalars<double>& given,
-                           const Guard& guard) {
+[[gnu::flatten]] static void novograd_lanes(const StepRow& row, Range range,
+                                            const NovogradScalars<double>& given,
+                                            const Guard& guard) {
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
   const auto factor = gradient_factor(guard, h.grad_scale);
