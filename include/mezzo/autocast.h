@@ -23,6 +23,7 @@
 namespace mezzo::casting {
 class Scope;
 class Disabled;
+class WeightKeeping;
 struct ScopeState;
 }  // namespace mezzo::casting
 
@@ -85,6 +86,7 @@ class MEZZO_API Snapshot {
     Guard& operator=(const Guard&) = delete;
 
    private:
+    std::unique_ptr<casting::WeightKeeping> keeping_;
     std::unique_ptr<casting::Scope> scope_;
     std::unique_ptr<casting::Disabled> disabled_;
   };
@@ -103,7 +105,7 @@ class MEZZO_API Snapshot {
   std::shared_ptr<const casting::ScopeState> state_;
 };
 
-namespace detail {
+namespace cast_detail {
 
 /// The low type of the scope in force; nothing where no operator is cast now.
 MEZZO_API std::optional<at::ScalarType> active_low_type();
@@ -132,7 +134,7 @@ void look_for_widest(WidestType& widest, T&& value) {
   }
 }
 
-}  // namespace detail
+}  // namespace cast_detail
 
 /// The function, with its tensor arguments (in containers too) cast to the low type wherever a
 /// scope is in force. Inside it operators follow the scope. Without a scope it is the function
@@ -140,7 +142,7 @@ void look_for_widest(WidestType& widest, T&& value) {
 template <typename F>
 auto half_function(F function) {
   return [function = std::move(function)](auto&&... arguments) mutable -> decltype(auto) {
-    const TensorCast cast{detail::active_low_type().value_or(at::ScalarType::Undefined)};
+    const TensorCast cast{cast_detail::active_low_type().value_or(at::ScalarType::Undefined)};
     return function(cast_tensors(std::forward<decltype(arguments)>(arguments), cast)...);
   };
 }
@@ -150,7 +152,7 @@ auto half_function(F function) {
 template <typename F>
 auto float_function(F function) {
   return [function = std::move(function)](auto&&... arguments) mutable -> decltype(auto) {
-    const bool active = detail::active_low_type().has_value();
+    const bool active = cast_detail::active_low_type().has_value();
     const TensorCast cast{active ? at::kFloat : at::ScalarType::Undefined};
     std::optional<DisableCasts> off;
     if (active) off.emplace();
@@ -163,9 +165,9 @@ auto float_function(F function) {
 template <typename F>
 auto promote_function(F function) {
   return [function = std::move(function)](auto&&... arguments) mutable -> decltype(auto) {
-    const bool active = detail::active_low_type().has_value();
-    detail::WidestType widest;
-    if (active) (detail::look_for_widest(widest, arguments), ...);
+    const bool active = cast_detail::active_low_type().has_value();
+    cast_detail::WidestType widest;
+    if (active) (cast_detail::look_for_widest(widest, arguments), ...);
     const TensorCast cast{widest.type.value_or(at::ScalarType::Undefined)};
     std::optional<DisableCasts> off;
     if (active) off.emplace();

@@ -33,7 +33,7 @@ struct TensorCast {
   MEZZO_API at::Tensor operator()(const at::Tensor& tensor) const;
 };
 
-namespace detail {
+namespace cast_detail {
 
 template <typename T>
 concept CastsItself = requires(const T& value, at::ScalarType to) {
@@ -136,16 +136,16 @@ void cast_in_place(T& value, const TensorCast& cast) {
   }
 }
 
-}  // namespace detail
+}  // namespace cast_detail
 
 /// The value with its tensors cast. A value that can hold none is handed on as the reference it is,
 /// never copied.
 template <typename T>
 decltype(auto) cast_tensors(T&& value, const TensorCast& cast) {
   using Value = std::decay_t<T>;
-  if constexpr (detail::Inside<Value>::tensors) {
+  if constexpr (cast_detail::Inside<Value>::tensors) {
     Value result(std::forward<T>(value));
-    detail::cast_in_place(result, cast);
+    cast_detail::cast_in_place(result, cast);
     return result;
   } else {
     return static_cast<T&&>(value);

@@ -61,6 +61,7 @@ Prepared prepare(std::vector<std::shared_ptr<torch::nn::Module>> modules,
   Plan plan = resolve(options);
   check_arguments(modules, optimizers, plan);
   auto session = std::make_shared<Session>(std::move(options), std::move(plan));
+  session->exclude_old_interface();
   session->adopt(std::move(modules), std::move(optimizers));
   if (is_first_rank()) session->say(describe(session->options(), session->plan()));
   if (is_first_rank()) tell_slow_level(*session);

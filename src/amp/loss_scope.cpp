@@ -69,6 +69,11 @@ LossScope::~LossScope() {
 void LossScope::close() {
   if (!open_) return;
   open_ = false;
+  leave();
+  if (listener_) listener_(nullptr);
+}
+
+void LossScope::leave() {
   bool stay_scaled = options_.delay_unscale || session_->options().defer_unscale;
   for (const OptimizerState* state : states_) {
     stay_scaled = stay_scaled || state->waits_for_reduction();
@@ -101,6 +106,7 @@ void LossScope::end() noexcept {
     }
   } catch (...) {
     for (OptimizerState* state : states_) state->keep_error(std::current_exception());
+    if (listener_) listener_(std::current_exception());
   }
 }
 

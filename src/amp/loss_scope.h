@@ -1,6 +1,8 @@
 // The inside of a ScaledLoss.
 #pragma once
 
+#include <exception>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -20,6 +22,12 @@ class LossScope {
 
   const at::Tensor& scaled() const noexcept { return scaled_; }
 
+  /// Calls this once when the scope has ended: without error after the exit work, with the error
+  /// that the scope's end met. Not called where the scope was undone.
+  void on_exit(std::function<void(std::exception_ptr)> listener) {
+    listener_ = std::move(listener);
+  }
+
   /// The exit work, once.
   void close();
 
@@ -31,12 +39,15 @@ class LossScope {
   void end() noexcept;
 
  private:
+  void leave();
+
   std::vector<std::shared_ptr<OptimizerState>> optimizers_;
   std::vector<OptimizerState*> states_;
   Session* session_ = nullptr;  // null: disabled
   amp::ScaleLossOptions options_;
   at::Tensor loss_;
   at::Tensor scaled_;
+  std::function<void(std::exception_ptr)> listener_;
   int exceptions_at_entry_;
   bool open_ = false;
 };

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "amp/cast_listener.h"
 #include "amp/gradients.h"
 #include "amp/model_state.h"
 #include "amp/module_types.h"
@@ -9,7 +10,6 @@
 #include "amp/param_state.h"
 #include "casting/scope.h"
 #include "casting/weights.h"
-#include "mezzo/messages.h"
 
 namespace mezzo::detail {
 namespace {
@@ -20,16 +20,6 @@ at::ScalarType low_type_of(const torch::nn::Module& module) {
     if (parameter.defined() && is_low(parameter)) return parameter.scalar_type();
   }
   return at::ScalarType::Undefined;
-}
-
-void tell_cast(std::string_view op, at::ScalarType from, at::ScalarType to) {
-  send_message(std::string("mezzo: ") + toString(from) + " -> " + toString(to) + " (" +
-               std::string(op) + ")");
-}
-
-const casting::CastListener& cast_listener() {
-  static const casting::CastListener listener = tell_cast;
-  return listener;
 }
 
 }  // namespace

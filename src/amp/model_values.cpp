@@ -133,6 +133,13 @@ void assign_values(Session& session, const torch::nn::Module& module, const Valu
   assign(session, assignments_of(module, values, strict));
 }
 
+void load_values(torch::serialize::InputArchive& archive, const torch::nn::Module& module) {
+  std::vector<Assignment> assignments;
+  read(archive, module, "", assignments);
+  const at::NoGradGuard no_grad;
+  for (const Assignment& one : assignments) at::Tensor(one.target).copy_(one.value);
+}
+
 torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,
                                             const ModelHandle& model) {
   model.state()->session().weights().absorb();

@@ -16,6 +16,10 @@ at::Tensor float_value(Session& session, const at::Tensor& tensor);
 void check_values(const torch::nn::Module& module,
                   const torch::OrderedDict<std::string, at::Tensor>& values, bool strict);
 
+/// The archive's values, cast to the types of the network's tensors. Throws Error, and changes
+/// nothing, for a file of another network.
+void load_values(torch::serialize::InputArchive& archive, const torch::nn::Module& module);
+
 /// Writes values into a network and its masters by name; see load_model_state_dict.
 void assign_values(Session& session, const torch::nn::Module& module,
                    const torch::OrderedDict<std::string, at::Tensor>& values, bool strict);

@@ -95,6 +95,11 @@ class OptimizerState {
   // ---- steps
   std::shared_ptr<const StepRecord> step();
   std::shared_ptr<const StepRecord> step(const torch::optim::Optimizer::LossClosure& closure);
+  /// Gradients that were left scaled are unscaled, checked and added up; nothing where none are.
+  void settle_deferred();
+  /// For callers who step the inner optimizer themselves: after an overflow gradients are dropped,
+  /// so that their step moves nothing.
+  void decide_without_step();
   void zero_grad(bool set_to_none);
   void before_training_forward() { snapshot_.take(); }
 
@@ -112,7 +117,6 @@ class OptimizerState {
   void check_step();
   void check_gradients();
   void take_foreign_steps();
-  void settle_deferred();
   bool must_skip() const;
   void run_inner();
   bool can_step_scaled() const;

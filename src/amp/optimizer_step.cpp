@@ -157,6 +157,16 @@ void OptimizerState::settle_deferred() {
   settle({this}, session_, now_.still_scaled->loss_id, now_.still_scaled->delay_overflow_check);
 }
 
+void OptimizerState::decide_without_step() {
+  if (must_skip()) {
+    finish(false);
+    return;
+  }
+  now_.found_inf.reset();
+  now_.scale_known = false;
+  loss_.reset();
+}
+
 bool OptimizerState::must_skip() const {
   return now_.found_inf.defined() && now_.found_inf.item<float>() != 0;
 }

@@ -59,6 +59,10 @@ Session::~Session() {
   }
 }
 
+void Session::exclude_old_interface() {
+  if (enabled()) use_.emplace(InterfaceUse::kInitialize);
+}
+
 void Session::adopt(std::vector<std::shared_ptr<torch::nn::Module>> modules,
                     std::vector<OptimizerRef> optimizers) {
   std::vector<const void*> objects;
@@ -160,7 +164,8 @@ std::string Session::name_of(const at::Tensor& weight) const {
     }
   }
   std::ostringstream text;
-  text << "a parameter of shape " << weight.sizes() << " that no network of this initialize has";
+  text << "a parameter of shape " << weight.sizes();
+  if (!models_.empty()) text << " that no network of this initialize has";
   return text.str();
 }
 

@@ -4,10 +4,12 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "amp/interface_use.h"
 #include "amp/properties.h"
 #include "amp/weight_table.h"
 #include "core/torch.h"
@@ -42,6 +44,10 @@ class Session {
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
+
+  /// While the session lives, the old interface (legacy_amp.h) cannot be opened; ConfigError where
+  /// it is.
+  void exclude_old_interface();
 
   /// Takes over networks and optimizers that passed all checks.
   void adopt(std::vector<std::shared_ptr<torch::nn::Module>> modules,
@@ -91,6 +97,7 @@ class Session {
   std::set<const c10::TensorImpl*> stepped_;  // what some optimizer owns
   std::mutex said_mutex_;
   std::set<std::string> said_;
+  std::optional<InterfaceUse> use_;
 };
 
 }  // namespace mezzo::detail

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/where.h>
 
 #include <utility>
 
@@ -22,6 +23,18 @@ bool is_unchanged(const Weight& weight) {
 at::Tensor storage_as(const at::Tensor& tensor, at::ScalarType type) {
   return at::empty({0}, tensor.options().dtype(type).requires_grad(false))
       .set_(tensor.storage(), 0, tensor.sizes(), tensor.strides());
+}
+
+/// A master takes the values that were written. Low values that it rounds to already tell nothing
+/// new, and it knows them better: so it does not matter whether the network's file or the masters'
+/// is loaded first.
+void take_values(at::Tensor& master, const at::Tensor& values) {
+  if (values.scalar_type() == master.scalar_type()) {
+    master.copy_(values);
+    return;
+  }
+  const at::Tensor same = master.to(values.scalar_type()).eq(values);
+  master.copy_(at::where(same, master, values.to(master.scalar_type())));
 }
 
 }  // namespace
@@ -97,7 +110,7 @@ void WeightTable::absorb_one(Weight& weight) {
     if (weight.master.device() != tensor.device()) {
       weight.master.set_data(weight.master.to(tensor.device()));
     }
-    weight.master.copy_(values);
+    take_values(weight.master, values);
   }
   if (values.scalar_type() != weight.kept || !values.is_alias_of(tensor)) {
     tensor.set_data(values.to(weight.kept));

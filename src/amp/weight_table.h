@@ -30,7 +30,7 @@ struct Weight {
 /// Note [Writes from outside]: the caller may write weights after `initialize`, and torch::load on
 /// a bare half module replaces a tensor's storage by the file's float bytes without changing its
 /// type. Version counter and storage tell; the values then go to the master, and the tensor gets
-/// its type again.
+/// its type again. Low values that the master rounds to leave it as it is.
 ///
 /// Threads: `absorb` may run in several threads at once; everything else belongs to the training
 /// loop.

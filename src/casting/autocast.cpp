@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "casting/scope.h"
+#include "casting/weights.h"
 #include "operators/operators.h"
 #include "policy/registry.h"
 
@@ -15,6 +16,7 @@ struct ScopeState {
   Policy policy;
   Mode mode;
   const CastListener* listener;
+  bool keeps_weights;
 };
 
 }  // namespace mezzo::casting
@@ -42,7 +44,7 @@ Snapshot::Snapshot() {
   const auto mode =
       frame->rules.casts_operators ? casting::Mode::kOperators : casting::Mode::kEmulationOnly;
   state_ = std::make_shared<const casting::ScopeState>(
-      casting::ScopeState{*frame->source, mode, frame->listener});
+      casting::ScopeState{*frame->source, mode, frame->listener, casting::WeightKeeping::here()});
 }
 
 Snapshot::Snapshot(const Snapshot&) = default;
@@ -52,6 +54,7 @@ Snapshot::~Snapshot() = default;
 Snapshot::Guard::Guard(const Snapshot& snapshot) {
   if (snapshot.state_) {
     const casting::ScopeState& state = *snapshot.state_;
+    keeping_ = std::make_unique<casting::WeightKeeping>(state.keeps_weights);
     scope_ = std::make_unique<casting::Scope>(state.policy, state.mode, state.listener);
   } else {
     disabled_ = std::make_unique<casting::Disabled>();
@@ -60,7 +63,7 @@ Snapshot::Guard::Guard(const Snapshot& snapshot) {
 
 Snapshot::Guard::~Guard() = default;
 
-namespace detail {
+namespace cast_detail {
 
 std::optional<at::ScalarType> active_low_type() {
   const casting::Frame* frame = casting::active_frame();
@@ -75,7 +78,7 @@ void WidestType::look(const at::Tensor& tensor) {
   type = type && *type != seen ? at::kFloat : seen;
 }
 
-}  // namespace detail
+}  // namespace cast_detail
 
 namespace {
 

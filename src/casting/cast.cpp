@@ -5,6 +5,7 @@
 #include "casting/counts.h"
 #include "casting/scope.h"
 #include "casting/weight_shadows.h"
+#include "casting/weights.h"
 
 namespace mezzo::casting {
 namespace {
@@ -22,7 +23,7 @@ at::Tensor Casting::apply(const at::Tensor& tensor) const {
   const bool emulate = decision_.plan == Plan::kEmulate;
   if (frame_.listener != nullptr) (*frame_.listener)(op_, tensor.scalar_type(), decision_.target);
   const bool narrows = decision_.target == at::kHalf || decision_.target == at::kBFloat16;
-  if (narrows) {
+  if (narrows && WeightKeeping::here()) {
     const ShadowKind kind{decision_.target, emulate};
     if (at::Tensor shadow = WeightShadows::global().use(tensor, kind); shadow.defined())
       return shadow;

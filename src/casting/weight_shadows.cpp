@@ -342,6 +342,22 @@ std::size_t WeightShadows::size() const {
   return entries_.size();
 }
 
+namespace {
+
+thread_local bool keeps_weights = true;
+
+}  // namespace
+
+WeightKeeping::WeightKeeping(bool keeps) noexcept : before_(std::exchange(keeps_weights, keeps)) {}
+
+WeightKeeping::~WeightKeeping() {
+  keeps_weights = before_;
+}
+
+bool WeightKeeping::here() noexcept {
+  return keeps_weights;
+}
+
 void refresh_casts(at::TensorList weights) {
   WeightShadows::global().refresh(weights);
 }

@@ -24,6 +24,21 @@ void invalidate_all_casts();
 /// Nothing is kept alive.
 void remember_weights(at::TensorList weights);
 
+/// While it lives, are weights on this thread cast once for many uses (as without it), or at each
+/// use? Nests.
+class WeightKeeping {
+ public:
+  [[nodiscard]] explicit WeightKeeping(bool keeps) noexcept;
+  ~WeightKeeping();
+  WeightKeeping(const WeightKeeping&) = delete;
+  WeightKeeping& operator=(const WeightKeeping&) = delete;
+
+  static bool here() noexcept;
+
+ private:
+  bool before_;
+};
+
 /// Drops all copies of these weights. What graphs still hold lives on with them.
 void forget_weights(at::TensorList weights);
 
