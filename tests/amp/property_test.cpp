@@ -20,7 +20,7 @@ class Random {
         handles_(initialize(net_, adam_, options(level))) {}
 
   void act() {
-    switch (std::uniform_int_distribution<int>(0, 10)(draw_)) {
+    switch (std::uniform_int_distribution<int>(0, 11)(draw_)) {
       case 0:
         return backward({});
       case 1:
@@ -41,6 +41,8 @@ class Random {
         return freeze();
       case 9:
         return add_group();
+      case 10:
+        return clip();
       default:
         return save_and_load();
     }
@@ -90,6 +92,16 @@ class Random {
     ASSERT_EQ(skipped, overflowed_);
     ASSERT_TRUE(!skipped || same_values(moments, moments_of()));
     overflowed_ = false;
+  }
+  void clip() {
+    if (scaled_) return;
+    torch::nn::utils::clip_grad_norm_(master_params(optimizer()), 0.5);
+    for (const at::Tensor& master : master_params(optimizer())) {
+      // NaN where the pass before overflowed.
+      if (!overflowed_ && master.grad().defined()) {
+        ASSERT_LE(master.grad().norm().item<double>(), 0.501);
+      }
+    }
   }
   void zero() {
     optimizer().zero_grad(std::bernoulli_distribution(0.5)(draw_));

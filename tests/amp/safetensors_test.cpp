@@ -3,8 +3,13 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iomanip>
+#include <iterator>
+#include <optional>
+#include <sstream>
 
 #include "amp/safetensors_header.h"
 #include "mezzo/error.h"
@@ -16,8 +21,10 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 struct File {
+  static inline int count = 0;
   std::string path =
-      (std::filesystem::temp_directory_path() / ("mezzo_safetensors_" + std::to_string(::getpid())))
+      (std::filesystem::temp_directory_path() /
+       ("mezzo_safetensors_" + std::to_string(::getpid()) + "_" + std::to_string(++count)))
           .string();
   ~File() { std::filesystem::remove(path); }
 };
@@ -109,6 +116,62 @@ TEST(Safetensors, DamagedFilesAreErrorsThatNameTheFile) {
         << name;
   }
   EXPECT_THROW(load_safetensors("/nowhere/at/all"), Error);
+}
+
+/// Runs a Python program; what it writes. Nothing where Python or the package is missing.
+std::optional<std::string> run_python(const std::string& program) {
+  const File script;
+  const File output;
+  std::ofstream(script.path) << program;
+  const std::string python = "python3 ";
+  if (std::system((python + "-c 'import safetensors.numpy' 2> /dev/null").c_str()) != 0)
+    return std::nullopt;
+  EXPECT_EQ(std::system((python + script.path + " > " + output.path).c_str()), 0) << program;
+  std::ifstream in(output.path);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+std::string hexadecimal(const at::Tensor& tensor) {
+  const at::Tensor values = tensor.contiguous();
+  const auto* bytes = static_cast<const unsigned char*>(values.const_data_ptr());
+  std::ostringstream text;
+  for (std::size_t i = 0; i < values.nbytes(); ++i)
+    text << std::hex << std::setw(2) << std::setfill('0') << static_cast<int>(bytes[i]);
+  return text.str();
+}
+
+TEST(Safetensors, PythonsPackageReadsWhatWeWrite) {
+  const File file;
+  torch::OrderedDict<std::string, at::Tensor> tensors;
+  tensors.insert("float", torch::randn({2, 3}));
+  tensors.insert("half", torch::randn({5}).to(at::kHalf));
+  tensors.insert("low", torch::randn({1, 4}).to(at::kBFloat16));
+  tensors.insert("long", torch::arange(3));
+  tensors.insert("nothing", torch::empty({0, 2}));
+  save_safetensors(file.path, tensors, {{"format", "pt"}});
+  const auto output = run_python(
+      "from safetensors import deserialize\n"
+      "for name, entry in sorted(deserialize(open('" +
+      file.path +
+      "', 'rb').read())):\n"
+      "    print(name, entry['dtype'], entry['shape'], bytes(entry['data']).hex())\n");
+  if (!output) GTEST_SKIP() << "python3 has no packages safetensors and numpy";
+  EXPECT_EQ(*output, "float F32 [2, 3] " + hexadecimal(tensors["float"]) + "\nhalf F16 [5] " +
+                         hexadecimal(tensors["half"]) + "\nlong I64 [3] " +
+                         hexadecimal(tensors["long"]) + "\nlow BF16 [1, 4] " +
+                         hexadecimal(tensors["low"]) + "\nnothing F32 [0, 2] \n");
+}
+
+TEST(Safetensors, ReadWhatPythonsPackageWrites) {
+  const File file;
+  const auto output = run_python(
+      "import numpy\n"
+      "from safetensors.numpy import save_file\n"
+      "save_file({'w': numpy.array([1, 2], dtype=numpy.float16)}, '" +
+      file.path + "')\n");
+  if (!output) GTEST_SKIP() << "python3 has no packages safetensors and numpy";
+  const auto loaded = load_safetensors(file.path);
+  EXPECT_TRUE(torch::equal(loaded["w"], torch::tensor({1, 2}).to(at::kHalf)));
 }
 
 }  // namespace

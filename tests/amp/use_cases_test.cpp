@@ -1,4 +1,6 @@
-// What users of Apex Amp do (the advanced use cases of its documentation), each under its name.
+// What users of Apex Amp do. The numbers are those of the advanced use cases in its documentation;
+// 11 (checkpointing) and 13 (distributed training) have more tests in checkpoint_test.cpp and
+// ranks_test.cpp, 12 (coming from the older interfaces) in tests/legacy.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -14,6 +16,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 const std::vector<std::string> kTrainingLevels{"O0", "O1", "O2", "O4", "O5"};
 
+// 1
 TEST(UseCase, Gan) {
   for (const std::string& level : kTrainingLevels) {
     torch::manual_seed(1);
@@ -46,6 +49,7 @@ TEST(UseCase, Gan) {
   }
 }
 
+// 2
 TEST(UseCase, GradientClippingByNormAndByValue) {
   for (const std::string& level : kTrainingLevels) {
     TinyNet net;
@@ -89,6 +93,7 @@ struct CustomImpl : torch::nn::Module {
 };
 TORCH_MODULE(Custom);
 
+// 3
 TEST(UseCase, CustomAutogradFunctions) {
   for (const std::string& level : kTrainingLevels) {
     Custom net;
@@ -114,6 +119,7 @@ struct ForcedImpl : torch::nn::Module {
 };
 TORCH_MODULE(Forced);
 
+// 4
 TEST(UseCase, ForcingALayerToAType) {
   for (const std::string& level : kTrainingLevels) {
     Forced net;
@@ -123,6 +129,7 @@ TEST(UseCase, ForcingALayerToAType) {
   }
 }
 
+// 5, 6, 7
 TEST(UseCase, SeveralModelsOptimizersAndLosses) {
   for (const std::string& level : kTrainingLevels) {
     TinyNet first;
@@ -154,6 +161,7 @@ TEST(UseCase, SeveralModelsUnderOneOptimizer) {
       torch::allclose(master_params(optimizer)[0] - master_params(optimizer)[1], 0.125 * x));
 }
 
+// 8, 9
 TEST(UseCase, SeveralBackwardsBeforeAStepAndAccumulationAcrossIterations) {
   for (const std::string& level : kTrainingLevels) {
     Line accumulated;
@@ -176,6 +184,89 @@ TEST(UseCase, SeveralBackwardsBeforeAStepAndAccumulationAcrossIterations) {
   }
 }
 
+// 6
+TEST(UseCase, EveryOptimizerThatOwnsAParameterOfALossIsPassedToIt) {
+  for (const std::string& level : kTrainingLevels) {
+    TinyNet net;
+    torch::optim::SGD lower(net->first->parameters(), 0.1);
+    torch::optim::Adam upper(net->second->parameters(), 1e-2);
+    auto [model, optimizers] = initialize(net, std::tie(lower, upper), at_level(level));
+    auto& [opt_lower, opt_upper] = optimizers;
+    scale_loss(loss_of(model), {opt_lower, opt_upper}).backward();
+    EXPECT_TRUE(opt_lower.step().applied()) << level;
+    EXPECT_TRUE(opt_upper.step().applied()) << level;
+    if (opt_lower.properties().loss_scale.is_dynamic()) {
+      scale_loss(loss_of(model) * kInf, {opt_lower, opt_upper}).backward();
+      EXPECT_TRUE(opt_lower.step().skipped()) << level;
+      EXPECT_TRUE(opt_upper.step().skipped()) << level;
+    }
+  }
+}
+
+// 7
+TEST(UseCase, EachLossHasAScaleWhateverTheOptimizersAre) {
+  TinyNet net;
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  Options options = at_level("O2");
+  options.num_losses = 3;
+  auto [model, optimizer] = initialize(net, sgd, options);
+  scale_loss(loss_of(model), optimizer, {.loss_id = 0}).backward();
+  scale_loss(loss_of(model) * kInf, optimizer, {.loss_id = 2}).backward();
+  EXPECT_TRUE(optimizer.step().skipped());
+  EXPECT_EQ(optimizer.loss_scale(0), 1024);
+  EXPECT_EQ(optimizer.loss_scale(1), 1024);
+  EXPECT_EQ(optimizer.loss_scale(2), 512);
+}
+
+// 11
+TEST(UseCase, ThreeEntriesInOneArchiveResumeTheTraining) {
+  for (const std::string& level : kTrainingLevels) {
+    const auto train = [](auto& model, auto& optimizer, int steps) {
+      for (int step = 0; step < steps; ++step) {
+        optimizer.zero_grad();
+        scale_loss(loss_of(model), optimizer).backward();
+        optimizer.step();
+      }
+    };
+    TinyNet net;
+    torch::optim::Adam adam(net->parameters(), 1e-2);
+    auto [model, optimizer] = initialize(net, adam, at_level(level));
+    train(model, optimizer, 3);
+    torch::serialize::OutputArchive archive;
+    torch::serialize::OutputArchive of_model(archive.compilation_unit());
+    torch::serialize::OutputArchive of_optimizer(archive.compilation_unit());
+    torch::serialize::OutputArchive of_amp(archive.compilation_unit());
+    of_model << model;
+    of_optimizer << optimizer;
+    of_amp << state_dict(optimizer);
+    archive.write("model", of_model);
+    archive.write("optimizer", of_optimizer);
+    archive.write("amp", of_amp);
+    std::stringstream file;
+    archive.save_to(file);
+    train(model, optimizer, 3);
+
+    TinyNet other;
+    torch::optim::Adam other_adam(other->parameters(), 1e-2);
+    auto [resumed, resumed_optimizer] = initialize(other, other_adam, at_level(level));
+    torch::serialize::InputArchive in, in_model, in_optimizer, in_amp;
+    in.load_from(file);
+    in.read("amp", in_amp);
+    in.read("optimizer", in_optimizer);
+    in.read("model", in_model);
+    StateDict scales;
+    in_amp >> scales;
+    load_state_dict(resumed_optimizer, scales);
+    in_optimizer >> resumed_optimizer;
+    in_model >> resumed;
+    train(resumed, resumed_optimizer, 3);
+    for (std::size_t i = 0; i < master_params(optimizer).size(); ++i) {
+      EXPECT_TRUE(torch::equal(master_params(resumed_optimizer)[i], master_params(optimizer)[i]))
+          << level;
+    }
+  }
+}
+
 /// A batch of the user's own class.
 struct Pages {
   at::Tensor words = inputs();
@@ -193,6 +284,7 @@ struct ReaderImpl : torch::nn::Module {
 };
 TORCH_MODULE(Reader);
 
+// 10
 TEST(UseCase, CustomBatchTypes) {
   for (const std::string level : {"O0", "O2", "O3", "O5"}) {
     Reader net;
