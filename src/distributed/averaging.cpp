@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "distributed/float_sum.h"
+#include "distributed/scratch.h"
 
 namespace mezzo::parallel {
 namespace {
@@ -31,20 +32,20 @@ class DirectAverage final : public Pending {
 class GatherAverage final : public Pending {
  public:
   GatherAverage(Lane& lane, at::Tensor flat, AverageScale scale)
-      : flat_(std::move(flat)), factor_(scale.before * scale.after) {
-    all_ = at::empty({lane.size(), flat_.numel()}, flat_.options());
-    gather_ = lane.all_gather(all_, flat_);
-  }
+      : flat_(std::move(flat)),
+        factor_(scale.before * scale.after),
+        all_({lane.size(), flat_.numel()}, flat_.options()),
+        gather_(lane.all_gather(all_.tensor(), flat_)) {}
   void wait() override {
     gather_->wait();
-    sum_in_float(all_, flat_, factor_);
-    all_.reset();
+    sum_in_float(all_.tensor(), flat_, factor_);
+    all_.give_back();
   }
 
  private:
   at::Tensor flat_;
   double factor_;
-  at::Tensor all_;
+  Scratch all_;
   std::unique_ptr<Pending> gather_;
 };
 
@@ -69,7 +70,8 @@ class FloatAverage final : public Pending {
 class CompressedAverage final : public Pending {
  public:
   CompressedAverage(Lane& lane, at::Tensor flat, AverageScale scale, at::ScalarType type)
-      : flat_(std::move(flat)), gathers_(choose_wire(true, lane.size(), false) == Wire::kGather) {
+      : flat_(std::move(flat)),
+        gathers_(choose_wire(true, lane.size(), false, flat_.numel()) == Wire::kGather) {
     if (gathers_) {
       factor_ = scale.before * scale.after;
       low_ = at::empty({lane.size(), flat_.numel()}, flat_.options().dtype(type));
@@ -113,7 +115,7 @@ std::unique_ptr<Pending> start_compressed_average(Lane& lane, const at::Tensor& 
 std::unique_ptr<Pending> start_average(Lane& lane, const at::Tensor& flat, AverageScale scale,
                                        bool always_float) {
   const bool low = at::isReducedFloatingType(flat.scalar_type());
-  switch (choose_wire(low, lane.size(), always_float)) {
+  switch (choose_wire(low, lane.size(), always_float, flat.numel())) {
     case Wire::kGather:
       return std::make_unique<GatherAverage>(lane, flat, scale);
     case Wire::kFloat:

@@ -28,10 +28,13 @@ enum class Wire {
 };
 
 /// A ring all-reduce of floats moves 8 (size - 1) / size bytes per element and direction, a gather
-/// of a low type 2 (size - 1): equal at 4 ranks, and the gather has fewer steps.
-constexpr Wire choose_wire(bool low_type, int size, bool always_float) {
+/// of a low type 2 (size - 1): half at 2 ranks, equal at 4, where the gather's fewer steps win as
+/// long as there is little to move (measured by `./run bench distributed`).
+constexpr Wire choose_wire(bool low_type, int size, bool always_float, std::int64_t elements) {
+  constexpr std::int64_t kLittle = 256 * 1024;
   if (!low_type || size == 1) return Wire::kDirect;
-  return always_float || size > 4 ? Wire::kFloat : Wire::kGather;
+  const bool gathers = size == 2 || (size <= 4 && elements <= kLittle);
+  return always_float || !gathers ? Wire::kFloat : Wire::kGather;
 }
 
 /// Starts before * ... * after of the sum over ranks, in place. `flat`: contiguous, one dimension,
@@ -40,8 +43,8 @@ std::unique_ptr<Pending> start_average(Lane& lane, const at::Tensor& flat, Avera
                                        bool always_float = false);
 
 /// The same with `type` on the wire in place of the tensor's own: half the bytes, with a rounding
-/// before the sum and, above 4 ranks, in it. A tensor that is no wider than `type` travels as it
-/// is.
+/// before the sum and, where no gather is chosen, in it. A tensor that is no wider than `type`
+/// travels as it is.
 std::unique_ptr<Pending> start_compressed_average(Lane& lane, const at::Tensor& flat,
                                                   AverageScale scale, at::ScalarType type);
 

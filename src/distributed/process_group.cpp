@@ -11,6 +11,7 @@
 #include "distributed/flat.h"
 #include "distributed/group.h"
 #include "distributed/rendezvous.h"
+#include "distributed/scratch.h"
 
 namespace mezzo::parallel {
 namespace {
@@ -86,7 +87,9 @@ void destroy_process_group() {
     const std::lock_guard<std::mutex> lock(now.mutex);
     world.swap(now.world);
   }
-  if (world != nullptr) world->session()->close();
+  if (world == nullptr) return;
+  world->session()->close();
+  release_scratch();
 }
 
 ProcessGroup world() {

@@ -6,6 +6,7 @@
 #include "distributed/averaging.h"
 #include "distributed/group.h"
 #include "distributed/same_lines.h"
+#include "distributed/scratch.h"
 #include "distributed/several.h"
 
 namespace mezzo::parallel {
@@ -84,12 +85,36 @@ TEST(ProcessGroup, AveragesLowTypesInFloatWithOneRounding) {
 }
 
 TEST(Averaging, TravelsAsFewBytesAsItCan) {
-  EXPECT_EQ(choose_wire(false, 2, false), Wire::kDirect);
-  EXPECT_EQ(choose_wire(true, 1, false), Wire::kDirect);
-  EXPECT_EQ(choose_wire(true, 2, false), Wire::kGather);
-  EXPECT_EQ(choose_wire(true, 4, false), Wire::kGather);
-  EXPECT_EQ(choose_wire(true, 8, false), Wire::kFloat);
-  EXPECT_EQ(choose_wire(true, 2, true), Wire::kFloat);
+  constexpr std::int64_t kMany = 10'000'000;
+  EXPECT_EQ(choose_wire(false, 2, false, 10), Wire::kDirect);
+  EXPECT_EQ(choose_wire(true, 1, false, kMany), Wire::kDirect);
+  EXPECT_EQ(choose_wire(true, 2, false, kMany), Wire::kGather);
+  EXPECT_EQ(choose_wire(true, 4, false, 1000), Wire::kGather);
+  EXPECT_EQ(choose_wire(true, 4, false, kMany), Wire::kFloat);
+  EXPECT_EQ(choose_wire(true, 8, false, 10), Wire::kFloat);
+  EXPECT_EQ(choose_wire(true, 2, true, 10), Wire::kFloat);
+}
+
+TEST(Scratch, IsTheSameMemoryAtTheNextStep) {
+  const void* first = nullptr;
+  {
+    const Scratch borrowed({3, 1000}, torch::dtype(at::kHalf));
+    EXPECT_EQ(borrowed.tensor().sizes(), (at::IntArrayRef{3, 1000}));
+    first = borrowed.tensor().const_data_ptr();
+    const Scratch another({3, 1000}, torch::dtype(at::kHalf));
+    EXPECT_NE(another.tensor().const_data_ptr(), first);
+  }
+  {
+    const Scratch smaller({2, 1000}, torch::dtype(at::kBFloat16));
+    const Scratch rest({2900}, torch::dtype(at::kHalf));
+    EXPECT_TRUE(smaller.tensor().const_data_ptr() == first ||
+                rest.tensor().const_data_ptr() == first);
+    const Scratch much_smaller({10}, torch::dtype(at::kHalf));
+    EXPECT_EQ(much_smaller.tensor().numel(), 10);
+    const Scratch empty({2, 0}, torch::dtype(at::kHalf));
+    EXPECT_EQ(empty.tensor().numel(), 0);
+  }
+  release_scratch();
 }
 
 const Rank kViews("views", [] {
