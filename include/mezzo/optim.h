@@ -32,6 +32,16 @@ using Options = torch::optim::OptimizerOptions;
 /// Parameters with options of their own, as with LibTorch's optimizers.
 using ParamGroups = std::vector<torch::optim::OptimizerParamGroup>;
 
+/// What the options below share: learning-rate schedules and archives, through Derived::each.
+template <typename Derived>
+struct MEZZO_API FusedOptions : public torch::optim::OptimizerCloneableOptions<Derived> {
+  double get_lr() const override { return static_cast<const Derived&>(*this).lr(); }
+  void set_lr(double value) override { static_cast<Derived&>(*this).lr(value); }
+  /// Options that the archive does not have stay as they are.
+  void serialize(torch::serialize::InputArchive& archive) override;
+  void serialize(torch::serialize::OutputArchive& archive) const override;
+};
+
 class StepWork;
 class StepContext;
 
@@ -64,8 +74,7 @@ class MEZZO_API FusedOptimizer : public torch::optim::Optimizer {
 
 /// FusedAdam's: `adam_w_mode` decouples the weight decay (Loshchilov and Hutter 2019), without it
 /// the decay joins the gradient (Kingma and Ba 2015).
-struct MEZZO_API FusedAdamOptions
-    : public torch::optim::OptimizerCloneableOptions<FusedAdamOptions> {
+struct MEZZO_API FusedAdamOptions : public FusedOptions<FusedAdamOptions> {
   FusedAdamOptions(double lr = 1e-3);  // NOLINT(google-explicit-constructor): as torch::optim
   /// The decay rates of the two moments.
   using betas_t = std::tuple<double, double>;
@@ -82,10 +91,19 @@ struct MEZZO_API FusedAdamOptions
   TORCH_ARG(double, max_grad_norm) = 0;
 
  public:
-  void serialize(torch::serialize::InputArchive& archive) override;
-  void serialize(torch::serialize::OutputArchive& archive) const override;
-  double get_lr() const override;
-  void set_lr(double value) override;
+  /// visit(name, value) for each option.
+  template <typename Self, typename Visit>
+  static void each(Self& self, const Visit& visit) {
+    visit("lr", self.lr());
+    visit("betas", self.betas());
+    visit("eps", self.eps());
+    visit("weight_decay", self.weight_decay());
+    visit("amsgrad", self.amsgrad());
+    visit("adam_w_mode", self.adam_w_mode());
+    visit("bias_correction", self.bias_correction());
+    visit("eps_inside_sqrt", self.eps_inside_sqrt());
+    visit("max_grad_norm", self.max_grad_norm());
+  }
 };
 
 /// Adam and AdamW. State and archives are those of torch::optim::Adam and AdamW, both ways.
@@ -104,7 +122,7 @@ class MEZZO_API FusedAdam : public FusedOptimizer {
 };
 
 /// FusedSGD's; the learning rate has no default.
-struct MEZZO_API FusedSGDOptions : public torch::optim::OptimizerCloneableOptions<FusedSGDOptions> {
+struct MEZZO_API FusedSGDOptions : public FusedOptions<FusedSGDOptions> {
   FusedSGDOptions(double lr);  // NOLINT(google-explicit-constructor): as torch::optim
   TORCH_ARG(double, lr);
   TORCH_ARG(double, momentum) = 0;
@@ -117,10 +135,17 @@ struct MEZZO_API FusedSGDOptions : public torch::optim::OptimizerCloneableOption
   TORCH_ARG(double, max_grad_norm) = 0;
 
  public:
-  void serialize(torch::serialize::InputArchive& archive) override;
-  void serialize(torch::serialize::OutputArchive& archive) const override;
-  double get_lr() const override;
-  void set_lr(double value) override;
+  /// visit(name, value) for each option.
+  template <typename Self, typename Visit>
+  static void each(Self& self, const Visit& visit) {
+    visit("lr", self.lr());
+    visit("momentum", self.momentum());
+    visit("dampening", self.dampening());
+    visit("weight_decay", self.weight_decay());
+    visit("nesterov", self.nesterov());
+    visit("wd_after_momentum", self.wd_after_momentum());
+    visit("max_grad_norm", self.max_grad_norm());
+  }
 };
 
 /// Stochastic gradient descent. State and archives are those of torch::optim::SGD, both ways.
@@ -139,8 +164,7 @@ class MEZZO_API FusedSGD : public FusedOptimizer {
 };
 
 /// FusedLAMB's.
-struct MEZZO_API FusedLAMBOptions
-    : public torch::optim::OptimizerCloneableOptions<FusedLAMBOptions> {
+struct MEZZO_API FusedLAMBOptions : public FusedOptions<FusedLAMBOptions> {
   FusedLAMBOptions(double lr = 1e-3);  // NOLINT(google-explicit-constructor): as torch::optim
   /// The decay rates of the two moments.
   using betas_t = std::tuple<double, double>;
@@ -159,10 +183,19 @@ struct MEZZO_API FusedLAMBOptions
   TORCH_ARG(bool, use_nvlamb) = false;
 
  public:
-  void serialize(torch::serialize::InputArchive& archive) override;
-  void serialize(torch::serialize::OutputArchive& archive) const override;
-  double get_lr() const override;
-  void set_lr(double value) override;
+  /// visit(name, value) for each option.
+  template <typename Self, typename Visit>
+  static void each(Self& self, const Visit& visit) {
+    visit("lr", self.lr());
+    visit("betas", self.betas());
+    visit("eps", self.eps());
+    visit("weight_decay", self.weight_decay());
+    visit("max_grad_norm", self.max_grad_norm());
+    visit("adam_w_mode", self.adam_w_mode());
+    visit("bias_correction", self.bias_correction());
+    visit("grad_averaging", self.grad_averaging());
+    visit("use_nvlamb", self.use_nvlamb());
+  }
 };
 
 /// LAMB (You et al. 2020): Adam's step, per tensor as long as the weight. Leaves gradients alone.
@@ -181,8 +214,7 @@ class MEZZO_API FusedLAMB : public FusedOptimizer {
 };
 
 /// FusedNovoGrad's.
-struct MEZZO_API FusedNovoGradOptions
-    : public torch::optim::OptimizerCloneableOptions<FusedNovoGradOptions> {
+struct MEZZO_API FusedNovoGradOptions : public FusedOptions<FusedNovoGradOptions> {
   FusedNovoGradOptions(double lr = 1e-3);  // NOLINT(google-explicit-constructor): as torch::optim
   /// The decay rates of the two moments.
   using betas_t = std::tuple<double, double>;
@@ -200,10 +232,19 @@ struct MEZZO_API FusedNovoGradOptions
   TORCH_ARG(std::int64_t, norm_type) = 2;
 
  public:
-  void serialize(torch::serialize::InputArchive& archive) override;
-  void serialize(torch::serialize::OutputArchive& archive) const override;
-  double get_lr() const override;
-  void set_lr(double value) override;
+  /// visit(name, value) for each option.
+  template <typename Self, typename Visit>
+  static void each(Self& self, const Visit& visit) {
+    visit("lr", self.lr());
+    visit("betas", self.betas());
+    visit("eps", self.eps());
+    visit("weight_decay", self.weight_decay());
+    visit("bias_correction", self.bias_correction());
+    visit("grad_averaging", self.grad_averaging());
+    visit("reg_inside_moment", self.reg_inside_moment());
+    visit("init_zero", self.init_zero());
+    visit("norm_type", self.norm_type());
+  }
 };
 
 /// NovoGrad (Ginsburg et al. 2019): one second moment per tensor, the running norm of its gradient.
@@ -221,8 +262,7 @@ class MEZZO_API FusedNovoGrad : public FusedOptimizer {
 };
 
 /// FusedAdagrad's.
-struct MEZZO_API FusedAdagradOptions
-    : public torch::optim::OptimizerCloneableOptions<FusedAdagradOptions> {
+struct MEZZO_API FusedAdagradOptions : public FusedOptions<FusedAdagradOptions> {
   FusedAdagradOptions(double lr = 1e-2);  // NOLINT(google-explicit-constructor): as torch::optim
   TORCH_ARG(double, lr) = 1e-2;
   TORCH_ARG(double, lr_decay) = 0;
@@ -233,10 +273,16 @@ struct MEZZO_API FusedAdagradOptions
   TORCH_ARG(bool, adagrad_w_mode) = false;
 
  public:
-  void serialize(torch::serialize::InputArchive& archive) override;
-  void serialize(torch::serialize::OutputArchive& archive) const override;
-  double get_lr() const override;
-  void set_lr(double value) override;
+  /// visit(name, value) for each option.
+  template <typename Self, typename Visit>
+  static void each(Self& self, const Visit& visit) {
+    visit("lr", self.lr());
+    visit("lr_decay", self.lr_decay());
+    visit("weight_decay", self.weight_decay());
+    visit("initial_accumulator_value", self.initial_accumulator_value());
+    visit("eps", self.eps());
+    visit("adagrad_w_mode", self.adagrad_w_mode());
+  }
 };
 
 /// Adagrad (Duchi et al. 2011). State and archives are those of torch::optim::Adagrad, both ways.

@@ -2,9 +2,12 @@
 
 #include <ATen/ops/empty_like.h>
 
+#include "bridge/list_operators.h"
 #include "bridge/overlap.h"
 #include "bridge/tensors.h"
 #include "bridge/workers.h"
+
+#include <algorithm>
 
 namespace mezzo::bridge {
 namespace {
@@ -102,9 +105,31 @@ void add_outputs(Buffers& buffers, const char* name, at::TensorList list) {
   for (std::size_t i = 0; i < list.size(); ++i) buffers.add_output(name, i, list[i]);
 }
 
+bool any_elsewhere(at::TensorList list) {
+  return std::any_of(list.begin(), list.end(),
+                     [](const at::Tensor& tensor) { return tensor.defined() && !tensor.is_cpu(); });
+}
+
+// What Buffers checks, for tensors that LibTorch's operators will work on.
+void check_elsewhere(std::string_view where, const char* name, at::TensorList list,
+                     at::TensorList out) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    check_floating_tensor(where, nth(name, i), list[i]);
+    if (out.empty()) continue;
+    if (list[i].sizes() != out[i].sizes() || list[i].device() != out[i].device()) {
+      raise<ConfigError>(where, nth(name, i), " is ", describe(list[i]), ", its output ",
+                         describe(out[i]), "; expected the same sizes and device");
+    }
+  }
+}
+
 }  // namespace
 
 bool all_finite(std::string_view where, at::TensorList tensors) {
+  if (any_elsewhere(tensors)) {
+    check_elsewhere(where, "tensors", tensors, {});
+    return by_operators::all_finite(tensors);
+  }
   Buffers buffers(where);
   const auto inputs = inputs_of(buffers, "tensors", tensors, false);
   return kernels::Lists(torch_workers()).all_finite(inputs);
@@ -112,6 +137,10 @@ bool all_finite(std::string_view where, at::TensorList tensors) {
 
 double norm(std::string_view where, at::TensorList tensors, kernels::Norm which,
             std::vector<double>* per_tensor) {
+  if (any_elsewhere(tensors)) {
+    check_elsewhere(where, "tensors", tensors, {});
+    return by_operators::norm(tensors, which, per_tensor);
+  }
   Buffers buffers(where);
   const auto inputs = inputs_of(buffers, "tensors", tensors, false);
   std::span<double> each;
@@ -124,6 +153,11 @@ double norm(std::string_view where, at::TensorList tensors, kernels::Norm which,
 
 bool scale(std::string_view where, at::TensorList in, at::TensorList out, double factor) {
   check_lengths(where, "in", in, "out", out);
+  if (any_elsewhere(out) || any_elsewhere(in)) {
+    check_elsewhere(where, "out", out, {});
+    check_elsewhere(where, "in", in, out);
+    return by_operators::scale(in, out, factor);
+  }
   Buffers buffers(where);
   add_outputs(buffers, "out", out);
   const auto inputs = inputs_of(buffers, "in", in, true);
@@ -137,6 +171,12 @@ bool axpby(std::string_view where, at::TensorList x, at::TensorList y, at::Tenso
            double b) {
   check_lengths(where, "x", x, "out", out);
   check_lengths(where, "y", y, "out", out);
+  if (any_elsewhere(out) || any_elsewhere(x) || any_elsewhere(y)) {
+    check_elsewhere(where, "out", out, {});
+    check_elsewhere(where, "x", x, out);
+    check_elsewhere(where, "y", y, out);
+    return by_operators::axpby(x, y, out, a, b);
+  }
   Buffers buffers(where);
   add_outputs(buffers, "out", out);
   const auto inputs_x = inputs_of(buffers, "x", x, true);
@@ -150,6 +190,11 @@ bool axpby(std::string_view where, at::TensorList x, at::TensorList y, at::Tenso
 
 void copy(std::string_view where, at::TensorList in, at::TensorList out) {
   check_lengths(where, "in", in, "out", out);
+  if (any_elsewhere(out) || any_elsewhere(in)) {
+    check_elsewhere(where, "out", out, {});
+    check_elsewhere(where, "in", in, out);
+    return by_operators::copy(in, out);
+  }
   Buffers buffers(where);
   add_outputs(buffers, "out", out);
   const auto inputs = inputs_of(buffers, "in", in, true);

@@ -2,7 +2,7 @@
 // or double, mixed, and laid out in any way; what is not dense goes through a dense copy. `where`
 // names the caller in errors, which name the tensor by its place in the list.
 //
-// CPU tensors only; elsewhere UnsupportedError.
+// Where a tensor of a list is not on a CPU, LibTorch's operators do the work (list_operators.h).
 #pragma once
 
 #include <optional>

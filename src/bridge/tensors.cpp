@@ -48,8 +48,8 @@ at::Tensor empty_laid_out_as(const at::Tensor& like, at::ScalarType dtype) {
                            like.options().dtype(dtype).requires_grad(false));
 }
 
-DType check_kernel_tensor(std::string_view where, const std::string& what,
-                          const at::Tensor& tensor) {
+DType check_floating_tensor(std::string_view where, const std::string& what,
+                            const at::Tensor& tensor) {
   if (!tensor.defined()) raise<ConfigError>(where, what, " is undefined");
   if (tensor.layout() != at::kStrided || tensor.is_quantized()) {
     raise<ConfigError>(where, what, " (", describe(tensor), ") is ",
@@ -61,11 +61,17 @@ DType check_kernel_tensor(std::string_view where, const std::string& what,
     raise<ConfigError>(where, what, " has type ", tensor.scalar_type(),
                        "; expected Float, Half, BFloat16 or Double");
   }
+  return *dtype;
+}
+
+DType check_kernel_tensor(std::string_view where, const std::string& what,
+                          const at::Tensor& tensor) {
+  const DType dtype = check_floating_tensor(where, what, tensor);
   if (!tensor.is_cpu()) {
     raise<UnsupportedError>(where, what, " is on ", tensor.device(),
                             "; the fused kernels of this build run on cpu");
   }
-  return *dtype;
+  return dtype;
 }
 
 void bump_version(const at::Tensor& tensor) {

@@ -25,8 +25,11 @@ bool same_layout(const at::Tensor& a, const at::Tensor& b);
 /// Uninitialised, laid out as `like`, which is dense.
 at::Tensor empty_laid_out_as(const at::Tensor& like, at::ScalarType dtype);
 
-/// What no kernel takes: sparse, quantised, complex, integer, undefined, not on a CPU. `what` names
-/// the tensor in the error ("gradient 3"); throws ConfigError, or UnsupportedError for a device.
+/// What nothing here takes, wherever it is: undefined, sparse, quantised, complex, integer. `what`
+/// names the tensor in the error ("gradient 3").
+DType check_floating_tensor(std::string_view where, const std::string& what, const at::Tensor&);
+
+/// The same, and on a CPU, where the kernels are: UnsupportedError elsewhere.
 DType check_kernel_tensor(std::string_view where, const std::string& what, const at::Tensor&);
 
 inline kernels::Input input_of(const at::Tensor& tensor, DType dtype) {

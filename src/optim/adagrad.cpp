@@ -5,6 +5,7 @@
 #include "mezzo/optim.h"
 #include "optim/archive.h"
 #include "optim/checks.h"
+#include "optim/options.h"
 #include "optim/step_work.h"
 
 namespace mezzo::optim {
@@ -27,32 +28,7 @@ kernels::AdagradScalars<double> scalars_of(const FusedAdagradOptions& options, s
 
 FusedAdagradOptions::FusedAdagradOptions(double lr) : lr_(lr) {}
 
-double FusedAdagradOptions::get_lr() const {
-  return lr();
-}
-
-void FusedAdagradOptions::set_lr(double value) {
-  lr(value);
-}
-
-void FusedAdagradOptions::serialize(torch::serialize::OutputArchive& archive) const {
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(lr);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(lr_decay);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(weight_decay);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(initial_accumulator_value);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(eps);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(adagrad_w_mode);
-}
-
-void FusedAdagradOptions::serialize(torch::serialize::InputArchive& archive) {
-  read_if_there<double>(archive, "lr", [&](double value) { lr(value); });
-  read_if_there<double>(archive, "lr_decay", [&](double value) { lr_decay(value); });
-  read_if_there<double>(archive, "weight_decay", [&](double value) { weight_decay(value); });
-  read_if_there<double>(archive, "initial_accumulator_value",
-                        [&](double value) { initial_accumulator_value(value); });
-  read_if_there<double>(archive, "eps", [&](double value) { eps(value); });
-  read_if_there<bool>(archive, "adagrad_w_mode", [&](bool value) { adagrad_w_mode(value); });
-}
+template struct FusedOptions<FusedAdagradOptions>;
 
 FusedAdagrad::FusedAdagrad(const ParamGroups& groups, FusedAdagradOptions defaults)
     : FusedOptimizer(groups, std::make_unique<FusedAdagradOptions>(defaults)) {

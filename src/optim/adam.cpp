@@ -5,6 +5,7 @@
 #include "mezzo/optim.h"
 #include "optim/archive.h"
 #include "optim/checks.h"
+#include "optim/options.h"
 #include "optim/step_work.h"
 
 namespace mezzo::optim {
@@ -39,37 +40,7 @@ kernels::AdamScalars<double> scalars_of(const FusedAdamOptions& options, std::in
 
 FusedAdamOptions::FusedAdamOptions(double lr) : lr_(lr) {}
 
-double FusedAdamOptions::get_lr() const {
-  return lr();
-}
-
-void FusedAdamOptions::set_lr(double value) {
-  lr(value);
-}
-
-void FusedAdamOptions::serialize(torch::serialize::OutputArchive& archive) const {
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(lr);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(betas);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(eps);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(weight_decay);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(amsgrad);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(adam_w_mode);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(bias_correction);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(eps_inside_sqrt);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(max_grad_norm);
-}
-
-void FusedAdamOptions::serialize(torch::serialize::InputArchive& archive) {
-  read_if_there<double>(archive, "lr", [&](double value) { lr(value); });
-  read_if_there<betas_t>(archive, "betas", [&](const betas_t& value) { betas(value); });
-  read_if_there<double>(archive, "eps", [&](double value) { eps(value); });
-  read_if_there<double>(archive, "weight_decay", [&](double value) { weight_decay(value); });
-  read_if_there<bool>(archive, "amsgrad", [&](bool value) { amsgrad(value); });
-  read_if_there<bool>(archive, "adam_w_mode", [&](bool value) { adam_w_mode(value); });
-  read_if_there<bool>(archive, "bias_correction", [&](bool value) { bias_correction(value); });
-  read_if_there<bool>(archive, "eps_inside_sqrt", [&](bool value) { eps_inside_sqrt(value); });
-  read_if_there<double>(archive, "max_grad_norm", [&](double value) { max_grad_norm(value); });
-}
+template struct FusedOptions<FusedAdamOptions>;
 
 FusedAdam::FusedAdam(const ParamGroups& groups, FusedAdamOptions defaults)
     : FusedOptimizer(groups, std::make_unique<FusedAdamOptions>(defaults)) {

@@ -14,13 +14,6 @@
 
 namespace mezzo::optim {
 
-/// Reads `key` into a value of the archive's type; a missing key leaves what is there.
-template <typename T, typename Assign>
-void read_if_there(torch::serialize::InputArchive& archive, const char* key, const Assign& assign) {
-  c10::IValue value;
-  if (archive.try_read(key, value)) assign(value.to<T>());
-}
-
 /// A saved optimizer, read but not yet taken over.
 struct SavedGroup {
   std::vector<std::string> keys;

@@ -5,6 +5,7 @@
 #include "mezzo/optim.h"
 #include "optim/archive.h"
 #include "optim/checks.h"
+#include "optim/options.h"
 #include "optim/step_work.h"
 
 namespace mezzo::optim {
@@ -40,37 +41,7 @@ double rate_of(const FusedLAMBOptions& options, double param_norm, double update
 
 FusedLAMBOptions::FusedLAMBOptions(double lr) : lr_(lr) {}
 
-double FusedLAMBOptions::get_lr() const {
-  return lr();
-}
-
-void FusedLAMBOptions::set_lr(double value) {
-  lr(value);
-}
-
-void FusedLAMBOptions::serialize(torch::serialize::OutputArchive& archive) const {
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(lr);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(betas);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(eps);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(weight_decay);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(max_grad_norm);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(adam_w_mode);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(bias_correction);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(grad_averaging);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(use_nvlamb);
-}
-
-void FusedLAMBOptions::serialize(torch::serialize::InputArchive& archive) {
-  read_if_there<double>(archive, "lr", [&](double value) { lr(value); });
-  read_if_there<betas_t>(archive, "betas", [&](const betas_t& value) { betas(value); });
-  read_if_there<double>(archive, "eps", [&](double value) { eps(value); });
-  read_if_there<double>(archive, "weight_decay", [&](double value) { weight_decay(value); });
-  read_if_there<double>(archive, "max_grad_norm", [&](double value) { max_grad_norm(value); });
-  read_if_there<bool>(archive, "adam_w_mode", [&](bool value) { adam_w_mode(value); });
-  read_if_there<bool>(archive, "bias_correction", [&](bool value) { bias_correction(value); });
-  read_if_there<bool>(archive, "grad_averaging", [&](bool value) { grad_averaging(value); });
-  read_if_there<bool>(archive, "use_nvlamb", [&](bool value) { use_nvlamb(value); });
-}
+template struct FusedOptions<FusedLAMBOptions>;
 
 FusedLAMB::FusedLAMB(const ParamGroups& groups, FusedLAMBOptions defaults)
     : FusedOptimizer(groups, std::make_unique<FusedLAMBOptions>(defaults)) {

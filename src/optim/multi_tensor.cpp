@@ -57,7 +57,9 @@ at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_nor
   }
   const double factor = max_norm / (norm + 1e-6);
   if (!(factor >= 1)) bridge::scale(kWhere, grads, grads, factor);
-  return at::scalar_tensor(norm, wide ? at::kDouble : at::kFloat);
+  const at::Device device = grads.empty() ? at::Device(at::kCPU) : grads[0].device();
+  const at::ScalarType type = wide ? at::kDouble : at::kFloat;
+  return at::scalar_tensor(norm, at::TensorOptions(device).dtype(type));
 }
 
 void multi_tensor_scale(at::TensorList in, at::TensorList out, double scale,
@@ -85,7 +87,9 @@ std::pair<at::Tensor, at::Tensor> multi_tensor_l2norm(at::TensorList tensors, bo
     std::transform(each.begin(), each.end(), norms.mutable_data_ptr<float>(),
                    [](double value) { return static_cast<float>(value); });
   }
-  return {at::scalar_tensor(norm, at::kFloat), norms};
+  const at::Device device = tensors.empty() ? at::Device(at::kCPU) : tensors[0].device();
+  if (norms.defined()) norms = norms.to(device);
+  return {at::scalar_tensor(norm, at::TensorOptions(device).dtype(at::kFloat)), norms};
 }
 
 }  // namespace mezzo::optim

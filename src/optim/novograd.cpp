@@ -5,6 +5,7 @@
 #include "mezzo/optim.h"
 #include "optim/archive.h"
 #include "optim/checks.h"
+#include "optim/options.h"
 #include "optim/step_work.h"
 
 #include <ATen/ops/scalar_tensor.h>
@@ -47,41 +48,20 @@ double norm_before(const AdamParamState& state, const FusedNovoGradOptions& opti
   return options.init_zero() ? 0 : now;
 }
 
+void keep_norm(AdamParamState& state, double norm) {
+  const at::Tensor& kept = state.exp_avg_sq();
+  if (!kept.defined() || kept.scalar_type() != at::kDouble || !kept.is_cpu()) {
+    state.exp_avg_sq(at::scalar_tensor(norm, at::kDouble));
+  } else {
+    *kept.mutable_data_ptr<double>() = norm;
+  }
+}
+
 }  // namespace
 
 FusedNovoGradOptions::FusedNovoGradOptions(double lr) : lr_(lr) {}
 
-double FusedNovoGradOptions::get_lr() const {
-  return lr();
-}
-
-void FusedNovoGradOptions::set_lr(double value) {
-  lr(value);
-}
-
-void FusedNovoGradOptions::serialize(torch::serialize::OutputArchive& archive) const {
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(lr);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(betas);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(eps);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(weight_decay);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(bias_correction);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(grad_averaging);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(reg_inside_moment);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(init_zero);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(norm_type);
-}
-
-void FusedNovoGradOptions::serialize(torch::serialize::InputArchive& archive) {
-  read_if_there<double>(archive, "lr", [&](double value) { lr(value); });
-  read_if_there<betas_t>(archive, "betas", [&](const betas_t& value) { betas(value); });
-  read_if_there<double>(archive, "eps", [&](double value) { eps(value); });
-  read_if_there<double>(archive, "weight_decay", [&](double value) { weight_decay(value); });
-  read_if_there<bool>(archive, "bias_correction", [&](bool value) { bias_correction(value); });
-  read_if_there<bool>(archive, "grad_averaging", [&](bool value) { grad_averaging(value); });
-  read_if_there<bool>(archive, "reg_inside_moment", [&](bool value) { reg_inside_moment(value); });
-  read_if_there<bool>(archive, "init_zero", [&](bool value) { init_zero(value); });
-  read_if_there<std::int64_t>(archive, "norm_type", [&](std::int64_t value) { norm_type(value); });
-}
+template struct FusedOptions<FusedNovoGradOptions>;
 
 FusedNovoGrad::FusedNovoGrad(const ParamGroups& groups, FusedNovoGradOptions defaults)
     : FusedOptimizer(groups, std::make_unique<FusedNovoGradOptions>(defaults)) {
@@ -109,16 +89,18 @@ void FusedNovoGrad::update(StepWork& work) {
   const auto options_of = [&](const Stepped& stepped) -> const FusedNovoGradOptions& {
     return static_cast<const FusedNovoGradOptions&>(param_groups()[stepped.group].options());
   };
-  std::vector<double> squares;
-  std::vector<double> largest;
+  auto& [squares, largest, norms] = work.norms;
+  squares.clear();
+  largest.clear();
   for (const Stepped& stepped : work.parameters) {
     const bool two = options_of(stepped).norm_type() == 2;
     std::vector<double>& needed = two ? squares : largest;
-    if (needed.empty())
+    if (needed.empty()) {
       work.gradient_norm(two ? kernels::Norm::kTwo : kernels::Norm::kMax, &needed);
+    }
   }
   auto& table = work.table<kernels::NovogradScalars<double>>();
-  std::vector<double> norms(work.rows.size());
+  norms.resize(work.rows.size());
   for (std::size_t i = 0; i < work.rows.size(); ++i) {
     const Stepped& stepped = work.parameters[i];
     const FusedNovoGradOptions& options = options_of(stepped);
@@ -133,8 +115,7 @@ void FusedNovoGrad::update(StepWork& work) {
   for (std::size_t i = 0; i < work.states.size(); ++i) {
     auto& state = static_cast<AdamParamState&>(*work.states[i]);
     ++state.step();
-    if (!state.exp_avg_sq().defined()) state.exp_avg_sq(at::scalar_tensor(0.0, at::kDouble));
-    state.exp_avg_sq().fill_(norms[i]);
+    keep_norm(state, norms[i]);
   }
   work.lists.novograd(work.rows, table.all(), work.guard);
   for (const Elsewhere& e : work.elsewhere) {

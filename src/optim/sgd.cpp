@@ -4,6 +4,7 @@
 #include "mezzo/optim.h"
 #include "optim/archive.h"
 #include "optim/checks.h"
+#include "optim/options.h"
 #include "optim/step_work.h"
 
 namespace mezzo::optim {
@@ -29,33 +30,7 @@ kernels::SgdScalars<double> scalars_of(const FusedSGDOptions& options, bool firs
 
 FusedSGDOptions::FusedSGDOptions(double lr) : lr_(lr) {}
 
-double FusedSGDOptions::get_lr() const {
-  return lr();
-}
-
-void FusedSGDOptions::set_lr(double value) {
-  lr(value);
-}
-
-void FusedSGDOptions::serialize(torch::serialize::OutputArchive& archive) const {
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(lr);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(momentum);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(dampening);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(weight_decay);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(nesterov);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(wd_after_momentum);
-  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(max_grad_norm);
-}
-
-void FusedSGDOptions::serialize(torch::serialize::InputArchive& archive) {
-  read_if_there<double>(archive, "lr", [&](double value) { lr(value); });
-  read_if_there<double>(archive, "momentum", [&](double value) { momentum(value); });
-  read_if_there<double>(archive, "dampening", [&](double value) { dampening(value); });
-  read_if_there<double>(archive, "weight_decay", [&](double value) { weight_decay(value); });
-  read_if_there<bool>(archive, "nesterov", [&](bool value) { nesterov(value); });
-  read_if_there<bool>(archive, "wd_after_momentum", [&](bool value) { wd_after_momentum(value); });
-  read_if_there<double>(archive, "max_grad_norm", [&](double value) { max_grad_norm(value); });
-}
+template struct FusedOptions<FusedSGDOptions>;
 
 FusedSGD::FusedSGD(const ParamGroups& groups, FusedSGDOptions defaults)
     : FusedOptimizer(groups, std::make_unique<FusedSGDOptions>(defaults)) {

@@ -4,7 +4,9 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <sstream>
 
@@ -51,6 +53,7 @@ void StepWork::gather(const char* optimizer, ParamGroups& groups) {
   }
   group_factor.assign(groups.size(), 1.0);
   check_overlaps(optimizer);
+  check_gradients_apart(optimizer);
 }
 
 void StepWork::add(const char* optimizer, const Stepped& stepped) {
@@ -173,6 +176,7 @@ void StepWork::check_overlaps(const char* optimizer) {
   if (as_before) return;
   extents_.clear();
   seen_.clear();
+  seen_gradients_.clear();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const kernels::StepRow& row = rows[i];
     const auto count = static_cast<std::size_t>(row.count);
@@ -191,6 +195,36 @@ void StepWork::check_overlaps(const char* optimizer) {
   for (const kernels::StepRow& row : rows) {
     seen_.push_back(row.param);
     seen_.push_back(row.copy);
+  }
+}
+
+// A gradient may be its own weight's memory, element for element, but no other that is written.
+void StepWork::check_gradients_apart(const char* optimizer) {
+  const std::less<const void*> before;
+  const auto end_of = [](const void* begin, std::size_t bytes) -> const void* {
+    return static_cast<const unsigned char*>(begin) + bytes;
+  };
+  seen_gradients_.resize(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const kernels::StepRow& row = rows[i];
+    if (row.grad == nullptr || row.grad == seen_gradients_[i]) continue;
+    const auto bytes = static_cast<std::size_t>(row.count) * size_of(row.grad_dtype);
+    const bool in_place = row.grad == row.param && row.grad_dtype == row.param_dtype;
+    seen_gradients_[i] = row.grad;
+    if (bytes == 0 || in_place) continue;
+    // The written extents lie apart, so the last that begins before the gradient's end decides.
+    const void* const end = end_of(row.grad, bytes);
+    const auto after = std::partition_point(
+        extents_.begin(), extents_.end(),
+        [&](const bridge::Extent& extent) { return before(extent.begin, end); });
+    if (after == extents_.begin()) continue;
+    const bridge::Extent& written = *(after - 1);
+    if (before(row.grad, end_of(written.begin, written.bytes))) {
+      seen_gradients_.clear();
+      raise<ConfigError>(optimizer, "the gradient of ", name_of(parameters[i]),
+                         " shares memory with ", name_of(parameters[written.index]),
+                         " or its low-precision copy");
+    }
   }
 }
 

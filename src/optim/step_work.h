@@ -48,6 +48,11 @@ class StepWork {
   bool by_operators = false;
   kernels::Lists lists{bridge::torch_workers()};
 
+  /// Numbers of each parameter's gradient, for optimizers that step by them.
+  struct Norms {
+    std::vector<double> squares, largest, kept;
+  } norms;
+
   /// The states of `parameters`, for optimizers to fill.
   std::vector<torch::optim::OptimizerParamState*> states;
 
@@ -103,13 +108,15 @@ class StepWork {
   at::Tensor readable_gradient(const char* optimizer, const Stepped& stepped,
                                const at::Tensor& grad, bool like_double);
   void check_overlaps(const char* optimizer);
+  void check_gradients_apart(const char* optimizer);
 
   AnyScalarTable table_;
   std::vector<at::Tensor> held_;
   std::vector<LowCopy> lent_;
   std::vector<kernels::Input> gradients_;
-  std::vector<const void*> seen_;  // the memory that check_overlaps() found good last
-  std::vector<bridge::Extent> extents_;
+  std::vector<const void*> seen_;            // the memory that check_overlaps() found good last
+  std::vector<const void*> seen_gradients_;  // that check_gradients_apart() found good since
+  std::vector<bridge::Extent> extents_;      // of weights and copies, by address
 };
 
 }  // namespace mezzo::optim

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include "bridge/list_operators.h"
 #include "bridge/multi_tensor.h"
 #include "bridge/overlap.h"
 #include "bridge/tensors.h"
@@ -124,6 +125,62 @@ TEST(Lists, BadListsAreErrorsThatNameTheTensor) {
     } catch (const ConfigError& error) {
       EXPECT_THAT(error.what(), testing::HasSubstr(row.message)) << row.name;
     }
+  }
+}
+
+// What runs where there are no kernels, on a CPU and against the kernels.
+TEST(ListOperators, AgreeWithTheKernels) {
+  const auto list = mixed_list();
+  for (const kernels::Norm which : {kernels::Norm::kTwo, kernels::Norm::kMax}) {
+    std::vector<double> each;
+    std::vector<double> expected;
+    const double total = by_operators::norm(list, which, &each);
+    EXPECT_NEAR(total, norm("test", list, which, &expected), 1e-9 * total);
+    for (std::size_t i = 0; i < list.size(); ++i) EXPECT_NEAR(each[i], expected[i], 1e-9 * total);
+  }
+  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble}) {
+    std::vector<at::Tensor> ours;
+    std::vector<at::Tensor> theirs;
+    for (const at::Tensor& tensor : list) {
+      ours.push_back(torch::empty(tensor.sizes(), type));
+      theirs.push_back(torch::empty(tensor.sizes(), type));
+    }
+    const auto expect_equal = [&] {
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        EXPECT_TRUE(torch::allclose(ours[i], theirs[i], 1e-2, 1e-6, /*equal_nan=*/true)) << i;
+      }
+    };
+    for (const double factor : {0.5, 1e6}) {
+      EXPECT_EQ(scale("test", list, ours, factor), by_operators::scale(list, theirs, factor))
+          << type << ' ' << factor;
+      expect_equal();
+      EXPECT_EQ(axpby("test", list, list, ours, factor, -0.25),
+                by_operators::axpby(list, list, theirs, factor, -0.25));
+      expect_equal();
+    }
+    copy("test", list, ours);
+    by_operators::copy(list, theirs);
+    expect_equal();
+  }
+}
+
+TEST(ListOperators, FindWhatIsNotFiniteAndTakeNothing) {
+  auto list = mixed_list();
+  EXPECT_TRUE(by_operators::all_finite(list));
+  list[4][70000] = NAN;
+  EXPECT_FALSE(by_operators::all_finite(list));
+  EXPECT_TRUE(by_operators::all_finite({}));
+  EXPECT_TRUE(by_operators::scale({}, {}, 2));
+  EXPECT_EQ(by_operators::norm({}, kernels::Norm::kTwo, nullptr), 0);
+}
+
+TEST(ListOperators, TensorsOnTwoDevicesAreAnErrorThatNamesOne) {
+  const at::Tensor there = torch::empty({10}, at::TensorOptions(at::kMeta));
+  try {
+    scale("f", {torch::ones({10})}, {there}, 2);
+    ADD_FAILURE() << "no error";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("in[0] is Float [10] on cpu"));
   }
 }
 

@@ -228,19 +228,22 @@ TEST_P(FusedStep, GivesTheSameBitsForAnyNumberOfThreads) {
   EXPECT_TRUE(identical(results[0], results[1]));
 }
 
-TEST(FusedSteps, OfAdamAndSgdAllocateNothingOnceTheyAreSteady) {
-  for (const Kind& kind : {kinds()[0], kinds()[1]}) {
-    const auto params = make_parameters();
-    const auto optimizer = kind.make(params);
-    set_gradients(params, 0);
-    const at::Tensor found = torch::zeros({1});
-    const at::Tensor inv_scale = torch::ones({1});
-    for (int step = 0; step < 3; ++step) optimizer->step_unless(found, inv_scale);
-    const CountedTensors counted;
-    const std::int64_t before = allocations;
+TEST_P(FusedStep, AllocatesNothingOnceItIsSteady) {
+  const auto params = make_parameters();
+  const auto optimizer = GetParam().make(params);
+  set_gradients(params, 0);
+  at::Tensor found = torch::zeros({1});
+  const at::Tensor inv_scale = torch::ones({1});
+  for (int step = 0; step < 3; ++step) {
     optimizer->step_unless(found, inv_scale);
-    EXPECT_EQ(allocations - before, 0) << kind.name;
+    step_checked(*optimizer, found, inv_scale);
   }
+  const CountedTensors counted;
+  const std::int64_t before = allocations;
+  optimizer->step_unless(found, inv_scale);
+  EXPECT_EQ(allocations - before, 0) << "unchecked";
+  step_checked(*optimizer, found, inv_scale);
+  EXPECT_EQ(allocations - before, 0) << "checked";
 }
 
 TEST_P(FusedStep, NoParametersAndNoGradientsAreFine) {
@@ -318,6 +321,26 @@ TEST_P(FusedStep, BadInputIsAnErrorThatNamesTheParameterAndChangesNothing) {
          return std::vector{param, param};
        },
        "listed twice"},
+      {"a gradient in another weight's memory",
+       [=] {
+         return std::vector{with_gradient(torch::ones({4}), memory.narrow(0, 2, 4).detach()),
+                            with_gradient(memory.narrow(0, 0, 3).detach(), torch::ones({3}))};
+       },
+       "the gradient of parameter 1 of group 0"},
+      {"a gradient that begins inside its weight",
+       [] {
+         const at::Tensor shared = torch::zeros({6});
+         return std::vector{
+             with_gradient(shared.narrow(0, 0, 4).detach(), shared.narrow(0, 2, 4).detach())};
+       },
+       "shares memory"},
+      {"an integer weight",
+       [] {
+         at::Tensor param = torch::ones({3}, at::kInt);
+         param.mutable_grad() = torch::ones({3}, at::kInt);
+         return std::vector{param};
+       },
+       "has type Int; expected Float, Half, BFloat16 or Double"},
       {"a weight with holes",
        [=] {
          return std::vector{with_gradient(memory.slice(0, 0, 10, 2).detach(), torch::ones({5}))};
@@ -338,6 +361,16 @@ TEST_P(FusedStep, BadInputIsAnErrorThatNamesTheParameterAndChangesNothing) {
     EXPECT_TRUE(torch::equal(good.detach(), torch::ones({2}))) << row.name;
     EXPECT_TRUE(optimizer->state().empty()) << row.name;
   }
+}
+
+TEST_P(FusedStep, TakesAGradientThatIsTheWeightItself) {
+  const at::Tensor param = torch::full({40}, 0.5).requires_grad_(true);
+  param.mutable_grad() = param.detach();
+  const at::Tensor other = torch::full({40}, 0.5).requires_grad_(true);
+  other.mutable_grad() = torch::full({40}, 0.5);
+  GetParam().make({param})->step();
+  GetParam().make({other})->step();
+  EXPECT_TRUE(torch::equal(param.detach(), other.detach()));
 }
 
 TEST_P(FusedStep, AFlagOfTwoElementsIsAnError) {
