@@ -30,6 +30,9 @@ struct Result {
 struct Settings {
   std::string device = "cpu";
   int repeats = 9;
+  std::string only;  // run cases whose names contain this
+
+  bool wants(const std::string& name) const { return name.find(only) != std::string::npos; }
 };
 
 /// Collects results: prints each as it comes, writes the JSON lines beside the target and renames

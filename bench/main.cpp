@@ -1,5 +1,5 @@
-// mezzo_bench [NAMES] [--json FILE] [--device cpu|cuda] [--repeats N]: runs suites and prints ours,
-// peer, ratio, spread.
+// mezzo_bench [NAMES] [--json FILE] [--device cpu|cuda] [--repeats N] [--only TEXT]: runs suites
+// and prints ours, peer, ratio, spread.
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
@@ -47,6 +47,8 @@ int main(int argc, char** argv) {
   app.add_option("--device", settings.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--repeats", settings.repeats, "measurements of each case")
       ->check(CLI::Range(3, 1000));
+  app.add_option("--only", settings.only,
+                 "of step and layers: cases whose names contain this text");
   app.add_option("--count-instructions", counted, "used by the program itself, under callgrind")
       ->group("");
   bool is_rank = false;

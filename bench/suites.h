@@ -12,6 +12,8 @@ void run_casting(Report&, const Settings&);
 void run_convert(Report&, const Settings&);
 
 void run_distributed(Report&, const Settings&);
+void run_step(Report&, const Settings&);
+void run_layers(Report&, const Settings&);
 
 struct Suite {
   std::string_view name;
@@ -27,6 +29,9 @@ inline constexpr std::array kSuites{
     Suite{"distributed", "several processes: averages, steps, collectives and copies counted",
           run_distributed},
 #endif
+    Suite{"step", "fused steps against LibTorch's operators and optimizers, and against memory",
+          run_step},
+    Suite{"layers", "normalisation layers against LibTorch's", run_layers},
 };
 
 }  // namespace mezzo::bench

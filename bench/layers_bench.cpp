@@ -1,0 +1,101 @@
+#include <malloc.h>
+#include <torch/torch.h>
+
+#include "mezzo/nn.h"
+#include "suites.h"
+
+namespace mezzo::bench {
+namespace {
+
+struct NormCase {
+  at::ScalarType type;
+  const char* name;
+  double target;
+};
+constexpr NormCase kTypes[] = {
+    {at::kFloat, "float", 1.3}, {at::kHalf, "half", 2}, {at::kBFloat16, "bfloat16", 2}};
+
+constexpr std::int64_t kRows = 4096;
+constexpr std::int64_t kColumns = 768;
+
+struct NormInputs {
+  at::Tensor x, residual, weight, bias, dy;
+  explicit NormInputs(at::ScalarType type)
+      : x(torch::randn({kRows, kColumns}).to(type).requires_grad_()),
+        residual(torch::randn({kRows, kColumns}).to(type).requires_grad_()),
+        weight(torch::randn({kColumns}).to(type).requires_grad_()),
+        bias(torch::randn({kColumns}).to(type).requires_grad_()),
+        dy(torch::randn({kRows, kColumns}).to(type)) {}
+};
+
+using Norm = std::function<at::Tensor(const NormInputs&)>;
+
+// Every call allocates its results: with the allocator told to keep memory, the same memory.
+void compare(Report& report, const Settings& settings, const std::string& what,
+             std::optional<double> target, const NormInputs& in, const Norm& ours,
+             const Norm& theirs, const std::string& peer_name) {
+  if (!settings.wants(what)) return;
+  const bool with_residual = what.starts_with("add");
+  const double size = static_cast<double>(in.x.nbytes());
+  const auto add = [&](const char* pass, double bytes, const Pair& pair) {
+    Result result{.name = what + ", " + pass,
+                  .ours = pair.ours,
+                  .peer = pair.peer,
+                  .peer_name = peer_name,
+                  .spread = pair.spread};
+    result.target = target;
+    result.bytes = bytes;
+    report.add(result);
+  };
+  {
+    const at::NoGradGuard no_grad;
+    add("forward", (with_residual ? 4 : 2) * size,
+        interleave([&] { ours(in); }, [&] { theirs(in); }, settings.repeats));
+  }
+  const at::Tensor our_y = ours(in);
+  const at::Tensor their_y = theirs(in);
+  std::vector<at::Tensor> leaves{in.x, in.weight};
+  if (what.find("layer") != std::string::npos) leaves.push_back(in.bias);
+  const auto backward = [&](const at::Tensor& y) {
+    torch::autograd::grad({y}, leaves, {in.dy}, /*retain_graph=*/true);
+  };
+  add("backward", 3 * size,
+      interleave([&] { backward(our_y); }, [&] { backward(their_y); }, settings.repeats));
+}
+
+}  // namespace
+
+void run_layers(Report& report, const Settings& settings) {
+  at::set_num_threads(1);
+  torch::manual_seed(0);
+#if defined(__GLIBC__)
+  // Else each call of either side would spend most of its time on page faults.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+  for (const NormCase& c : kTypes) {
+    const NormInputs in(c.type);
+    const std::string of = std::string(" 4096x768, ") + c.name;
+    compare(
+        report, settings, "layer norm" + of, c.target, in,
+        [](const NormInputs& i) { return nn::fused_layer_norm(i.x, {kColumns}, i.weight, i.bias); },
+        [](const NormInputs& i) { return at::layer_norm(i.x, {kColumns}, i.weight, i.bias); },
+        "at::layer_norm");
+    compare(
+        report, settings, "RMS norm" + of, {}, in,
+        [](const NormInputs& i) { return nn::fused_rms_norm(i.x, {kColumns}, i.weight); },
+        [](const NormInputs& i) { return at::rms_norm(i.x, {kColumns}, i.weight, 1e-5); },
+        "at::rms_norm");
+    compare(
+        report, settings, "add and layer norm" + of, {}, in,
+        [](const NormInputs& i) {
+          return nn::fused_add_layer_norm(i.x, i.residual, {kColumns}, i.weight, i.bias).second;
+        },
+        [](const NormInputs& i) {
+          return at::layer_norm(i.x + i.residual, {kColumns}, i.weight, i.bias);
+        },
+        "add, at::layer_norm");
+  }
+}
+
+}  // namespace mezzo::bench

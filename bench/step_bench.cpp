@@ -1,0 +1,228 @@
+#include <torch/torch.h>
+
+#include "allocations.h"
+#include "bandwidth.h"
+#include "bridge/multi_tensor.h"
+#include "mezzo/amp.h"
+#include "mezzo/cast_counts.h"
+#include "mezzo/hardware.h"
+#include "mezzo/optim.h"
+#include "steps.h"
+#include "suites.h"
+
+namespace mezzo::bench {
+namespace {
+
+std::string type_name(at::ScalarType type) {
+  return type == at::kFloat ? "float" : type == at::kHalf ? "half" : "bfloat16";
+}
+
+std::string case_name(const StepCase& c) {
+  return std::string(c.rule == Rule::kAdamW ? "AdamW" : "SGD, momentum") + ", " + c.list.name +
+         ", " + type_name(c.grad) + " gradients";
+}
+
+class StepSuite {
+ public:
+  StepSuite(Report& report, const Settings& settings)
+      : report_(report), settings_(settings), rate_(update_rate()) {}
+
+  /// Against the strongest composite and against torch::optim.
+  void compare(const StepCase& c, double target_composite, double target_classic) {
+    if (!settings_.wants(case_name(c))) return;
+    {
+      const Contestant us = ours(c);
+      Contestant peer = composite(c, false);
+      // With 16-bit gradients two composites may win; the stronger one is the peer.
+      if (c.grad != at::kFloat) {
+        const Contestant other = composite(c, true);
+        const Pair which = interleave(peer.step, other.step, 3);
+        if (which.peer < which.ours) peer = other;
+      }
+      add(c, us, peer, target_composite);
+    }
+    add(c, ours(c), torch_optim(c), target_classic);
+  }
+
+  void update_alone() {
+    const std::string name = "update pass alone, one tensor (30 bytes per parameter)";
+    if (!settings_.wants(name)) return;
+    const StepCase c{.list = one_flat()};
+    const double bytes = 30.0 * static_cast<double>(count_elements(c.list));
+    Memory memory(static_cast<std::int64_t>(bytes / 2));
+    const Contestant us = our_update(c);
+    add_share(
+        name, bytes, us.step, [&] { memory.update(); },
+        "four streams read, changed and written back");
+  }
+
+  void check_alone() {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      const std::string name = "non-finite check alone, ResNet-50, " + type_name(type);
+      if (!settings_.wants(name)) continue;
+      const StepCase c{.list = resnet50(), .grad = type};
+      const std::vector<at::Tensor> grads = make_gradients(c);
+      const double bytes =
+          (type == at::kFloat ? 4.0 : 2.0) * static_cast<double>(count_elements(c.list));
+      const Memory memory(static_cast<std::int64_t>(bytes));
+      add_share(
+          name, bytes, [&] { bridge::all_finite("bench", grads); }, [&] { memory.read(); },
+          "reading as many bytes");
+    }
+  }
+
+  void allocations() {
+    for (const Rule rule : {Rule::kAdamW, Rule::kSgd}) {
+      const std::string name =
+          std::string("allocations per steady step, ") + (rule == Rule::kAdamW ? "AdamW" : "SGD");
+      if (!settings_.wants(name)) continue;
+      const StepCase c{.list = resnet50(), .rule = rule};
+      const Contestant us = ours(c);
+      for (int i = 0; i < 3; ++i) us.step();
+      report_.add({.name = name,
+                   .unit = "count",
+                   .ours = static_cast<double>(count_allocations(us.step)),
+                   .peer = 0,
+                   .peer_name = "none",
+                   .target = 1.0});
+    }
+  }
+
+ private:
+  void add(const StepCase& c, const Contestant& us, const Contestant& peer, double target) {
+    const Pair pair = interleave(us.step, peer.step, settings_.repeats);
+    const double bytes = step_bytes(c) * static_cast<double>(count_elements(c.list));
+    report_.add({.name = case_name(c),
+                 .ours = pair.ours,
+                 .peer = pair.peer,
+                 .peer_name = peer.name,
+                 .spread = pair.spread,
+                 .target = target,
+                 .bytes = bytes,
+                 .share_of_bandwidth = bytes / pair.ours / rate_});
+  }
+
+  void add_share(const std::string& name, double bytes, const std::function<void()>& us,
+                 const std::function<void()>& yardstick, const std::string& what) {
+    const Pair pair = interleave(us, yardstick, settings_.repeats);
+    report_.add({.name = name,
+                 .ours = pair.ours,
+                 .peer = pair.peer,
+                 .peer_name = what,
+                 .spread = pair.spread,
+                 .target = 0.9,
+                 .bytes = bytes,
+                 .share_of_bandwidth = pair.peer / pair.ours});
+  }
+
+  Report& report_;
+  const Settings& settings_;
+  double rate_;
+};
+
+// Two wide layers without bias: nearly all memory is weights, gradients and state.
+torch::nn::Sequential two_layers(std::int64_t width) {
+  const auto layer = [&] {
+    return torch::nn::Linear(torch::nn::LinearOptions(width, width).bias(false));
+  };
+  return torch::nn::Sequential(layer(), torch::nn::ReLU(), layer());
+}
+
+/// Runs iterations of a level with FusedAdam; `look` is called before each step, gradients done.
+template <typename Look>
+void train(const amp::Options& options, std::int64_t width, int iterations, const Look& look) {
+  torch::nn::Sequential net = two_layers(width);
+  const double parameters = 2.0 * static_cast<double>(width * width);
+  optim::FusedAdam adam(net->parameters(), optim::FusedAdamOptions(1e-4));
+  auto [model, optimizer] = amp::initialize(net, adam, options);
+  const at::Tensor x = torch::randn({1, width}).mul_(0.01);
+  for (int i = 0; i < iterations; ++i) {
+    optimizer.zero_grad();
+    amp::scale_loss(model(x).square().mean(), optimizer).backward();
+    look(i, parameters);
+    optimizer.step();
+  }
+}
+
+void weight_casts(Report& report) {
+  for (const char* level : {"O1", "O4"}) {
+    constexpr int kIterations = 12;
+    constexpr int kUnmeasured = 2;
+    std::int64_t before = 0;
+    std::int64_t after = 0;
+    train({.opt_level = level, .init_loss_scale = 1024, .verbosity = 0}, 64, kIterations,
+          [&](int i, double) {
+            after = cast_counts().weight_casts;
+            if (i == kUnmeasured) before = after;
+          });
+    report.add({.name = std::string("weight casts per iteration of 2 weights, FusedAdam, ") + level,
+                .unit = "count",
+                .ours = static_cast<double>(after - before) / (kIterations - 1 - kUnmeasured),
+                .peer = 0,
+                .peer_name = "the step writes the copies",
+                .target = 1.0});
+  }
+}
+
+void bytes_per_parameter(Report& report) {
+  struct Row {
+    const char* name;
+    const char* level;
+    bool deferred;
+    double expected;
+  };
+  constexpr Row kRows[] = {{"default", "O4", false, 18},
+                           {"default", "O5", false, 20},
+                           {"defer_unscale", "O4", true, 16},
+                           {"defer_unscale", "O5", true, 16}};
+  set_compute_mode(at::kBFloat16, ComputeMode::kNative);
+  for (const Row& row : kRows) {
+    double most = 0;
+    {
+      const LiveBytes live;
+      train({.opt_level = row.level,
+             .loss_scale = "dynamic",
+             .init_loss_scale = 1024,
+             .verbosity = 0,
+             .defer_unscale = row.deferred},
+            1024, 3, [&](int i, double parameters) {
+              if (i == 2) most = static_cast<double>(live.now()) / parameters;
+            });
+    }
+    report.add(
+        {.name = std::string("bytes per parameter, FusedAdam, ") + row.level + ", " + row.name,
+         .unit = "bytes",
+         .ours = most,
+         .peer = row.expected,
+         .peer_name = "weights, copies, gradients and state",
+         .target = 0.99});
+  }
+  set_compute_mode(at::kBFloat16, ComputeMode::kAuto);
+}
+
+}  // namespace
+
+void run_step(Report& report, const Settings& settings) {
+  at::set_num_threads(1);
+  torch::manual_seed(0);
+  {
+    StepSuite suite(report, settings);
+    suite.update_alone();
+    suite.check_alone();
+    for (const at::ScalarType grad : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      const double target = grad == at::kFloat ? 1.25 : 1.5;
+      const at::ScalarType copy = grad == at::kHalf ? at::kHalf : at::kBFloat16;
+      suite.compare({resnet50(), grad, copy}, target, 5);
+    }
+    suite.compare({many_small()}, 3, 10);
+    suite.compare({.list = resnet50(), .rule = Rule::kSgd}, 1.25, 3);
+    suite.allocations();
+    for (const at::ScalarType grad : {at::kFloat, at::kBFloat16}) {
+      suite.compare({gpt2(), grad, at::kBFloat16}, grad == at::kFloat ? 1.25 : 1.5, 5);
+    }
+  }
+  if (settings.wants("weight casts per iteration")) weight_casts(report);
+  if (settings.wants("bytes per parameter")) bytes_per_parameter(report);
+}
+
+}  // namespace mezzo::bench
