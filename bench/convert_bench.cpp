@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "convert/concat.h"
 #include "convert/fields.h"
 #include "convert/wire.h"
 #include "core/raise.h"
@@ -93,7 +94,7 @@ void write_chain(const fs::path& path, int nodes) {
   std::string_view last = "x";
   for (int i = 0; i < nodes; ++i) {
     const std::string_view op = kOps[static_cast<std::size_t>(i) % kOps.size()];
-    const std::string_view next = file.keep("v" + std::to_string(i));
+    const std::string_view next = file.keep(convert::concat({"v", std::to_string(i)}));
     if (op == "Relu" || op == "Softmax") {
       file.node(op, {last}, next);
     } else {
@@ -108,8 +109,8 @@ void write_heavy(const fs::path& path, int megabytes) {
   ModelFile file;
   std::string_view last = "x";
   for (int i = 0; i * 4 < megabytes; ++i) {
-    const std::string_view weight = file.keep("w" + std::to_string(i));
-    const std::string_view next = file.keep("v" + std::to_string(i));
+    const std::string_view weight = file.keep(convert::concat({"w", std::to_string(i)}));
+    const std::string_view next = file.keep(convert::concat({"v", std::to_string(i)}));
     file.weight(weight, 1024, 1024);
     file.node("MatMul", {last, weight}, next);
     last = next;
