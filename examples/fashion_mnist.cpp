@@ -16,6 +16,7 @@
 #include "support/command_line.h"
 #include "support/compare.h"
 #include "support/images.h"
+#include "support/optimizers.h"
 #include "support/process.h"
 #include "support/ranks.h"
 #include "support/recorder.h"
@@ -56,16 +57,16 @@ struct NetImpl : torch::nn::Module {
 TORCH_MODULE(Net);
 
 struct Settings {
-  std::string opt_level, loss_scale = "None", keep_batchnorm_fp32 = "None";
+  std::string opt_level, optimizer = "sgd", loss_scale = "None", keep_batchnorm_fp32 = "None";
   std::string compare = "O0,O1,O2,O4", report = "report.json", log;
   std::string data = "/usr/share/datasets/fashion-mnist", device = "cpu";
   int epochs = 3, batch_size = 128, steps = 0, seed = 1, nproc = 1;
 };
 
 // Rises over the first quarter of the training and then falls to zero.
-double learning_rate(double progress) {
-  constexpr double kPeak = 0.1, kRise = 0.25;
-  return kPeak * std::min(progress / kRise, (1 - progress) / (1 - kRise));
+double learning_rate(double peak, double progress) {
+  constexpr double kRise = 0.25;
+  return peak * std::min(progress / kRise, (1 - progress) / (1 - kRise));
 }
 
 template <class Model>
@@ -95,11 +96,10 @@ void train(const Settings& settings) {
   torch::manual_seed(static_cast<std::uint64_t>(settings.seed));
   Net net;
   net->to(device);
-  torch::optim::SGD sgd(net->parameters(),
-                        torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(5e-4));
+  const auto chosen = examples::make_optimizer(settings.optimizer, net->parameters());
 
   auto [model, optimizer] = amp::initialize(
-      net, sgd,
+      net, *chosen.optimizer,
       amp::Options::from_flags({{"opt_level", settings.opt_level},
                                 {"loss_scale", settings.loss_scale},
                                 {"keep_batchnorm_fp32", settings.keep_batchnorm_fp32}}));
@@ -123,7 +123,7 @@ void train(const Settings& settings) {
     const auto batches = torch::randperm(training.size(), device).split(settings.batch_size);
     for (std::int64_t i = 0; i < steps_per_epoch; ++i) {
       const auto [images, labels] = training.batch(ranks.share(batches[i]));
-      const double rate = learning_rate(static_cast<double>(++step) / total);
+      const double rate = learning_rate(chosen.peak_rate, static_cast<double>(++step) / total);
       for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
 
       optimizer.zero_grad();
@@ -140,7 +140,7 @@ void train(const Settings& settings) {
   recorder.end({.peak_memory_bytes = memory.bytes(),
                 .parameter_bytes = examples::bytes_of(model->parameters()),
                 .master_bytes = examples::master_bytes(optimizer, model->parameters()),
-                .optimizer_state_bytes = examples::momentum_bytes(sgd)});
+                .optimizer_state_bytes = examples::state_bytes(*chosen.optimizer)});
 }
 
 int run(int argc, char** argv) {
@@ -150,6 +150,7 @@ int run(int argc, char** argv) {
   examples::CommandLine line("fashion_mnist",
                              "Trains a network on Fashion-MNIST, in float and mixed precision.");
   line.option("opt-level", settings.opt_level, "train this level alone")
+      .option("optimizer", settings.optimizer, examples::optimizer_names())
       .option("compare", settings.compare, "levels to put side by side, or all")
       .option("loss-scale", settings.loss_scale, "dynamic, or a number; None: the level's")
       .option("keep-batchnorm-fp32", settings.keep_batchnorm_fp32,
@@ -164,6 +165,7 @@ int run(int argc, char** argv) {
       .option("nproc", settings.nproc, "processes that share every batch")
       .option("steps", settings.steps, "end each epoch after so many steps; 0: after all images");
   if (!line.parse(argc, argv)) return 0;
+  examples::require_optimizer(settings.optimizer);
   line.require("epochs", settings.epochs, 1, 10000);
   line.require("batch-size", settings.batch_size, 2, 60000);
   line.require("steps", settings.steps, 0, 60000);

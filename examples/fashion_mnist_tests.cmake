@@ -14,6 +14,11 @@ foreach(level O1 O2 O5)
   mezzo_example_test(NAME demo_trains_${level} COMMAND fashion_mnist --opt-level ${level} --loss-scale 128 ${few}
                      OUTPUT "${level}  done: test .*skipped, scale 128")
 endforeach()
+foreach(optimizer fused-sgd adam fused-adam fused-lamb fused-novograd fused-adagrad)
+  mezzo_example_test(NAME demo_trains_with_${optimizer}
+                     COMMAND fashion_mnist --opt-level O2 --optimizer ${optimizer} ${few} OUTPUT "O2  done: test")
+endforeach()
+mezzo_example_test(NAME demo_with_unknown_optimizer COMMAND fashion_mnist --optimizer sdg CODE 2 OUTPUT "expected one of sgd, ")
 mezzo_example_test(NAME demo_trains_one_level COMMAND fashion_mnist --opt-level O0 --log demo_test.jsonl ${few}
                    OUTPUT "O0  done: test")
 mezzo_example_test(NAME demo_explains_itself COMMAND fashion_mnist --help OUTPUT "--opt-level")

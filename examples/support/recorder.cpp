@@ -172,15 +172,6 @@ std::int64_t master_bytes(const mezzo::amp::Optimizer& optimizer,
   return bytes_of(masters);
 }
 
-std::int64_t momentum_bytes(torch::optim::Optimizer& sgd) {
-  std::int64_t sum = 0;
-  for (const auto& [parameter, state] : sgd.state()) {
-    const auto* momentum = dynamic_cast<const torch::optim::SGDParamState*>(state.get());
-    if (momentum != nullptr) sum += bytes_of({momentum->momentum_buffer()});
-  }
-  return sum;
-}
-
 std::int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
   std::int64_t sum = 0;
   for (const at::Tensor& tensor : tensors) {

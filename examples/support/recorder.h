@@ -78,9 +78,6 @@ Counters counters_of(const mezzo::amp::Optimizer& optimizer);
 std::int64_t master_bytes(const mezzo::amp::Optimizer& optimizer,
                           const std::vector<at::Tensor>& parameters);
 
-/// Bytes of the momenta that SGD keeps.
-std::int64_t momentum_bytes(torch::optim::Optimizer& sgd);
-
 /// Bytes of all elements of these tensors.
 std::int64_t bytes_of(const std::vector<at::Tensor>& tensors);
 
