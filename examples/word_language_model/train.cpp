@@ -2,8 +2,9 @@
 // with gradients clipped between the loss and the step.
 //
 //   word_language_model --model GRU --opt-level O2
+//   word_language_model --how fp16_optimizer --loss-scale dynamic
 //   generate --checkpoint model.pt --words 100
-#include <mezzo/mezzo.h>
+#include <mezzo/error.h>
 #include <torch/torch.h>
 
 #include <chrono>
@@ -16,9 +17,10 @@
 #include "support/recorder.h"
 #include "word_language_model/corpus.h"
 #include "word_language_model/language_model.h"
+#include "word_language_model/recipe.h"
 
-namespace amp = mezzo::amp;
 using examples::LanguageModel;
+using examples::Recipe;
 
 namespace {
 
@@ -26,11 +28,12 @@ struct Settings {
   // A text that every Debian system has.
   std::string data = "/usr/share/common-licenses/GPL-3", model = "LSTM", save = "model.pt",
               device = "cpu";
-  std::string opt_level = "O1", loss_scale = "None";
+  examples::RecipeSettings recipe;
   int emsize = 200, nhid = 200, nlayers = 2, epochs = 6, batch_size = 20, bptt = 35, seed = 1111;
   int log_interval = 20, steps = 0;
   double lr = 20, clip = 0.25, dropout = 0.2;
-  bool tied = false;
+  double static_loss_scale = 0;
+  bool tied = false, cuda = false, fp16 = false, dynamic_loss_scale = false;
 };
 
 at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& targets) {
@@ -38,40 +41,40 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& targets) {
 }
 
 /// Mean loss over a text.
-double evaluate(amp::Model<LanguageModel> model, const at::Tensor& text, int bptt) {
+double evaluate(Recipe& recipe, LanguageModel net, const at::Tensor& text, int bptt) {
   const torch::NoGradGuard no_grad;
-  model.eval();
-  examples::Memory memory = model.module()->empty_memory(text.size(1), text.device());
+  net->eval();
+  examples::Memory memory = net->empty_memory(text.size(1), text.device());
   double sum = 0;
   for (std::int64_t row = 0; row + 1 < text.size(0); row += bptt) {
     const std::int64_t end = std::min<std::int64_t>(row + bptt, text.size(0) - 1);
-    auto [logits, after] = model(text.slice(0, row, end), memory);
+    auto [logits, after] = recipe.forward(text.slice(0, row, end), memory);
     sum += loss_of(logits, text.slice(0, row + 1, end + 1)).item<double>() *
            static_cast<double>(end - row);
     memory = examples::detached(after);
   }
-  model.train();
+  net->train();
   return sum / static_cast<double>(text.size(0) - 1);
 }
 
-void train_epoch(amp::Model<LanguageModel> model, amp::Optimizer optimizer, const at::Tensor& text,
-                 int epoch, const Settings& s) {
+void train_epoch(Recipe& recipe, LanguageModel net, const at::Tensor& text, int epoch,
+                 const Settings& s) {
   using Clock = std::chrono::steady_clock;
   const std::int64_t chunks = (text.size(0) - 2) / s.bptt + 1;
   const std::int64_t steps = s.steps > 0 ? std::min<std::int64_t>(chunks, s.steps) : chunks;
-  examples::Memory memory = model.module()->empty_memory(text.size(1), text.device());
+  examples::Memory memory = net->empty_memory(text.size(1), text.device());
   double sum = 0;
   auto since = Clock::now();
   std::int64_t counted = 0;
   for (std::int64_t step = 0; step < steps; ++step) {
     const std::int64_t row = step * s.bptt,
                        end = std::min<std::int64_t>(row + s.bptt, text.size(0) - 1);
-    optimizer.zero_grad();
-    auto [logits, after] = model(text.slice(0, row, end), memory);
+    recipe.zero_grad();
+    auto [logits, after] = recipe.forward(text.slice(0, row, end), memory);
     const at::Tensor loss = loss_of(logits, text.slice(0, row + 1, end + 1));
-    amp::scale_loss(loss, optimizer).backward();
-    torch::nn::utils::clip_grad_norm_(amp::master_params(optimizer), s.clip);
-    optimizer.step();
+    recipe.backward(loss);
+    recipe.clip(s.clip);
+    recipe.step();
     memory = examples::detached(after);
 
     sum += loss.item<double>();
@@ -81,8 +84,8 @@ void train_epoch(amp::Model<LanguageModel> model, amp::Optimizer optimizer, cons
     const double mean = sum / static_cast<double>(counted);
     std::cout << "epoch " << epoch << "  step " << step + 1 << '/' << steps << "  "
               << 1000 * seconds / static_cast<double>(counted) << " ms/step  loss " << mean
-              << "  perplexity " << std::exp(mean) << "  scale " << optimizer.loss_scale()
-              << "  skipped " << optimizer.skipped_steps() << std::endl;
+              << "  perplexity " << std::exp(mean) << "  scale " << recipe.loss_scale()
+              << "  skipped " << recipe.skipped_steps() << std::endl;
     sum = 0;
     counted = 0;
     since = Clock::now();
@@ -103,27 +106,23 @@ void train(const Settings& s) {
                                                  s.nhid, s.nlayers, s.dropout, s.tied});
   net->to(device);
   torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(s.lr));
-  auto [model, optimizer] = amp::initialize(
-      net, sgd,
-      amp::Options::from_flags({{"opt_level", s.opt_level}, {"loss_scale", s.loss_scale}}));
+  const std::unique_ptr<Recipe> recipe = examples::make_recipe(s.recipe, net, sgd);
 
   double best = std::numeric_limits<double>::infinity();
   for (int epoch = 1; epoch <= s.epochs; ++epoch) {
-    train_epoch(model, optimizer, text, epoch, s);
-    const double loss = evaluate(model, valid, s.bptt);
+    train_epoch(*recipe, net, text, epoch, s);
+    const double loss = evaluate(*recipe, net, valid, s.bptt);
     std::cout << "epoch " << epoch << "  valid loss " << loss << "  perplexity " << std::exp(loss)
               << std::endl;
     if (loss < best) {
       best = loss;
-      examples::save_language_model(s.save, net->sizes, corpus.dictionary,
-                                    amp::model_state_dict(model));
+      examples::save_language_model(s.save, net->sizes, corpus.dictionary, recipe->weights());
     } else {
       // Annealed when the validation loss has stopped falling.
-      for (auto& group : optimizer.param_groups())
-        group.options().set_lr(group.options().get_lr() / 4);
+      for (auto& group : sgd.param_groups()) group.options().set_lr(group.options().get_lr() / 4);
     }
   }
-  const double loss = evaluate(model, test, s.bptt);
+  const double loss = evaluate(*recipe, net, test, s.bptt);
   std::cout << "test loss " << loss << "  perplexity " << std::exp(loss) << std::endl;
 }
 
@@ -147,10 +146,21 @@ int run(int argc, char** argv) {
       .option("device", s.device, "cpu, cuda, cuda:1")
       .option("log-interval", s.log_interval, "steps between two lines")
       .option("save", s.save, "file of the best model")
-      .option("opt-level", s.opt_level, "O0 to O5")
-      .option("loss-scale", s.loss_scale, "dynamic, or a number; None: the level's")
+      .option("how", s.recipe.how, "amp, fp16_optimizer, or masters: by hand")
+      .option("opt-level", s.recipe.opt_level, "O0 to O5, with --how amp")
+      .option("loss-scale", s.recipe.loss_scale, "dynamic, or a number; None: as --how has it")
+      .option("cuda", s.cuda, "the same as --device cuda")
+      .option("fp16", s.fp16, "the same as --how masters")
+      .option("static-loss-scale", s.static_loss_scale, "the same as --loss-scale with a number")
+      .option("dynamic-loss-scale", s.dynamic_loss_scale, "the same as --loss-scale dynamic")
       .option("steps", s.steps, "end each epoch after so many steps; 0: after the text");
   if (!line.parse(argc, argv)) return 0;
+  if (s.cuda) s.device = "cuda";
+  if (s.fp16) s.recipe.how = "masters";
+  if (line.given("static-loss-scale")) s.recipe.loss_scale = std::to_string(s.static_loss_scale);
+  if (s.dynamic_loss_scale) s.recipe.loss_scale = "dynamic";
+  if (line.given("opt-level") && s.recipe.how != "amp")
+    throw mezzo::ConfigError("--opt-level is for --how amp");
   for (const auto& [name, value] : {std::pair{"emsize", s.emsize},
                                     {"nhid", s.nhid},
                                     {"nlayers", s.nlayers},
