@@ -47,6 +47,14 @@ elseif(NOT MEZZO_CUDA STREQUAL "OFF")
   endif()
 endif()
 
+# Ampere and the cards that run its code (8.x), Hopper; newer ones translate its PTX when they first load it.
+set(MEZZO_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "What nvcc compiles for, as CMAKE_CUDA_ARCHITECTURES")
+if(MEZZO_NVCC)
+  set(CMAKE_CUDA_COMPILER "${MEZZO_NVCC}")
+  set(CMAKE_CUDA_ARCHITECTURES "${MEZZO_CUDA_ARCHITECTURES}")
+  enable_language(CUDA)
+endif()
+
 if(MEZZO_DISTRIBUTED AND MEZZO_TORCH)
   foreach(header ProcessGroup.hpp Backend.hpp TCPStore.hpp)
     set(needed "${LibTorch_INCLUDE_DIR}/torch/csrc/distributed/c10d/${header}")

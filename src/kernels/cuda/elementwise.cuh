@@ -1,0 +1,16 @@
+// Scale, axpby and copies over a list; see elementwise.cu.
+#pragma once
+
+#include "kernels/cuda/list.cuh"
+
+namespace mezzo::kernels::cuda {
+
+bool scale(List*, const Input* in, const Output* out, std::int64_t count, double factor,
+           const float* factor_on_device, float* found_inf, Stream);
+bool axpby(List*, const Input* x, const Input* y, const Output* out, std::int64_t count, double a,
+           double b, float* found_inf, Stream);
+bool copy(List*, const Input* in, const Output* out, std::int64_t count, Stream);
+bool update_scale_on(float* scale, std::int32_t* growth, std::int32_t* hysteresis,
+                     const float* found_inf, const ScaleRule*, int device, Stream);
+
+}  // namespace mezzo::kernels::cuda

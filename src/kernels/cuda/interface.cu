@@ -1,0 +1,81 @@
+// The table that the library gives out.
+#include "kernels/cuda/interface.h"
+
+#include <string>
+
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/list.cuh"
+#include "kernels/cuda/norms.cuh"
+#include "kernels/cuda/reductions.cuh"
+#include "kernels/cuda/steps.cuh"
+
+namespace mezzo::kernels::cuda {
+namespace {
+
+thread_local cudaError_t last_error = cudaSuccess;
+
+int device_count() {
+  int count = 0;
+  return succeeded(cudaGetDeviceCount(&count)) ? count : 0;
+}
+
+const char* error() {
+  return cudaGetErrorString(last_error);
+}
+
+List* make_list(int device) {
+  return new List(device);
+}
+
+void free_list(List* list) {
+  if (list == nullptr) return;
+  const OnDevice on(list->device());
+  delete list;
+}
+
+constexpr Interface kInterface{
+    .version = kInterfaceVersion,
+    .device_count = device_count,
+    .error = error,
+    .make_list = make_list,
+    .free_list = free_list,
+    .check = check,
+    .norm = norm,
+    .scale = scale,
+    .axpby = axpby,
+    .copy = copy,
+    .update_scale = update_scale_on,
+    .adam = adam,
+    .sgd = sgd,
+    .adagrad = adagrad,
+    .lamb = lamb,
+    .novograd = novograd,
+    .norm_forward = norm_forward,
+    .norm_scratch = norm_scratch,
+    .norm_backward = norm_backward,
+};
+
+}  // namespace
+
+bool succeeded(cudaError_t error) {
+  if (error != cudaSuccess) last_error = error;
+  return error == cudaSuccess;
+}
+
+OnDevice::OnDevice(int device) {
+  int current = -1;
+  if (!succeeded(cudaGetDevice(&current)) || current == device) return;
+  if (succeeded(cudaSetDevice(device))) before_ = current;
+}
+
+OnDevice::~OnDevice() {
+  if (before_ >= 0) cudaSetDevice(before_);
+}
+
+}  // namespace mezzo::kernels::cuda
+
+extern "C" __attribute__((visibility("default"))) const mezzo::kernels::cuda::Interface*
+mezzo_cuda_interface(std::uint32_t version) {
+  using namespace mezzo::kernels::cuda;
+  return version == kInterfaceVersion ? &kInterface : nullptr;
+}

@@ -1,0 +1,96 @@
+// What libmezzo_cuda.so offers: a table of functions over raw device pointers and a stream. Free of
+// CUDA's and LibTorch's headers, so that both sides include it.
+//
+// Everything is asynchronous: functions queue kernels on the stream and return; nothing waits for
+// the device or reads from it, flags and counters are read and written by the kernels. All of it
+// may be captured in a CUDA graph. Functions return false where CUDA reported an error; error()
+// then tells it. They may be called from any thread; a List belongs to one at a time.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/buffers.h"
+#include "kernels/norms.h"
+#include "kernels/recipes.h"
+
+namespace mezzo::kernels::cuda {
+
+inline constexpr std::uint32_t kInterfaceVersion = 1;
+
+/// A cudaStream_t.
+using Stream = void*;
+
+/// Descriptors and scratch memory on one device for calls over the same list again and again. They
+/// are written when a list differs from the last one only. Graphs that were captured with a list
+/// use its memory: it must outlive them.
+class List;
+
+/// What a fused step keeps of a parameter besides elements, on the device.
+struct RowState {
+  std::int64_t* steps = nullptr;   // applied steps so far; null: not counted, every step is a 1st
+  double* running_norm = nullptr;  // NovoGrad's
+};
+
+/// What a fused step reads when it runs; each may be null.
+struct StepFlags {
+  const float* skip = nullptr;        // nothing moves if it is not zero, not even a counter
+  const float* inv_scale = nullptr;   // multiplies gradients
+  const double* grad_norm = nullptr;  // of all gradients as they stand, for max_grad_norm
+};
+
+template <typename Recipe>
+using StepFunction = bool (*)(List*, const StepRow* rows, const RowState* states,
+                              std::int64_t count, const Recipe* recipes, std::int64_t recipe_count,
+                              const StepFlags&, Stream);
+
+struct Interface {
+  std::uint32_t version;
+
+  /// Devices that the driver offers; 0 without a driver.
+  int (*device_count)();
+  /// What went wrong last on this thread.
+  const char* (*error)();
+
+  /// Null on failure.
+  List* (*make_list)(int device);
+  void (*free_list)(List*);
+
+  /// *found_inf = 1 where an element of any tensor is not finite; never cleared.
+  bool (*check)(List*, const Input*, std::int64_t count, float* found_inf, Stream);
+  /// The norm of all elements together in *total and of each tensor in each[] (both may be null):
+  /// the 2-norm, or the largest magnitude. *found_inf (may be null) = 1 where the total is not
+  /// finite.
+  bool (*norm)(List*, const Input*, std::int64_t count, bool largest, double* total, double* each,
+               float* found_inf, Stream);
+  /// out = in * factor * *factor_on_device (null: 1). *found_inf (may be null) = 1 where a result
+  /// is not finite in the output's type. `in` and `out` may be the same memory.
+  bool (*scale)(List*, const Input* in, const Output* out, std::int64_t count, double factor,
+                const float* factor_on_device, float* found_inf, Stream);
+  bool (*axpby)(List*, const Input* x, const Input* y, const Output* out, std::int64_t count,
+                double a, double b, float* found_inf, Stream);
+  bool (*copy)(List*, const Input* in, const Output* out, std::int64_t count, Stream);
+
+  /// elements.h's update_scale() on three numbers of a device.
+  bool (*update_scale)(float* scale, std::int32_t* growth, std::int32_t* hysteresis,
+                       const float* found_inf, const ScaleRule*, int device, Stream);
+
+  /// The fused steps; a row's `scalars` is its recipe. Weights, gradients and states as in
+  /// kernel_set.h.
+  StepFunction<AdamRecipe> adam;
+  StepFunction<SgdRecipe> sgd;
+  StepFunction<AdagradRecipe> adagrad;
+  StepFunction<LambRecipe> lamb;
+  StepFunction<NovogradRecipe> novograd;
+
+  /// norms.h on device memory. norm_scratch() is what norm_backward() needs, in numbers of float
+  /// (double if wide).
+  bool (*norm_forward)(const NormForward*, int device, Stream);
+  std::int64_t (*norm_scratch)(const NormShape*, int device);
+  bool (*norm_backward)(const NormBackward*, void* scratch, int device, Stream);
+};
+
+}  // namespace mezzo::kernels::cuda
+
+/// The one name that the library exports. Null if it is of another version.
+extern "C" const mezzo::kernels::cuda::Interface* mezzo_cuda_interface(std::uint32_t version);
+using MezzoCudaInterface = const mezzo::kernels::cuda::Interface* (*)(std::uint32_t version);

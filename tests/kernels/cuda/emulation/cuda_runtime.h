@@ -1,0 +1,79 @@
+// Stands in for CUDA's header where tests run the kernels' sources on the processor: each thread of
+// a block is a fiber, barriers and shuffles switch between them, "device" memory is ordinary
+// memory. Numbers, indices and barriers are what is tested this way; speed, alignment faults and
+// races between blocks are a GPU's to show.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#define __global__
+#define __device__
+#define __host__
+#define __grid_constant__
+#define __launch_bounds__(...)
+// Blocks run one after the other on one thread: what a block shares may be static.
+#define __shared__ static
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
+namespace mezzo_emulated {
+
+struct Place {
+  dim3 thread, block, block_size, grid_size;
+};
+/// Where the running fiber stands.
+const Place& place();
+void barrier();
+/// The number that the lane `lane ^ mask` of the same warp gave.
+double exchange(double value, int mask);
+
+/// Makes every launch fail from now on, or work again.
+void break_launches(bool);
+/// As if streams were being captured.
+void set_capturing(bool);
+/// Device memory that is held now, in pieces.
+int pieces_of_memory();
+int launches();
+
+}  // namespace mezzo_emulated
+
+#define threadIdx (mezzo_emulated::place().thread)
+#define blockIdx (mezzo_emulated::place().block)
+#define blockDim (mezzo_emulated::place().block_size)
+#define gridDim (mezzo_emulated::place().grid_size)
+
+inline void __syncthreads() {
+  mezzo_emulated::barrier();
+}
+template <typename T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return static_cast<T>(mezzo_emulated::exchange(static_cast<double>(value), mask));
+}
+
+void mezzo_emulated_launch(dim3 grid, dim3 block, const std::function<void()>& kernel);
+
+using cudaStream_t = struct CUstream_st*;
+enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorLaunchFailure = 719 };
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeRelaxed };
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount };
+#define CUDART_VERSION 13000
+
+cudaError_t cudaMalloc(void** memory, std::size_t bytes);
+cudaError_t cudaFree(void* memory);
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
+cudaError_t cudaGetLastError();
+const char* cudaGetErrorString(cudaError_t);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device);
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status);
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);

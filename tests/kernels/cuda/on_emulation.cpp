@@ -1,0 +1,15 @@
+// The functions of the same sources, compiled for the processor.
+#include "kernels/cuda/device.h"
+
+namespace mezzo::kernels::cuda::testing_support {
+
+const Interface* functions() {
+  return mezzo_cuda_interface(kInterfaceVersion);
+}
+
+const std::string& why_not() {
+  static const std::string none;
+  return none;
+}
+
+}  // namespace mezzo::kernels::cuda::testing_support
