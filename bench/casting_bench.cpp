@@ -1,7 +1,7 @@
 #include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 
-#include "casting/counts.h"
+#include "mezzo/cast_counts.h"
 #include "casting/weights.h"
 #include "casting_instructions.h"
 #include "mezzo/autocast.h"
@@ -78,9 +78,9 @@ void weight_casts(Report& report) {
   };
   const auto casts_of = [](const std::function<void()>& iteration) {
     iteration();
-    const std::int64_t before = casting::cast_counts().weight_casts;
+    const std::int64_t before = cast_counts().weight_casts;
     for (int i = 0; i < 10; ++i) iteration();
-    return static_cast<double>(casting::cast_counts().weight_casts - before) / 10;
+    return static_cast<double>(cast_counts().weight_casts - before) / 10;
   };
   const double evaluation = casts_of([&] {
     const at::NoGradGuard no_grad;

@@ -1,10 +1,9 @@
 #include "casting/boxed_kernel.h"
 
-#include <c10/core/impl/LocalDispatchKeySet.h>
-
 #include "casting/cast.h"
 #include "casting/layer.h"
 #include "casting/operands.h"
+#include "casting/shield.h"
 
 namespace mezzo::casting {
 namespace {
@@ -21,7 +20,7 @@ void look(Operands& seen, const c10::IValue& value) {
   }
 }
 
-void cast(c10::IValue& value, const Casting& casting) {
+void cast(c10::IValue& value, Casting& casting) {
   if (value.isTensor()) {
     if (casting.needs(value.toTensor())) value = casting.apply(value.toTensor());
   } else if (value.isTensorList()) {
@@ -101,13 +100,13 @@ void BoxedKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
                                    dtype.has_value(), operands_of(schema, arguments), frame->rules);
   if (decision.plan == Plan::kPass) return pass();
   if (decision.plan == Plan::kBan) row_.refuse(*frame);
-  const c10::impl::ExcludeDispatchKeyGuard shield(c10::autocast_dispatch_keyset);
+  const Shield shield;
   if (decision.plan == Plan::kFloatResult) {
     if (arguments[*dtype].isNone()) arguments[*dtype] = at::kFloat;
     op.callBoxed(stack);
     return;
   }
-  const Casting casting(*frame, decision, row_.name());
+  Casting casting(*frame, decision, row_);
   const std::size_t end = row_.casts_input_only() ? 1 : schema.arguments().size();
   for (std::size_t i = 0; i < end; ++i) {
     if (!is_written(schema.arguments()[i])) cast(arguments[i], casting);

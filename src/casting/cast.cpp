@@ -3,32 +3,37 @@
 #include <ATen/ops/to.h>
 
 #include "casting/counts.h"
+#include "casting/rounding.h"
+#include "casting/row.h"
 #include "casting/scope.h"
+#include "casting/shadow_cache.h"
 #include "casting/weight_shadows.h"
-#include "casting/weights.h"
 
 namespace mezzo::casting {
-namespace {
 
-at::Tensor recorded_cast(const at::Tensor& tensor, at::ScalarType to, bool emulate) {
+at::Tensor Casting::cast(const at::Tensor& tensor) {
+  const bool emulate = decision_.plan == Plan::kEmulate;
+  if (frame_.listener != nullptr)
+    (*frame_.listener)(row_.name(), tensor.scalar_type(), decision_.target);
+  if (decision_.target != at::kFloat) {
+    const ShadowKind kind{decision_.target, emulate};
+    at::Tensor shadow = WeightShadows::global().use(tensor, kind, frame_.shadows);
+    if (shadow.defined()) return shadow;
+  }
   count_activation_cast();
-  if (!emulate) return tensor.to(to);
-  // Values of the low type in float storage; a tensor that is low already only widens.
-  return tensor.scalar_type() == to ? tensor.to(at::kFloat) : tensor.to(to).to(at::kFloat);
+  return emulate ? rounded(tensor, decision_.target) : tensor.to(decision_.target);
 }
 
-}  // namespace
-
-at::Tensor Casting::apply(const at::Tensor& tensor) const {
-  const bool emulate = decision_.plan == Plan::kEmulate;
-  if (frame_.listener != nullptr) (*frame_.listener)(op_, tensor.scalar_type(), decision_.target);
-  const bool narrows = decision_.target == at::kHalf || decision_.target == at::kBFloat16;
-  if (narrows && WeightKeeping::here()) {
-    const ShadowKind kind{decision_.target, emulate};
-    if (at::Tensor shadow = WeightShadows::global().use(tensor, kind); shadow.defined())
-      return shadow;
+at::Tensor Casting::apply(const at::Tensor& tensor) {
+  // Frames with a listener have no shadows, so that it hears of each use.
+  if (frame_.shadows != nullptr && decision_.target != at::kFloat) {
+    at::Tensor shadow =
+        frame_.shadows->find(tensor, {decision_.target, decision_.plan == Plan::kEmulate});
+    if (shadow.defined()) return shadow;
   }
-  return recorded_cast(tensor, decision_.target, emulate);
+  at::Tensor result = cast(tensor);
+  same_keys_ = same_keys_ && result.key_set() == tensor.key_set();
+  return result;
 }
 
 }  // namespace mezzo::casting

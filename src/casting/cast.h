@@ -1,7 +1,7 @@
 // One tensor on its way into an operator: does it need a cast, and the cast itself.
 #pragma once
 
-#include <string_view>
+#include <cstdint>
 
 #include "casting/decision.h"
 #include "core/torch.h"
@@ -9,29 +9,43 @@
 namespace mezzo::casting {
 
 struct Frame;
+class Row;
 
 /// The casts of one operator call.
 class Casting {
  public:
-  Casting(const Frame& frame, const Decision& decision, std::string_view op)
-      : frame_(frame), decision_(decision), op_(op) {}
+  Casting(const Frame& frame, const Decision& decision, const Row& row)
+      : frame_(frame), row_(row), decision_(decision), types_(types_to_cast(decision)) {}
 
   /// A floating-point tensor that does not have the wanted type yet. Never true of float64,
   /// integers and the rest.
   bool needs(const at::TensorBase& tensor) const {
-    if (!tensor.defined() || decision_.plan == Plan::kFloatResult) return false;
-    const at::ScalarType type = tensor.scalar_type();
-    if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
-    return decision_.plan == Plan::kEmulate || type != decision_.target;
+    return (types_ & bit(c10::typeMetaToScalarType(tensor.dtype()))) != 0;
   }
 
   /// The tensor in the wanted type: a weight's persistent copy, or a cast that autograd records.
-  at::Tensor apply(const at::Tensor& tensor) const;
+  at::Tensor apply(const at::Tensor& tensor);
+
+  /// Would the dispatcher go the same way with what apply() gave as with what it was given?
+  bool same_keys() const { return same_keys_; }
 
  private:
+  static_assert(static_cast<int>(at::ScalarType::NumOptions) <= 64);
+  static constexpr std::uint64_t bit(at::ScalarType type) {
+    return std::uint64_t{1} << static_cast<unsigned>(type);
+  }
+  static constexpr std::uint64_t types_to_cast(const Decision& decision) {
+    constexpr std::uint64_t kAll = bit(at::kFloat) | bit(at::kHalf) | bit(at::kBFloat16);
+    if (decision.plan == Plan::kFloatResult) return 0;
+    return decision.plan == Plan::kEmulate ? kAll : kAll & ~bit(decision.target);
+  }
+  at::Tensor cast(const at::Tensor& tensor);
+
   const Frame& frame_;
+  const Row& row_;
   Decision decision_;
-  std::string_view op_;
+  std::uint64_t types_;
+  bool same_keys_ = true;
 };
 
 }  // namespace mezzo::casting

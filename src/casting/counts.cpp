@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-namespace mezzo::casting {
+namespace mezzo {
 namespace {
 
 std::atomic<std::int64_t> weight_casts{0};
@@ -15,12 +15,12 @@ CastCounts cast_counts() noexcept {
           activation_casts.load(std::memory_order_relaxed)};
 }
 
-void count_weight_casts(std::int64_t count) noexcept {
+void casting::count_weight_casts(std::int64_t count) noexcept {
   weight_casts.fetch_add(count, std::memory_order_relaxed);
 }
 
-void count_activation_cast() noexcept {
+void casting::count_activation_cast() noexcept {
   activation_casts.fetch_add(1, std::memory_order_relaxed);
 }
 
-}  // namespace mezzo::casting
+}  // namespace mezzo

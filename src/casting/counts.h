@@ -1,17 +1,11 @@
-// How many casts the process has made: what the demo and the benchmarks report.
+// How the casting layer counts its casts; include/mezzo/cast_counts.h tells the totals.
 #pragma once
 
 #include <cstdint>
 
+#include "mezzo/cast_counts.h"
+
 namespace mezzo::casting {
-
-struct CastCounts {
-  std::int64_t weight_casts = 0;      // a weight's low-precision copy was filled anew
-  std::int64_t activation_casts = 0;  // any other tensor was cast
-};
-
-/// Totals of all threads since the process started.
-CastCounts cast_counts() noexcept;
 
 void count_weight_casts(std::int64_t count = 1) noexcept;
 void count_activation_cast() noexcept;

@@ -88,7 +88,9 @@ constexpr Decision decide(CastClass kind, bool is_matrix_operator, bool has_dtyp
   if (seen.written) return {Plan::kCast, *seen.written};
   if (kind == CastClass::kLow) return {emulate ? Plan::kEmulate : Plan::kCast, rules.low};
   if (kind == CastClass::kPromote) return {Plan::kCast, detail::widest(seen)};
-  return {has_dtype_argument ? Plan::kFloatResult : Plan::kCast, at::kFloat};
+  // Of float operands the result is float without asking.
+  const bool asks = has_dtype_argument && (seen.half || seen.bfloat16);
+  return {asks ? Plan::kFloatResult : Plan::kCast, at::kFloat};
 }
 
 }  // namespace mezzo::casting

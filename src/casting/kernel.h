@@ -1,8 +1,6 @@
 // The unboxed kernel of one known operator: a template over LibTorch's own declaration of it.
 #pragma once
 
-#include <c10/core/impl/LocalDispatchKeySet.h>
-
 #include <utility>
 
 #include "casting/cast.h"
@@ -10,6 +8,7 @@
 #include "casting/operands.h"
 #include "casting/row.h"
 #include "casting/scope.h"
+#include "casting/shield.h"
 
 namespace mezzo::casting {
 
@@ -52,14 +51,17 @@ struct Kernel<Op, R(A...)> {
                                      kHasDtypeArgument, seen, frame->rules);
     if (decision.plan == Plan::kPass) return pass(keys, arguments...);
     if (decision.plan == Plan::kBan) row.refuse(*frame);
-    const c10::impl::ExcludeDispatchKeyGuard shield(c10::autocast_dispatch_keyset);
+    const Shield shield;
+    const c10::DispatchKeySet below = keys & frame->below;
     if constexpr (kHasDtypeArgument) {
-      if (decision.plan == Plan::kFloatResult)
-        return Op::call(detail::or_float<detail::is_dtype_argument<A>>(arguments)...);
+      if (decision.plan == Plan::kFloatResult) {
+        return Op::redispatch(below,
+                              detail::or_float<detail::is_dtype_argument<A>>(arguments)...);
+      }
     }
-    if (nothing_to_cast(seen, decision)) return Op::call(arguments...);
-    const Casting casting(*frame, decision, row.name());
-    return call_with(decision, Operand<A>(arguments, casting)...);
+    if (nothing_to_cast(seen, decision)) return Op::redispatch(below, arguments...);
+    Casting casting(*frame, decision, row);
+    return call_with(below, casting, decision, Operand<A>(arguments, casting)...);
   }
 
  private:
@@ -68,11 +70,20 @@ struct Kernel<Op, R(A...)> {
                           arguments...);
   }
 
-  static R call_with(const Decision& decision, const Operand<A>&... operands) {
+  // The way that the dispatcher would find is known unless a cast changed the kind of a tensor, as
+  // that of a weight in inference mode does.
+  static R call_cast(c10::DispatchKeySet below, const Casting& casting,
+                     const Operand<A>&... operands) {
+    return casting.same_keys() ? Op::redispatch(below, operands.get()...)
+                               : Op::call(operands.get()...);
+  }
+
+  static R call_with(c10::DispatchKeySet below, const Casting& casting, const Decision& decision,
+                     const Operand<A>&... operands) {
     if constexpr (std::is_reference_v<R> || std::is_void_v<R>) {
-      return Op::call(operands.get()...);
+      return call_cast(below, casting, operands...);
     } else {
-      R result = Op::call(operands.get()...);
+      R result = call_cast(below, casting, operands...);
       if (decision.plan == Plan::kEmulate) round_in_place(result, decision.target);
       return result;
     }

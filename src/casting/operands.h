@@ -51,7 +51,7 @@ template <typename A>
 struct Operand {
   static void look(Operands&, const std::remove_reference_t<A>&) {}
   const std::remove_reference_t<A>& value;
-  Operand(const std::remove_reference_t<A>& argument, const Casting&) : value(argument) {}
+  Operand(const std::remove_reference_t<A>& argument, Casting&) : value(argument) {}
   decltype(auto) get() const { return value; }
 };
 
@@ -60,7 +60,7 @@ struct Operand<const at::Tensor&> {
   static void look(Operands& seen, const at::Tensor& tensor) { see(seen, tensor); }
   const at::Tensor* original;
   at::Tensor owned;
-  Operand(const at::Tensor& tensor, const Casting& casting) : original(&tensor) {
+  Operand(const at::Tensor& tensor, Casting& casting) : original(&tensor) {
     if (casting.needs(tensor)) {
       owned = casting.apply(tensor);
       original = &owned;
@@ -80,7 +80,7 @@ struct Operand<at::Tensor&> {
       seen.written = tensor.scalar_type();
   }
   at::Tensor& value;
-  Operand(at::Tensor& tensor, const Casting&) : value(tensor) {}
+  Operand(at::Tensor& tensor, Casting&) : value(tensor) {}
   at::Tensor& get() const { return value; }
 };
 
@@ -91,7 +91,7 @@ struct Operand<const std::optional<at::Tensor>&> {
   }
   const std::optional<at::Tensor>* original;
   std::optional<at::Tensor> owned;
-  Operand(const std::optional<at::Tensor>& tensor, const Casting& casting) : original(&tensor) {
+  Operand(const std::optional<at::Tensor>& tensor, Casting& casting) : original(&tensor) {
     if (tensor && casting.needs(*tensor)) {
       owned = casting.apply(*tensor);
       original = &owned;
@@ -109,7 +109,7 @@ struct Operand<at::TensorList> {
   }
   at::TensorList original;
   std::vector<at::Tensor> owned;
-  Operand(at::TensorList list, const Casting& casting) : original(list) {
+  Operand(at::TensorList list, Casting& casting) : original(list) {
     bool needed = false;
     for (const at::Tensor& tensor : list) needed = needed || casting.needs(tensor);
     if (!needed) return;
@@ -131,7 +131,7 @@ struct Operand<const at::ITensorListRef&> {
   const at::ITensorListRef* original;
   std::vector<at::Tensor> owned;
   std::optional<at::ITensorListRef> cast;
-  Operand(const at::ITensorListRef& list, const Casting& casting) : original(&list) {
+  Operand(const at::ITensorListRef& list, Casting& casting) : original(&list) {
     bool needed = false;
     for (const at::Tensor& tensor : list) needed = needed || casting.needs(tensor);
     if (!needed) return;

@@ -2,16 +2,22 @@
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/jit/python/update_graph_executor_opt.h>
 
 #include <utility>
 
 #include "casting/hardware.h"
 #include "casting/layer.h"
+#include "casting/shadow_cache.h"
 #include "casting/weight_shadows.h"
 
 namespace mezzo::casting {
 namespace {
 
+// Read by every kernel: found at a fixed place in the thread's memory, without a call.
+#if defined(__GNUC__)
+__attribute__((tls_model("initial-exec")))
+#endif
 thread_local const Frame* innermost = nullptr;
 
 // The key must be both included and taken out of the set that every thread excludes by default.
@@ -36,12 +42,18 @@ Scope::Scope(const Policy& policy, Mode mode, const CastListener* listener) : po
   frame_.rules = rules_of(*frame_.policy, mode);
   frame_.graph_task = torch::autograd::get_current_graph_task_id();
   frame_.listener = listener;
+  frame_.shadows = listener == nullptr ? ShadowCache::of_this_thread() : nullptr;
+  frame_.below = c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, layer_key()) -
+                 c10::autocast_dispatch_keyset;
   frame_.previous = std::exchange(innermost, &frame_);
   key_was_on_ = c10::impl::tls_is_dispatch_key_included(layer_key());
   if (!key_was_on_) switch_key(true);
+  scripts_were_optimized_ = torch::jit::getGraphExecutorOptimize();
+  if (mode == Mode::kOperators) torch::jit::setGraphExecutorOptimize(false);
 }
 
 Scope::~Scope() {
+  torch::jit::setGraphExecutorOptimize(scripts_were_optimized_);
   if (!key_was_on_) switch_key(false);
   innermost = frame_.previous;
   if (innermost == nullptr) WeightShadows::global().sweep();
@@ -54,6 +66,8 @@ Disabled::Disabled() {
     frame_.rules = innermost->rules;
     frame_.rules.casts_operators = false;
     frame_.graph_task = innermost->graph_task;
+    frame_.shadows = innermost->shadows;
+    frame_.below = innermost->below;
   }
   frame_.previous = std::exchange(innermost, &frame_);
 }

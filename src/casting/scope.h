@@ -22,6 +22,8 @@ enum class Mode : std::uint8_t {
 using CastListener =
     std::function<void(std::string_view op, at::ScalarType from, at::ScalarType to)>;
 
+class ShadowCache;
+
 /// What the kernels see of the innermost scope of their thread.
 struct Frame {
   const Frame* previous = nullptr;
@@ -30,12 +32,17 @@ struct Frame {
   ScopeRules rules;
   int graph_task = -1;
   const CastListener* listener = nullptr;
+  ShadowCache* shadows = nullptr;   // of the frame's thread; null: ask the registry each time
+  c10::DispatchKeySet below;        // what comes after the layer and all other autocasts
 };
 
 /// Switches the casting layer on for this thread until it is destroyed. Scopes nest, the inner one
 /// rules; they must be destroyed in the reverse order on the thread that made them. A backward pass
 /// that starts inside a scope runs with casts off; a scope that is opened inside a backward pass
 /// (recomputation) casts.
+///
+/// TorchScript modules run unoptimized inside a scope that casts operators: the optimizer derives
+/// backward passes of its own from a graph that has no casts, and these fail.
 class Scope {
  public:
   [[nodiscard]] explicit Scope(const Policy& policy, Mode mode = Mode::kOperators,
@@ -48,6 +55,7 @@ class Scope {
   Policy policy_;
   Frame frame_;
   bool key_was_on_;
+  bool scripts_were_optimized_;
 };
 
 /// Casts off for this thread until it is destroyed; nests with itself and with scopes. What only

@@ -1,17 +1,17 @@
 #include "casting/weight_shadows.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>
-#include <ATen/ops/as_strided.h>
-#include <ATen/ops/copy.h>
 #include <ATen/ops/detach.h>
-#include <ATen/ops/t.h>
 #include <ATen/ops/to.h>
-#include <c10/core/InferenceMode.h>
+#include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <utility>
+#include <vector>
+
 #include "casting/counts.h"
-#include "casting/shadow_node.h"
+#include "casting/rounding.h"
+#include "casting/shadow_cache.h"
 #include "casting/weights.h"
 
 namespace mezzo::casting {
@@ -20,148 +20,66 @@ namespace {
 using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-std::uint32_t version_of(const at::Tensor& tensor) {
-  return tensor.unsafeGetTensorImpl()->version_counter().current_version();
-}
+/// Where a weight's elements lie.
+struct Memory {
+  explicit Memory(const at::Tensor& tensor)
+      : storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
+            tensor.storage().unsafeGetStorageImpl())),
+        dtype(tensor.scalar_type()),
+        offset(tensor.storage_offset()),
+        sizes(tensor.sizes()),
+        strides(tensor.strides()) {}
 
-// Ordinary tensors without history, whatever mode the caller is in: a copy made in inference mode
-// could never be refreshed.
-struct Unrecorded {
-  c10::InferenceMode ordinary{false};
-  at::NoGradGuard no_grad;
+  bool is_of(const at::Tensor& tensor) const {
+    return storage._unsafe_get_target() == tensor.storage().unsafeGetStorageImpl() &&
+           dtype == tensor.scalar_type() && offset == tensor.storage_offset() &&
+           tensor.sizes().equals(sizes) && tensor.strides().equals(strides);
+  }
+
+  WeakStorage storage;  // held, so that another storage cannot take its address
+  at::ScalarType dtype;
+  std::int64_t offset;
+  c10::SmallVector<std::int64_t, 5> sizes;
+  c10::SmallVector<std::int64_t, 5> strides;
 };
-
-at::Tensor low_values(const at::Tensor& leaf, ShadowKind kind) {
-  const at::Tensor low = leaf.scalar_type() == kind.low ? leaf : leaf.detach().to(kind.low);
-  return kind.in_float ? low.to(at::kFloat) : low;
-}
-
-bool is_transpose(const at::Tensor& view, const at::Tensor& leaf) {
-  return leaf.dim() == 2 && view.dim() == 2 && view.size(0) == leaf.size(1) &&
-         view.size(1) == leaf.size(0) && view.stride(0) == leaf.stride(1) &&
-         view.stride(1) == leaf.stride(0) && view.storage_offset() == leaf.storage_offset();
-}
 
 }  // namespace
 
-struct WeightShadows::Linked {
-  at::Tensor alias;  // shares the copy's memory and version, has the node as its history
-  std::shared_ptr<ShadowNode> node;
-  std::uint32_t output = 0;
-};
-
-struct WeightShadows::Copy {
-  ShadowKind kind{};
-  at::Tensor base;
-  Linked straight;
-  Linked transposed;
-  GradientFlowed flowed = std::make_shared<std::atomic<bool>>(false);
-  std::uint32_t version = 0;
-  bool invalid = false;
-  bool used = false;  // since the last refresh
-
-  void drop_aliases() {
-    straight.alias.reset();
-    transposed.alias.reset();
-  }
-
-  // The memory stays where the weight is known to have changed: graphs that saved the old values
-  // must fail.
-  void cast_again(const at::Tensor& leaf) {
-    Unrecorded guard;
-    if (base.defined() && !invalid && version != version_of(leaf)) {
-      base.copy_(kind.in_float ? low_values(leaf, kind) : leaf);
-    } else {
-      base = low_values(leaf, kind);
-      drop_aliases();
-    }
-    count_weight_casts();
-    mark_fresh(leaf);
-  }
-
-  void mark_fresh(const at::Tensor& leaf) {
-    version = version_of(leaf);
-    invalid = false;
-    flowed->store(false, std::memory_order_release);
-  }
-
-  bool fresh(const at::Tensor& leaf) const {
-    return base.defined() && !invalid && version == version_of(leaf) &&
-           !flowed->load(std::memory_order_acquire);
-  }
-
-  const at::Tensor& linked(Linked& link, const at::Tensor& leaf, bool transpose) {
-    if (link.alias.defined()) return link.alias;
-    Unrecorded guard;
-    link.alias = transpose ? base.t().detach() : base.detach();
-    if (!link.node) {
-      const ShadowNode::Way way{leaf.scalar_type(), kind.low, transpose};
-      link.node =
-          std::make_shared<ShadowNode>(torch::autograd::impl::gradient_edge(leaf), way, flowed);
-      link.output = link.node->add_input_metadata(link.alias);
-    }
-    torch::autograd::impl::set_gradient_edge(link.alias, {link.node, link.output});
-    return link.alias;
-  }
-
-  // Any other view: its geometry on the copy's memory. Its history goes on through the view's own.
-  at::Tensor viewed(const at::Tensor& leaf, const at::Tensor& view, bool with_history) const {
-    Unrecorded guard;
-    at::Tensor shaped =
-        base.as_strided(view.sizes(), view.strides(), view.storage_offset() - leaf.storage_offset())
-            .detach();
-    if (with_history) {
-      const ShadowNode::Way way{view.scalar_type(), kind.low, false};
-      auto node =
-          std::make_shared<ShadowNode>(torch::autograd::impl::gradient_edge(view), way, flowed);
-      torch::autograd::impl::set_gradient_edge(shaped, {node, node->add_input_metadata(shaped)});
-    }
-    return shaped;
-  }
-};
-
 struct WeightShadows::Entry {
-  explicit Entry(const at::Tensor& tensor)
-      : leaf(tensor.getIntrusivePtr()), storage(storage_of(tensor)), dtype(tensor.scalar_type()) {}
+  explicit Entry(const at::Tensor& tensor) : weight(tensor.getIntrusivePtr()), memory(tensor) {}
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+  ~Entry() { retire(); }
 
-  static c10::intrusive_ptr<c10::StorageImpl> storage_of(const at::Tensor& tensor) {
-    return c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
-        tensor.storage().unsafeGetStorageImpl());
-  }
+  WeakTensor weight;
+  Memory memory;
+  std::vector<std::shared_ptr<Shadow>> shadows;
 
-  WeakTensor leaf;
-  WeakStorage storage;  // held, so that another storage cannot take its address
-  at::ScalarType dtype;
-  std::vector<Copy> copies;
-
-  bool same_memory(const at::Tensor& tensor) const {
-    return storage._unsafe_get_target() == tensor.storage().unsafeGetStorageImpl() &&
-           dtype == tensor.scalar_type();
+  void retire() {
+    for (const auto& shadow : shadows) shadow->retire();
+    shadows.clear();
   }
 
   // With other memory the weight may have another accumulator too, so nothing is kept.
   void follow_memory(const at::Tensor& tensor) {
-    if (same_memory(tensor)) return;
-    storage = WeakStorage(storage_of(tensor));
-    dtype = tensor.scalar_type();
-    copies.clear();
+    if (memory.is_of(tensor)) return;
+    retire();
+    memory = Memory(tensor);
   }
 
-  Copy& copy_of(ShadowKind kind) {
-    for (Copy& copy : copies) {
-      if (copy.kind == kind) return copy;
+  const std::shared_ptr<Shadow>& shadow_of(ShadowKind kind) {
+    for (const auto& shadow : shadows) {
+      if (shadow->kind() == kind) return shadow;
     }
-    copies.push_back(Copy{.kind = kind});
-    return copies.back();
+    return shadows.emplace_back(std::make_shared<Shadow>(kind));
   }
 
-  // The node that links a copy holds the leaf's accumulator, and that holds the leaf.
-  bool nobody_else_holds_leaf() const {
-    const std::size_t owners = leaf.use_count();
+  bool nobody_else_holds_weight() const {
+    const std::size_t owners = weight.use_count();
     if (owners == 0) return true;
     if (owners > 1) return false;
-    for (const Copy& copy : copies) {
-      if (copy.straight.node || copy.transposed.node) return true;
+    for (const auto& shadow : shadows) {
+      if (shadow->holds_weight()) return true;
     }
     return false;
   }
@@ -176,16 +94,16 @@ WeightShadows& WeightShadows::global() {
 WeightShadows::WeightShadows() = default;
 WeightShadows::~WeightShadows() = default;
 
-// An entry's weak reference keeps the memory of its leaf from being used again, so that an address
-// names one leaf only.
-WeightShadows::Entry* WeightShadows::find(const at::Tensor& leaf) {
-  const auto found = entries_.find(leaf.unsafeGetTensorImpl());
+// An entry's weak reference keeps the memory of its weight from being used again, so that an
+// address names one weight only.
+WeightShadows::Entry* WeightShadows::find(const at::Tensor& weight) {
+  const auto found = entries_.find(weight.unsafeGetTensorImpl());
   return found == entries_.end() ? nullptr : found->second.get();
 }
 
-WeightShadows::Entry& WeightShadows::entry_of(const at::Tensor& leaf) {
-  if (Entry* entry = find(leaf)) return *entry;
-  return *(entries_[leaf.unsafeGetTensorImpl()] = std::make_unique<Entry>(leaf));
+WeightShadows::Entry& WeightShadows::entry_of(const at::Tensor& weight) {
+  if (Entry* entry = find(weight)) return *entry;
+  return *(entries_[weight.unsafeGetTensorImpl()] = std::make_unique<Entry>(weight));
 }
 
 bool WeightShadows::knows(const at::Tensor& tensor) {
@@ -193,66 +111,58 @@ bool WeightShadows::knows(const at::Tensor& tensor) {
   return find(tensor) != nullptr;
 }
 
-at::Tensor WeightShadows::use(const at::Tensor& tensor, ShadowKind kind) {
-  // Read directly: is_leaf(), is_view() and requires_grad() each go through LibTorch's virtual
-  // hooks.
-  const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(
-      tensor.unsafeGetTensorImpl()->autograd_meta());
-  if (meta != nullptr && !meta->is_view_ && meta->requires_grad_ && !meta->grad_fn_) {
-    return tensor.is_inference() ? at::Tensor() : use_leaf(tensor, kind, nullptr);
-  }
+at::Tensor WeightShadows::use(const at::Tensor& tensor, ShadowKind kind, ShadowCache* cache) {
   if (tensor.is_inference() || !tensor.has_storage()) return {};
   // Views before leaves: one that was made without a graph claims to be a leaf that wants a
   // gradient.
-  if (meta != nullptr && meta->is_view_) {
+  if (tensor.is_view()) {
     const at::Tensor base(tensor._base());
     const bool leaf =
         base.is_leaf() && !base.is_inference() && base.scalar_type() == tensor.scalar_type();
-    if (leaf && (base.requires_grad() || knows(base))) return use_leaf(base, kind, &tensor);
+    if (leaf && (base.requires_grad() || knows(base)))
+      return use_weight(base, kind, &tensor, cache);
   }
   if (!tensor.is_leaf()) return {};
-  return tensor.requires_grad() || knows(tensor) ? use_leaf(tensor, kind, nullptr) : at::Tensor();
+  return tensor.requires_grad() || knows(tensor) ? use_weight(tensor, kind, nullptr, cache)
+                                                 : at::Tensor();
 }
 
-at::Tensor WeightShadows::use_leaf(const at::Tensor& leaf, ShadowKind kind,
-                                   const at::Tensor* view) {
-  if (!leaf.has_storage() || !leaf.is_non_overlapping_and_dense()) return {};
-  const bool with_history = leaf.requires_grad() && at::GradMode::is_enabled();
+at::Tensor WeightShadows::use_weight(const at::Tensor& weight, ShadowKind kind,
+                                     const at::Tensor* view, ShadowCache* cache) {
+  if (!weight.has_storage() || !weight.is_non_overlapping_and_dense()) return {};
+  const bool with_history = weight.requires_grad() && at::GradMode::is_enabled();
   // A view made without a graph, used with one: its gradient must not reach the weight.
   if (view != nullptr && with_history && view->is_leaf()) return {};
   const std::lock_guard lock(mutex_);
-  Entry& entry = entry_of(leaf);
-  entry.follow_memory(leaf);
-  Copy& copy = entry.copy_of(kind);
-  if (!copy.fresh(leaf)) copy.cast_again(leaf);
-  copy.used = true;
-  if (view == nullptr) return with_history ? copy.linked(copy.straight, leaf, false) : copy.base;
-  if (with_history && is_transpose(*view, leaf)) return copy.linked(copy.transposed, leaf, true);
-  return copy.viewed(leaf, *view, with_history);
+  Entry& entry = entry_of(weight);
+  entry.follow_memory(weight);
+  const std::shared_ptr<Shadow>& shadow = entry.shadow_of(kind);
+  if (!shadow->fresh(weight)) shadow->cast_again(weight);
+  if (cache != nullptr) cache->put(weight, shadow);
+  return shadow->use(weight, view, with_history);
 }
 
 void WeightShadows::refresh(at::TensorList weights) {
-  Unrecorded guard;
+  const Unrecorded guard;
   const std::lock_guard lock(mutex_);
+  std::vector<std::pair<Shadow*, const at::Tensor*>> filled;
   std::vector<at::Tensor> copies;
   std::vector<at::Tensor> values;
   for (const at::Tensor& weight : weights) {
     Entry* const entry = weight.defined() ? find(weight) : nullptr;
     if (!entry) continue;
     entry->follow_memory(weight);
-    for (Copy& copy : entry->copies) {
-      if (!copy.base.defined()) continue;
-      if (!std::exchange(copy.used, false)) {
-        copy.invalid = true;
-        continue;
-      }
-      copies.push_back(copy.base);
-      values.push_back(copy.kind.in_float ? low_values(weight, copy.kind) : weight.detach());
-      copy.mark_fresh(weight);
+    for (const auto& shadow : entry->shadows) {
+      if (!shadow->begin_refill()) continue;
+      filled.emplace_back(shadow.get(), &weight);
+      copies.push_back(shadow->base());
+      values.push_back(shadow->kind().in_float ? rounded(weight, shadow->kind().low)
+                                               : weight.detach());
     }
   }
   if (copies.empty()) return;
   at::_foreach_copy_(copies, values);
+  for (const auto& [shadow, weight] : filled) shadow->end_refill(*weight);
   count_weight_casts(static_cast<std::int64_t>(copies.size()));
 }
 
@@ -261,14 +171,14 @@ void WeightShadows::invalidate(at::TensorList weights) {
   for (const at::Tensor& weight : weights) {
     Entry* const entry = weight.defined() ? find(weight) : nullptr;
     if (!entry) continue;
-    for (Copy& copy : entry->copies) copy.invalid = true;
+    for (const auto& shadow : entry->shadows) shadow->invalidate();
   }
 }
 
 void WeightShadows::invalidate_all() {
   const std::lock_guard lock(mutex_);
-  for (auto& [leaf, entry] : entries_) {
-    for (Copy& copy : entry->copies) copy.invalid = true;
+  for (auto& [weight, entry] : entries_) {
+    for (const auto& shadow : entry->shadows) shadow->invalidate();
   }
 }
 
@@ -291,35 +201,6 @@ void WeightShadows::forget(at::TensorList weights) {
   }
 }
 
-at::Tensor WeightShadows::writable_copy(const at::Tensor& weight, ShadowKind* kind) {
-  const std::lock_guard lock(mutex_);
-  Entry* const entry = find(weight);
-  if (!entry || !entry->same_memory(weight)) return {};
-  for (Copy& copy : entry->copies) {
-    if (!copy.base.defined() || !copy.used || copy.invalid) continue;
-    *kind = copy.kind;
-    return copy.base;
-  }
-  return {};
-}
-
-void WeightShadows::mark_written(at::TensorList weights) {
-  const std::lock_guard lock(mutex_);
-  for (const at::Tensor& weight : weights) {
-    Entry* const entry = find(weight);
-    if (!entry) continue;
-    bool first = true;
-    for (Copy& copy : entry->copies) {
-      if (!copy.base.defined() || !copy.used || copy.invalid) continue;
-      if (std::exchange(first, false)) {
-        copy.mark_fresh(weight);
-      } else {
-        copy.invalid = true;
-      }
-    }
-  }
-}
-
 void WeightShadows::sweep() {
   std::vector<EntryPtr> dropped;
   const std::lock_guard lock(mutex_);
@@ -328,7 +209,7 @@ void WeightShadows::sweep() {
   if (entries_.empty() || static_cast<std::size_t>(++exits_) * 8 < entries_.size()) return;
   exits_ = 0;
   for (auto it = entries_.begin(); it != entries_.end();) {
-    if (it->second->nobody_else_holds_leaf()) {
+    if (it->second->nobody_else_holds_weight()) {
       dropped.push_back(std::move(it->second));
       it = entries_.erase(it);
     } else {

@@ -1,34 +1,24 @@
-// Persistent low-precision copies of weights, one per leaf and kind, each linked to its leaf by one
-// autograd node.
+// The persistent low-precision copies of weights, one per weight and kind, each linked to its
+// weight by one autograd node.
 //
-// A copy is fresh as long as the leaf's version and storage are the ones it was made from and no
-// gradient has flowed through it since (an update may have followed that the version counter does
-// not show: optim::SGD, fused operators, .data()). A doubtful copy is cast again, into new memory,
-// so that graphs which saved the old one stay valid; one whose leaf is known to have changed is
-// overwritten, so that such graphs fail as they would without casts.
+// A copy is fresh as long as the weight's version, memory and layout are the ones it was made from
+// and no gradient has flowed through it since (an update may have followed that the version counter
+// does not show: optim::SGD, fused operators, .data()). A doubtful copy is cast again, into new
+// memory, so that graphs which saved the old one stay valid; one whose weight is known to have
+// changed is overwritten, so that such graphs fail as they would without casts.
 #pragma once
 
 #include <c10/util/flat_hash_map.h>
-#include <c10/util/intrusive_ptr.h>
 
-#include <atomic>
-#include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <vector>
 
+#include "casting/shadow.h"
 #include "core/torch.h"
 
 namespace mezzo::casting {
 
-/// Which copy of a weight: its low type, stored as such or as float that holds rounded values
-/// (emulation).
-struct ShadowKind {
-  at::ScalarType low;
-  bool in_float;
-  bool operator==(const ShadowKind&) const = default;
-};
+class ShadowCache;
 
 class WeightShadows {
  public:
@@ -38,8 +28,9 @@ class WeightShadows {
 
   /// The copy to use in place of `tensor`, which may be a weight or a view of one (C++'s nn::Linear
   /// multiplies by weight.t()); with history if gradients are wanted now. Undefined where the
-  /// tensor is no weight: the caller casts it itself.
-  at::Tensor use(const at::Tensor& tensor, ShadowKind kind);
+  /// tensor is no weight: the caller casts it itself. What was found goes into `cache`, the calling
+  /// thread's, unless that is null.
+  at::Tensor use(const at::Tensor& tensor, ShadowKind kind, ShadowCache* cache);
 
   void refresh(at::TensorList weights);
   void invalidate(at::TensorList weights);
@@ -47,25 +38,18 @@ class WeightShadows {
   void remember(at::TensorList weights);
   void forget(at::TensorList weights);
 
-  /// A fused step writes this copy itself: the plain copy of that weight if it is in use, else
-  /// undefined.
-  at::Tensor writable_copy(const at::Tensor& weight, ShadowKind* kind);
-  /// ... and says afterwards that it did.
-  void mark_written(at::TensorList weights);
-
   /// Frees the copies of weights that nobody else holds any more.
   void sweep();
   std::size_t size() const;
 
  private:
-  struct Linked;
-  struct Copy;
   struct Entry;
   using EntryPtr = std::unique_ptr<Entry>;
 
-  at::Tensor use_leaf(const at::Tensor& leaf, ShadowKind kind, const at::Tensor* view);
-  Entry& entry_of(const at::Tensor& leaf);
-  Entry* find(const at::Tensor& leaf);
+  at::Tensor use_weight(const at::Tensor& weight, ShadowKind kind, const at::Tensor* view,
+                        ShadowCache* cache);
+  Entry& entry_of(const at::Tensor& weight);
+  Entry* find(const at::Tensor& weight);
   bool knows(const at::Tensor& tensor);
 
   mutable std::mutex mutex_;

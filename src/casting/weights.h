@@ -4,8 +4,6 @@
 
 #include <ATen/core/ATen_fwd.h>
 
-#include "casting/counts.h"
-
 namespace mezzo::casting {
 
 /// After an update of these weights: the low-precision copies that were used since the last refresh

@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "casting/counts.h"
+#include "mezzo/cast_counts.h"
 #include "casting/layer.h"
 #include "casting/scope.h"
 #include "mezzo/hardware.h"
@@ -186,6 +186,35 @@ TEST_P(LowType, RunsRecurrentLayersWithPackedSequencesToo) {
     EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
 }
 
+template <typename Layer>
+void expect_low_forward_and_backward(Layer layer, at::ScalarType low) {
+  const at::Tensor x = random({5, 2, 3});
+  const auto packed = torch::nn::utils::rnn::pack_padded_sequence(x, torch::tensor({5, 3}));
+  at::Tensor y;
+  at::Tensor of_packed;
+  {
+    const Autocast scope(Policy::defaults(low));
+    y = std::get<0>(layer->forward(x));
+    of_packed = std::get<0>(layer->forward_with_packed_input(packed)).data();
+  }
+  EXPECT_EQ(y.scalar_type(), low);
+  EXPECT_EQ(of_packed.scalar_type(), low);
+  const at::Tensor expected = std::get<0>(layer->forward(x)).detach().to(at::kDouble);
+  expect_close(y, expected, 4 * LowType::tolerance());
+  (y.to(at::kFloat).sum() + of_packed.to(at::kFloat).sum()).backward();
+  for (const at::Tensor& weight : layer->parameters())
+    EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
+}
+
+TEST_P(LowType, RunsEveryRecurrentLayerInBothDirections) {
+  torch::manual_seed(6);
+  namespace nn = torch::nn;
+  expect_low_forward_and_backward(nn::LSTM(nn::LSTMOptions(3, 4).bidirectional(true)), low());
+  expect_low_forward_and_backward(nn::GRU(nn::GRUOptions(3, 4).num_layers(2)), low());
+  expect_low_forward_and_backward(nn::RNN(nn::RNNOptions(3, 4).nonlinearity(torch::kTanh)), low());
+  expect_low_forward_and_backward(nn::RNN(nn::RNNOptions(3, 4).nonlinearity(torch::kReLU)), low());
+}
+
 TEST_P(LowType, RunsRecurrentCells) {
   torch::nn::GRUCell gru(3, 4);
   torch::nn::LSTMCell lstm(3, 4);
@@ -207,9 +236,9 @@ TEST_P(LowType, ABackwardInsideTheScopeCastsNothing) {
   const at::Tensor expected = w.grad().clone();
   w.mutable_grad().reset();
   const Autocast scope(Policy::defaults(low()));
-  const auto before = casting::cast_counts();
+  const auto before = cast_counts();
   loss.backward();
-  EXPECT_EQ(casting::cast_counts().activation_casts, before.activation_casts);
+  EXPECT_EQ(cast_counts().activation_casts, before.activation_casts);
   EXPECT_TRUE(torch::equal(w.grad(), expected));
 }
 

@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <atomic>
 #include <thread>
 
-#include "casting/counts.h"
+#include "mezzo/cast_counts.h"
 #include "casting/weights.h"
 #include "mezzo/autocast.h"
 #include "mezzo/hardware.h"
@@ -346,6 +347,118 @@ TEST_P(Shadows, FourThreadsShareACopy) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_TRUE(torch::allclose(sum[0] / 80, x.sum(0), 2e-2, 2e-2));
+}
+
+TEST_P(Shadows, FollowsAChangeOfLayoutInTheSameMemory) {
+  const at::Tensor square = torch::randn({4, 4}).requires_grad_();
+  const at::Tensor in = torch::randn({3, 4});
+  const auto product = [&](const at::Tensor& weight) {
+    const amp::Autocast scope(Policy::defaults(at::kBFloat16));
+    return torch::mm(in, weight).to(at::kFloat);
+  };
+  const at::Tensor before = product(square).detach();
+  at::Tensor weight = square;
+  weight.set_data(square.detach().t());
+  const at::Tensor expected = product(square.detach().clone());
+  EXPECT_FALSE(torch::equal(before, expected));
+  EXPECT_TRUE(torch::equal(product(square).detach(), expected));
+  product(square).sum().backward();
+  EXPECT_TRUE(torch::allclose(square.grad(), in.sum(0).unsqueeze(1).expand({4, 4}), 2e-2, 2e-2));
+}
+
+TEST_P(Shadows, TheThreadsOwnMemoryOfAWeightKnowsWhenItIsAnother) {
+  // New weights take the addresses of those that went before.
+  for (int i = 0; i < 50; ++i) {
+    linear = torch::nn::Linear(6, 5);
+    forward();
+    expect_current();
+    const auto gradient = torch::autograd::grad({forward().sum()}, {linear->weight})[0];
+    EXPECT_TRUE(torch::allclose(gradient[0], x.sum(0), 2e-2, 2e-2));
+  }
+}
+
+TEST_P(Shadows, MoreWeightsThanAThreadRemembersAreEachCastOnce) {
+  std::vector<at::Tensor> weights;
+  for (int i = 0; i < 1500; ++i) weights.push_back(torch::full({2, 2}, i % 100).requires_grad_());
+  const at::Tensor in = torch::ones({1, 2});
+  const auto check = [&] {
+    const amp::Autocast scope(Policy::defaults(at::kBFloat16));
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      ASSERT_EQ(torch::mm(in, weights[i])[0][0].item<float>(), 2.0F * static_cast<float>(i % 100));
+  };
+  EXPECT_EQ(weight_casts(check), 1500);
+  EXPECT_EQ(weight_casts(check), 0);
+}
+
+TEST_P(Shadows, TwoLowTypesOfOneWeightLiveSideBySide) {
+  const at::Tensor w = torch::randn({4, 4}).requires_grad_();
+  const at::Tensor in = torch::randn({2, 4});
+  for (int i = 0; i < 3; ++i) {
+    for (const at::ScalarType low : {at::kHalf, at::kBFloat16}) {
+      const amp::Autocast scope(Policy::defaults(low));
+      const at::Tensor y = torch::mm(in, w);
+      EXPECT_EQ(y.scalar_type(), low);
+      const at::Tensor expected = torch::mm(in.to(low).to(at::kDouble), w.to(low).to(at::kDouble));
+      EXPECT_TRUE(torch::allclose(y.to(at::kDouble), expected, 2e-2, 2e-2));
+    }
+  }
+}
+
+TEST_P(Shadows, ThreadsThatRefreshWhileOthersUseAgree) {
+  const torch::NoGradGuard guard;
+  linear->weight.fill_(1);
+  linear->bias.zero_();
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> readers;
+  std::atomic<int> wrong{0};
+  for (int i = 0; i < 3; ++i) {
+    readers.emplace_back([&] {
+      const torch::NoGradGuard no_grad;
+      while (!stop) {
+        const amp::Autocast scope(Policy::defaults(at::kBFloat16));
+        const at::Tensor y = torch::mm(torch::ones({1, 6}), linear->weight.t());
+        if (y[0][0].item<float>() != 6) ++wrong;
+      }
+    });
+  }
+  for (int i = 0; i < 300; ++i) {
+    refresh_casts({linear->weight});
+    invalidate_casts({linear->weight});
+    if (i % 10 == 0) forget_weights({linear->weight});
+    WeightShadows::global().sweep();
+  }
+  stop = true;
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_P(Shadows, AViewMadeWithoutAGraphGivesNoGradientToTheWeight) {
+  forward();
+  at::Tensor view;
+  {
+    const torch::NoGradGuard guard;
+    view = linear->weight.t();
+  }
+  const at::Tensor in = torch::randn({3, 6}).requires_grad_();
+  at::Tensor y;
+  {
+    const amp::Autocast scope(Policy::defaults(at::kBFloat16));
+    y = torch::mm(in, view);
+  }
+  y.to(at::kFloat).sum().backward();
+  EXPECT_FALSE(linear->weight.grad().defined());
+}
+
+TEST_P(Shadows, ADetachedWeightGivesNoGradientToTheWeight) {
+  forward();
+  const at::Tensor in = torch::randn({3, 6}).requires_grad_();
+  at::Tensor y;
+  {
+    const amp::Autocast scope(Policy::defaults(at::kBFloat16));
+    y = torch::mm(in, linear->weight.detach().t());
+  }
+  y.to(at::kFloat).sum().backward();
+  EXPECT_FALSE(linear->weight.grad().defined());
 }
 
 }  // namespace
