@@ -1,10 +1,10 @@
 #include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 
-#include "mezzo/cast_counts.h"
 #include "casting/weights.h"
 #include "casting_instructions.h"
 #include "mezzo/autocast.h"
+#include "mezzo/cast_counts.h"
 #include "mezzo/hardware.h"
 #include "suites.h"
 

@@ -54,3 +54,13 @@ if(MEZZO_DISTRIBUTED)
   mezzo_example_test(NAME demo_with_a_batch_that_cannot_be_shared COMMAND fashion_mnist --nproc 2 --opt-level O0 --steps 1
                                                                           --batch-size 31 CODE 2 OUTPUT "cannot be shared")
 endif()
+
+# The whole training from three seeds: half a point at most between the means.
+if(MEZZO_TESTS)
+  add_test(NAME demo_accuracy_of_three_seeds
+           COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:fashion_mnist> -DLEVELS=O1,O2,O4 "-DSEEDS=1|2|3" -DPOINTS=50
+                   -DFOLDER=${CMAKE_CURRENT_BINARY_DIR}/three_seeds
+                   -P ${CMAKE_CURRENT_SOURCE_DIR}/support/check_accuracy.cmake)
+  set_tests_properties(demo_accuracy_of_three_seeds PROPERTIES LABELS slow TIMEOUT 7200
+                       ENVIRONMENT "OMP_WAIT_POLICY=passive;GOMP_SPINCOUNT=0")
+endif()

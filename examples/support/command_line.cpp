@@ -12,6 +12,8 @@
 #include <sstream>
 #include <utility>
 
+#include "support/process.h"
+
 namespace examples {
 
 namespace {
@@ -160,6 +162,7 @@ std::string CommandLine::help() const {
 }
 
 int run_program(const std::string& program, int (*body)(int, char**), int argc, char** argv) {
+  keep_freed_memory();
   try {
     return body(argc, argv);
   } catch (const mezzo::ConfigError& error) {

@@ -6,9 +6,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 extern char** environ;
 
@@ -37,6 +42,14 @@ std::int64_t status_bytes(const std::string& name) {
 
 std::filesystem::path this_program() {
   return std::filesystem::read_symlink("/proc/self/exe");
+}
+
+void keep_freed_memory() {
+#if defined(__GLIBC__)
+  constexpr int kFromTheSystem = 1 << 30;  // bytes from which a block is mapped by itself
+  mallopt(M_MMAP_THRESHOLD, kFromTheSystem);
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+#endif
 }
 
 int run_and_wait(const std::filesystem::path& program, const std::vector<std::string>& arguments) {

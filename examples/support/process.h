@@ -16,6 +16,11 @@ std::filesystem::path this_program();
 /// cannot be started.
 int run_and_wait(const std::filesystem::path& program, const std::vector<std::string>& arguments);
 
+/// Has the C library keep what is freed instead of giving it back to the system. A training step
+/// frees its whole graph at its end; without this the next step pays for every page anew, which
+/// costs levels with more intermediate tensors most. No effect where the C library is not glibc.
+void keep_freed_memory();
+
 /// A new folder that goes away with the object.
 class TemporaryFolder {
  public:

@@ -8,32 +8,39 @@
 #include "casting/scope.h"
 #include "casting/shadow_cache.h"
 #include "casting/weight_shadows.h"
+#include "casting/weights.h"
 
 namespace mezzo::casting {
 
-at::Tensor Casting::cast(const at::Tensor& tensor) {
+C10_NOINLINE at::Tensor Casting::cast(const at::Tensor& tensor) {
   const bool emulate = decision_.plan == Plan::kEmulate;
   if (frame_.listener != nullptr)
     (*frame_.listener)(row_.name(), tensor.scalar_type(), decision_.target);
-  if (decision_.target != at::kFloat) {
+  at::Tensor result;
+  if (decision_.target != at::kFloat && WeightKeeping::here()) {
     const ShadowKind kind{decision_.target, emulate};
-    at::Tensor shadow = WeightShadows::global().use(tensor, kind, frame_.shadows);
-    if (shadow.defined()) return shadow;
+    result = WeightShadows::global().use(tensor, kind, frame_.shadows);
   }
-  count_activation_cast();
-  return emulate ? rounded(tensor, decision_.target) : tensor.to(decision_.target);
+  if (!result.defined()) {
+    count_activation_cast();
+    result = emulate ? rounded(tensor, decision_.target) : tensor.to(decision_.target);
+  }
+  same_keys_ = same_keys_ && result.key_set() == tensor.key_set();
+  return result;
 }
 
 at::Tensor Casting::apply(const at::Tensor& tensor) {
   // Frames with a listener have no shadows, so that it hears of each use.
   if (frame_.shadows != nullptr && decision_.target != at::kFloat) {
-    at::Tensor shadow =
+    const ShadowCache::Found found =
         frame_.shadows->find(tensor, {decision_.target, decision_.plan == Plan::kEmulate});
-    if (shadow.defined()) return shadow;
+    if (const Shadow::Lock lock(found.shadow); lock) {
+      const at::Tensor* copy =
+          found.shadow->peek(*tensor.unsafeGetTensorImpl(), *found.weight, found.use);
+      if (copy != nullptr) return *copy;
+    }
   }
-  at::Tensor result = cast(tensor);
-  same_keys_ = same_keys_ && result.key_set() == tensor.key_set();
-  return result;
+  return cast(tensor);
 }
 
 }  // namespace mezzo::casting

@@ -55,8 +55,7 @@ struct Kernel<Op, R(A...)> {
     const c10::DispatchKeySet below = keys & frame->below;
     if constexpr (kHasDtypeArgument) {
       if (decision.plan == Plan::kFloatResult) {
-        return Op::redispatch(below,
-                              detail::or_float<detail::is_dtype_argument<A>>(arguments)...);
+        return Op::redispatch(below, detail::or_float<detail::is_dtype_argument<A>>(arguments)...);
       }
     }
     if (nothing_to_cast(seen, decision)) return Op::redispatch(below, arguments...);

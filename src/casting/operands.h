@@ -58,17 +58,14 @@ struct Operand {
 template <>
 struct Operand<const at::Tensor&> {
   static void look(Operands& seen, const at::Tensor& tensor) { see(seen, tensor); }
-  const at::Tensor* original;
   at::Tensor owned;
-  Operand(const at::Tensor& tensor, Casting& casting) : original(&tensor) {
-    if (casting.needs(tensor)) {
-      owned = casting.apply(tensor);
-      original = &owned;
-    }
-  }
+  const at::Tensor& used;
+  C10_ALWAYS_INLINE Operand(const at::Tensor& tensor, Casting& casting)
+      : owned(casting.needs(tensor) ? casting.apply(tensor) : at::Tensor()),
+        used(owned.defined() ? owned : tensor) {}
   Operand(const Operand&) = delete;
   Operand& operator=(const Operand&) = delete;
-  const at::Tensor& get() const { return *original; }
+  const at::Tensor& get() const { return used; }
 };
 
 /// A tensor that the operator writes: it decides the type of the others and is handed on itself.

@@ -32,8 +32,8 @@ struct Frame {
   ScopeRules rules;
   int graph_task = -1;
   const CastListener* listener = nullptr;
-  ShadowCache* shadows = nullptr;   // of the frame's thread; null: ask the registry each time
-  c10::DispatchKeySet below;        // what comes after the layer and all other autocasts
+  ShadowCache* shadows = nullptr;  // of the frame's thread; null: ask the registry each time
+  c10::DispatchKeySet below;       // what comes after the layer and all other autocasts
 };
 
 /// Switches the casting layer on for this thread until it is destroyed. Scopes nest, the inner one

@@ -87,8 +87,8 @@ const at::Tensor& Shadow::whole(const at::Tensor& weight, Use use) {
     std::uint32_t& output = outputs_[use.transposed];
     if (!node) {
       const ShadowNode::Way way{weight.scalar_type(), kind_.low, use.transposed};
-      node = std::make_shared<ShadowNode>(torch::autograd::impl::gradient_edge(weight), way,
-                                          flowed_);
+      node =
+          std::make_shared<ShadowNode>(torch::autograd::impl::gradient_edge(weight), way, flowed_);
       output = node->add_input_metadata(made);
     }
     torch::autograd::impl::set_gradient_edge(made, {node, output});
@@ -103,10 +103,10 @@ const at::Tensor& Shadow::whole(const at::Tensor& weight, Use use) {
 at::Tensor Shadow::viewed(const at::Tensor& weight, const at::Tensor& view,
                           bool with_history) const {
   const Unrecorded guard;
-  at::Tensor shaped = base_
-                          .as_strided(view.sizes(), view.strides(),
-                                      view.storage_offset() - weight.storage_offset())
-                          .detach();
+  at::Tensor shaped =
+      base_
+          .as_strided(view.sizes(), view.strides(), view.storage_offset() - weight.storage_offset())
+          .detach();
   if (with_history) {
     const ShadowNode::Way way{view.scalar_type(), kind_.low, false};
     auto node =

@@ -4,7 +4,7 @@
 // Note [Two ways to a shadow]: the registry (weight_shadows.h) makes, refills and retires shadows
 // under its mutex. Operators on any thread take what is there without that mutex, so a shadow has a
 // lock of its own, held for the few instructions that check it and count one more reference. While
-// the registry changes a shadow, the shadow is closed: `take` then finds nothing, and the operator
+// the registry changes a shadow, the shadow is closed: `peek` then finds nothing, and the operator
 // asks the registry. What the registry reads needs no lock, since only it writes.
 #pragma once
 
@@ -37,7 +37,7 @@ struct Unrecorded {
 };
 
 /// Do two dense tensors lay out their elements alike?
-inline bool same_layout(c10::TensorImpl& a, c10::TensorImpl& b) {
+C10_ALWAYS_INLINE bool same_layout(c10::TensorImpl& a, c10::TensorImpl& b) {
   const auto& one = a.sizes_and_strides();
   const auto& other = b.sizes_and_strides();
   const std::size_t dims = one.size();
@@ -65,8 +65,26 @@ class Shadow {
   };
 
   /// The copy for `argument`, the weight itself or a view of it, if it is at hand and fresh; else
-  /// undefined. Any thread.
-  at::Tensor take(c10::TensorImpl& argument, c10::TensorImpl& weight, Use use) noexcept;
+  /// null. Any thread; to be called with the lock held, and copied from before the lock is left.
+  const at::Tensor* peek(c10::TensorImpl& argument, c10::TensorImpl& weight, Use use) noexcept;
+
+  /// Holds the lock of a shadow, if there is one and nobody else has it.
+  class Lock {
+   public:
+    explicit Lock(Shadow* shadow)
+        : shadow_(shadow != nullptr && !shadow->locked_.exchange(true, std::memory_order_acquire)
+                      ? shadow
+                      : nullptr) {}
+    ~Lock() {
+      if (shadow_ != nullptr) shadow_->leave();
+    }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+    explicit operator bool() const { return shadow_ != nullptr; }
+
+   private:
+    Shadow* shadow_;
+  };
 
   // The rest is the registry's, under its mutex.
 
@@ -108,13 +126,13 @@ class Shadow {
 
   const ShadowKind kind_;
   at::Tensor base_;
-  bool invalid_ = false;                  // doubtful, whatever the weight's version says
-  std::atomic<bool> used_{false};         // since the last refill
+  bool invalid_ = false;           // doubtful, whatever the weight's version says
+  std::atomic<bool> used_{false};  // since the last refill
   std::array<std::shared_ptr<ShadowNode>, 2> nodes_;  // straight, transposed
   std::array<std::uint32_t, 2> outputs_{};
   const GradientFlowed flowed_ = std::make_shared<std::atomic<bool>>(false);
 
-  // What `take` reads. Written under the lock, or while the shadow is closed.
+  // What `peek` reads. Written under the lock, or while the shadow is closed.
   std::atomic<bool> locked_{false};
   caffe2::TypeMeta type_;  // of the weight
   std::uint32_t version_ = 0;
@@ -123,23 +141,19 @@ class Shadow {
   std::array<at::Tensor, 4> aliases_;  // share the base's memory and version
 };
 
-inline at::Tensor Shadow::take(c10::TensorImpl& argument, c10::TensorImpl& weight,
-                               Use use) noexcept {
-  at::Tensor found;
-  if (locked_.exchange(true, std::memory_order_acquire)) return found;
+C10_ALWAYS_INLINE const at::Tensor* Shadow::peek(c10::TensorImpl& argument, c10::TensorImpl& weight,
+                                                 Use use) noexcept {
   // A closed shadow has no storage; weights do.
-  if (storage_ == weight.unsafe_storage().unsafeGetStorageImpl() &&
-      version_ == weight.version_counter().current_version() && type_ == weight.dtype() &&
-      offset_ == argument.storage_offset() && !flowed_->load(std::memory_order_acquire)) {
-    const at::Tensor& copy = alias(use);
-    if (copy.defined() && same_layout(argument, *copy.unsafeGetTensorImpl()) &&
-        (!use.transposed || same_layout(weight, *base_.unsafeGetTensorImpl()))) {
-      used_.store(true, std::memory_order_relaxed);
-      found = copy;
-    }
+  if (storage_ != weight.unsafe_storage().unsafeGetStorageImpl() ||
+      version_ != weight.version_counter().current_version() || type_ != weight.dtype() ||
+      offset_ != argument.storage_offset() || flowed_->load(std::memory_order_acquire)) {
+    return nullptr;
   }
-  leave();
-  return found;
+  const at::Tensor& copy = alias(use);
+  if (!copy.defined() || !same_layout(argument, *copy.unsafeGetTensorImpl())) return nullptr;
+  if (use.transposed && !same_layout(weight, *base_.unsafeGetTensorImpl())) return nullptr;
+  used_.store(true, std::memory_order_relaxed);
+  return &copy;
 }
 
 }  // namespace mezzo::casting

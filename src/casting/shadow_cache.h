@@ -23,8 +23,16 @@ class ShadowCache {
   /// This thread's; null while the thread's own objects are being destroyed.
   static ShadowCache* of_this_thread();
 
-  /// The fresh copy for a weight or its transpose; undefined where this thread knows of none.
-  at::Tensor find(const at::Tensor& tensor, ShadowKind kind) const;
+  /// What this thread knows of a tensor that is a weight or a view of one.
+  struct Found {
+    Shadow* shadow = nullptr;  // null: nothing
+    c10::TensorImpl* weight = nullptr;
+    Shadow::Use use{};
+  };
+  Found find(const at::Tensor& tensor, ShadowKind kind) const;
+
+  /// Off: nothing is found (see WeightKeeping).
+  void switch_on(bool on) noexcept { on_ = on; }
 
   void put(const at::Tensor& weight, const std::shared_ptr<Shadow>& shadow);
 
@@ -44,35 +52,28 @@ class ShadowCache {
     return static_cast<std::size_t>(key * 0x9E3779B97F4A7C15u >> (64 - kBits));
   }
 
+  bool on_ = true;
   // This thread's own, at one place as long as the thread lives.
   const c10::AutogradState& state_ = c10::AutogradState::get_tls_state();
   std::array<Line, std::size_t{1} << kBits> lines_;
+
+  Found find_for_view(const c10::TensorImpl& view, ShadowKind kind) const;
 };
 
-inline at::Tensor ShadowCache::find(const at::Tensor& tensor, ShadowKind kind) const {
+C10_ALWAYS_INLINE ShadowCache::Found ShadowCache::find(const at::Tensor& tensor,
+                                                       ShadowKind kind) const {
   using torch::autograd::AutogradMeta;
-  using torch::autograd::DifferentiableViewMeta;
   c10::TensorImpl* const argument = tensor.unsafeGetTensorImpl();
-  c10::TensorImpl* weight = argument;
   // Read directly: is_leaf(), is_view() and requires_grad() each go through virtual hooks.
   const auto* meta = static_cast<const AutogradMeta*>(argument->autograd_meta());
-  const AutogradMeta* weight_meta = meta;
-  const bool is_view = meta != nullptr && meta->is_view_;
-  if (is_view) {
-    const auto* view = static_cast<const DifferentiableViewMeta*>(meta);
-    if (!view->has_bw_view()) return {};
-    weight = view->get_backward_view().base_.unsafeGetTensorImpl();
-    weight_meta = static_cast<const AutogradMeta*>(weight->autograd_meta());
-  }
-  const std::uintptr_t key = key_of(weight, kind);
+  const std::uintptr_t key = key_of(argument, kind);
   const Line& line = lines_[line_of(key)];
-  if (line.key != key) return {};
-  const bool with_history =
-      weight_meta != nullptr && weight_meta->requires_grad_ && state_.get_grad_mode();
-  // A view made without a graph, used with one: its gradient must not reach the weight.
-  if (is_view && with_history && !meta->grad_fn_) return {};
-  return line.shadow->take(*argument, *weight,
-                           {.transposed = is_view, .with_history = with_history});
+  if (!on_) return {};
+  if (line.key == key) {
+    const bool with_history = meta != nullptr && meta->requires_grad_ && state_.get_grad_mode();
+    return {line.shadow.get(), argument, {.transposed = false, .with_history = with_history}};
+  }
+  return meta != nullptr && meta->is_view_ ? find_for_view(*argument, kind) : Found{};
 }
 
 }  // namespace mezzo::casting

@@ -227,12 +227,20 @@ namespace {
 
 thread_local bool keeps_weights = true;
 
+void keep_weights(bool keeps) noexcept {
+  keeps_weights = keeps;
+  if (ShadowCache* const cache = ShadowCache::of_this_thread(); cache != nullptr)
+    cache->switch_on(keeps);
+}
+
 }  // namespace
 
-WeightKeeping::WeightKeeping(bool keeps) noexcept : before_(std::exchange(keeps_weights, keeps)) {}
+WeightKeeping::WeightKeeping(bool keeps) noexcept : before_(keeps_weights) {
+  keep_weights(keeps);
+}
 
 WeightKeeping::~WeightKeeping() {
-  keeps_weights = before_;
+  keep_weights(before_);
 }
 
 bool WeightKeeping::here() noexcept {

@@ -7,9 +7,9 @@
 #include <set>
 #include <thread>
 
-#include "mezzo/cast_counts.h"
 #include "casting/layer.h"
 #include "casting/scope.h"
+#include "mezzo/cast_counts.h"
 #include "mezzo/hardware.h"
 
 namespace mezzo::amp {

@@ -77,9 +77,8 @@ TEST_P(Script, IsOptimizedAgainOutside) {
 }
 
 TEST_P(Script, TrainsAfterABareRunOnceItsPlanIsFlushed) {
-  for (int i = 0; i < 4; ++i) gradients([this] {
-    return unit->run_method("net", x, w1, w2).toTensor();
-  });
+  for (int i = 0; i < 4; ++i)
+    gradients([this] { return unit->run_method("net", x, w1, w2).toTensor(); });
   torch::jit::toGraphFunction(unit->get_function("net"))
       .get_executor()
       .debugFlushCompilationCache();

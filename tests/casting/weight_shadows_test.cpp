@@ -6,9 +6,9 @@
 #include <atomic>
 #include <thread>
 
-#include "mezzo/cast_counts.h"
 #include "casting/weights.h"
 #include "mezzo/autocast.h"
+#include "mezzo/cast_counts.h"
 #include "mezzo/hardware.h"
 
 namespace mezzo::casting {
@@ -379,7 +379,8 @@ TEST_P(Shadows, TheThreadsOwnMemoryOfAWeightKnowsWhenItIsAnother) {
 
 TEST_P(Shadows, MoreWeightsThanAThreadRemembersAreEachCastOnce) {
   std::vector<at::Tensor> weights;
-  for (int i = 0; i < 1500; ++i) weights.push_back(torch::full({2, 2}, i % 100).requires_grad_());
+  for (int i = 0; i < 1500; ++i)
+    weights.push_back(torch::full({2, 2}, double(i % 100)).requires_grad_());
   const at::Tensor in = torch::ones({1, 2});
   const auto check = [&] {
     const amp::Autocast scope(Policy::defaults(at::kBFloat16));
