@@ -22,5 +22,6 @@
 #include "mezzo/policy.h"
 #include "mezzo/report.h"
 #include "mezzo/safetensors.h"
+#include "mezzo/sync_batch_norm.h"
 #include "mezzo/tensor_lists.h"
 #include "mezzo/version.h"

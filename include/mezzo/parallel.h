@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "mezzo/process_group.h"
+#include "mezzo/sync_batch_norm.h"
 
 namespace mezzo::parallel {
 
@@ -195,6 +196,7 @@ class DistributedDataParallel {
   template <class... Args>
   decltype(auto) forward(Args&&... args) const {
     core_->before_forward(net_->is_training());
+    const detail::SynchronisedCalls synchronised;
     return net_->forward(std::forward<Args>(args)...);
   }
   /// forward().
@@ -206,6 +208,7 @@ class DistributedDataParallel {
   template <class F, class... Args>
   decltype(auto) call(F&& function, Args&&... args) const {
     core_->before_forward(net_->is_training());
+    const detail::SynchronisedCalls synchronised;
     if constexpr (requires(Net & net) { net.call(function, std::forward<Args>(args)...); }) {
       return net_.call(std::forward<F>(function), std::forward<Args>(args)...);
     } else {

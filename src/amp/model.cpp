@@ -10,6 +10,7 @@
 #include "amp/param_state.h"
 #include "casting/scope.h"
 #include "casting/weights.h"
+#include "mezzo/sync_batch_norm.h"
 
 namespace mezzo::detail {
 namespace {
@@ -63,21 +64,21 @@ CastRule ModelState::outputs() const {
 }
 
 struct CallGuard::Scopes {
+  const parallel::detail::SynchronisedCalls synchronised;
   std::optional<casting::Scope> casting;
 };
 
-CallGuard::CallGuard(ModelState& state) : inputs(state.inputs()), outputs(state.outputs()) {
+CallGuard::CallGuard(ModelState& state)
+    : inputs(state.inputs()), outputs(state.outputs()), scopes_(std::make_unique<Scopes>()) {
   const Session& session = state.session();
   if (!session.enabled()) return;
   state.before_call();
   const Plan& plan = session.plan();
   if (plan.policy) {
-    scopes_ = std::make_unique<Scopes>();
     const bool tells = session.options().verbosity >= 2;
     scopes_->casting.emplace(*plan.policy, casting::Mode::kOperators,
                              tells ? &cast_listener() : nullptr);
   } else if (state.low_type() != at::ScalarType::Undefined) {
-    scopes_ = std::make_unique<Scopes>();
     scopes_->casting.emplace(Policy::defaults(state.low_type()), casting::Mode::kEmulationOnly);
   }
 }

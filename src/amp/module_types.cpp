@@ -5,6 +5,8 @@
 
 #include <unordered_set>
 
+#include "mezzo/sync_batch_norm.h"
+
 namespace mezzo::detail {
 namespace {
 
@@ -49,8 +51,8 @@ bool is_low(const at::Tensor& tensor) {
 }
 
 bool is_batch_norm(const torch::nn::Module& module) {
-  return is_any<torch::nn::BatchNorm1dImpl, torch::nn::BatchNorm2dImpl, torch::nn::BatchNorm3dImpl>(
-      module);
+  return is_any<torch::nn::BatchNorm1dImpl, torch::nn::BatchNorm2dImpl, torch::nn::BatchNorm3dImpl,
+                parallel::SyncBatchNormImpl>(module);
 }
 
 std::vector<at::Tensor> batch_norm_statistics(const torch::nn::Module& root) {

@@ -1,0 +1,145 @@
+#include "distributed/batch_norm_steps.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
+
+#include "bridge/tensors.h"
+#include "bridge/workers.h"
+#include "kernels/batch_norm.h"
+
+namespace mezzo::parallel {
+namespace {
+
+bool channels_innermost(const at::Tensor& x) {
+  return x.dim() == 2 ? x.is_contiguous() : x.movedim(1, -1).is_contiguous();
+}
+
+// Kernels see channels that are innermost as rows, each of its own sample.
+kernels::BatchShape shape_of(const at::Tensor& x) {
+  const std::int64_t channels = x.size(1);
+  const std::int64_t elements = channels == 0 ? 0 : x.numel() / channels;
+  if (!x.is_contiguous() || x.dim() == 2) return {elements, channels, 1};
+  const std::int64_t samples = x.size(0);
+  return {samples, channels, samples == 0 ? 1 : elements / samples};
+}
+
+kernels::Rows rows_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  return {tensor.const_data_ptr(), *bridge::kernel_dtype(tensor.scalar_type())};
+}
+
+kernels::RowsOut rows_out_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  return {tensor.mutable_data_ptr(), *bridge::kernel_dtype(tensor.scalar_type())};
+}
+
+at::Tensor per_channel(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.detach().contiguous() : tensor;
+}
+
+// The memory of another tensor in the order of x's.
+at::Tensor laid_out_as(const at::Tensor& tensor, const at::Tensor& x) {
+  if (!tensor.defined()) return tensor;
+  const at::Tensor plain = tensor.detach();
+  if (bridge::is_dense(plain) && bridge::same_layout(plain, x)) return plain;
+  return bridge::empty_laid_out_as(x, plain.scalar_type()).copy_(plain);
+}
+
+bool has_kernels(const at::Tensor& x) {
+  return x.is_cpu();
+}
+
+kernels::BatchGradient gradient_of(const BatchStep& step, const at::Tensor& dy,
+                                   const at::Tensor& y) {
+  kernels::BatchGradient gradient;
+  gradient.shape = shape_of(step.x);
+  gradient.dy = rows_of(dy);
+  gradient.x = rows_of(step.x);
+  if (step.relu) gradient.relu_output = rows_of(y);
+  gradient.mean = step.mean.const_data_ptr<double>();
+  return gradient;
+}
+
+at::Tensor scratch_for(const kernels::BatchShape& shape) {
+  return at::empty({kernels::batch_scratch(shape)}, at::kDouble);
+}
+
+}  // namespace
+
+at::Tensor laid_out(const at::Tensor& x) {
+  return x.is_contiguous() || channels_innermost(x) ? x : x.contiguous();
+}
+
+at::Tensor batch_moments(const at::Tensor& x) {
+  if (!has_kernels(x)) return by_operators::batch_moments(x);
+  const kernels::BatchShape shape = shape_of(x);
+  at::Tensor moments = at::zeros({2, shape.channels}, at::kDouble);
+  auto* mean = moments.mutable_data_ptr<double>();
+  kernels::batch_moments(rows_of(x), shape, {mean, mean + shape.channels},
+                         scratch_for(shape).mutable_data_ptr<double>(), bridge::torch_workers());
+  return moments;
+}
+
+at::Tensor batch_normalised(const BatchStep& step, const at::Tensor& z) {
+  if (!has_kernels(step.x)) return by_operators::batch_normalised(step, z);
+  const at::Tensor residual = laid_out_as(z, step.x);
+  const at::Tensor weight = per_channel(step.weight);
+  const at::Tensor bias = per_channel(step.bias);
+  at::Tensor y = bridge::empty_laid_out_as(step.x, step.x.scalar_type());
+  kernels::BatchNormalise norm;
+  norm.shape = shape_of(step.x);
+  norm.x = rows_of(step.x);
+  norm.residual = rows_of(residual);
+  norm.y = rows_out_of(y);
+  norm.mean = step.mean.const_data_ptr<double>();
+  norm.rstd = step.rstd.const_data_ptr<double>();
+  norm.weight = rows_of(weight);
+  norm.bias = rows_of(bias);
+  norm.relu = step.relu;
+  kernels::batch_normalise(norm, bridge::torch_workers());
+  return y;
+}
+
+at::Tensor batch_gradient_sums(const BatchStep& step, const at::Tensor& dy, const at::Tensor& y) {
+  if (!has_kernels(step.x)) return by_operators::batch_gradient_sums(step, dy, y);
+  const at::Tensor dense_dy = laid_out_as(dy, step.x);
+  const at::Tensor dense_y = laid_out_as(y, step.x);
+  const kernels::BatchGradient gradient = gradient_of(step, dense_dy, dense_y);
+  const std::int64_t channels = gradient.shape.channels;
+  at::Tensor sums = at::zeros({2, channels}, at::kDouble);
+  auto* sum_dy = sums.mutable_data_ptr<double>();
+  kernels::batch_backward_reduce(gradient, sum_dy, sum_dy + channels,
+                                 scratch_for(gradient.shape).mutable_data_ptr<double>(),
+                                 bridge::torch_workers());
+  return sums;
+}
+
+std::pair<at::Tensor, at::Tensor> batch_gradients(const BatchStep& step, const at::Tensor& dy,
+                                                  const at::Tensor& y, const at::Tensor& means,
+                                                  bool wants_dx, bool wants_dz) {
+  if (!wants_dx && !wants_dz) return {};
+  if (!has_kernels(step.x)) {
+    return by_operators::batch_gradients(step, dy, y, means, wants_dx, wants_dz);
+  }
+  const at::Tensor dense_dy = laid_out_as(dy, step.x);
+  const at::Tensor dense_y = laid_out_as(y, step.x);
+  const at::Tensor weight = per_channel(step.weight);
+  std::pair<at::Tensor, at::Tensor> result;
+  if (wants_dx) result.first = bridge::empty_laid_out_as(step.x, step.x.scalar_type());
+  if (wants_dz) result.second = bridge::empty_laid_out_as(step.x, dy.scalar_type());
+  kernels::BatchBackwardApply apply;
+  apply.gradient = gradient_of(step, dense_dy, dense_y);
+  apply.rstd = step.rstd.const_data_ptr<double>();
+  apply.weight = rows_of(weight);
+  if (means.defined()) {
+    apply.mean_dy = means.const_data_ptr<double>();
+    apply.mean_dy_xmu = apply.mean_dy + apply.gradient.shape.channels;
+  }
+  apply.dx = rows_out_of(result.first);
+  apply.dresidual = rows_out_of(result.second);
+  kernels::batch_backward_apply(apply, bridge::torch_workers());
+  return result;
+}
+
+}  // namespace mezzo::parallel

@@ -1,0 +1,83 @@
+#include "distributed/rank_statistics.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/tensor.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
+
+#include <vector>
+
+#include "distributed/group.h"
+#include "kernels/batch_norm.h"
+
+namespace mezzo::parallel {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct GroupHolder final : torch::CustomClassHolder {
+  explicit GroupHolder(ProcessGroup of) : group(std::move(of)) {}
+  const ProcessGroup group;
+};
+
+class SumOverRanks : public torch::autograd::Function<SumOverRanks> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& sums,
+                            const ProcessGroup& group) {
+    context->saved_data["group"] =
+        c10::IValue::make_capsule(c10::make_intrusive<GroupHolder>(group));
+    return sum_over_ranks(sums, group);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const auto holder =
+        c10::static_intrusive_pointer_cast<GroupHolder>(context->saved_data["group"].toCapsule());
+    return {SumOverRanks::apply(grads[0].contiguous(), holder->group), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+RankStatistics exchange_moments(const at::Tensor& moments, double count, Backward backward,
+                                const std::optional<ProcessGroup>& group) {
+  if (!group) {
+    return {moments[0], moments[1], count, backward == Backward::kInput, -1};
+  }
+  const std::int64_t channels = moments.size(1);
+  const at::Tensor tail = at::tensor({count, static_cast<double>(backward)}, moments.options());
+  const at::Tensor mine = at::cat({moments.reshape({-1}), tail});
+  const at::Tensor gathered = at::empty({group->size(), mine.size(0)}, mine.options());
+  group->internals().statistics().all_gather(gathered, mine)->wait();
+  const at::Tensor all = gathered.cpu();
+  RankStatistics result;
+  std::vector<kernels::RankMoments> ranks;
+  for (int r = 0; r < group->size(); ++r) {
+    const double* row = all.const_data_ptr<double>() + r * all.size(1);
+    ranks.push_back({row[2 * channels], row, row + channels});
+    const auto other = static_cast<Backward>(static_cast<std::int64_t>(row[2 * channels + 1]));
+    if (other == Backward::kInput) result.any_input = true;
+    if (other == Backward::kNone && result.without_graph < 0) result.without_graph = r;
+  }
+  const at::Tensor merged = at::empty({2, channels}, all.options());
+  auto* mean = merged.mutable_data_ptr<double>();
+  result.count = kernels::merge_moments(ranks, channels, {mean, mean + channels});
+  const at::Tensor there = merged.to(moments.device());
+  result.mean = there[0];
+  result.m2 = there[1];
+  return result;
+}
+
+at::Tensor sum_over_ranks(const at::Tensor& sums, const std::optional<ProcessGroup>& group) {
+  if (!group) return sums;
+  at::Tensor total = sums.detach().clone(at::MemoryFormat::Contiguous);
+  group->internals().statistics().all_reduce(total)->wait();
+  return total;
+}
+
+at::Tensor differentiable_sum(const at::Tensor& sums, const std::optional<ProcessGroup>& group) {
+  return group ? SumOverRanks::apply(sums, *group) : sums;
+}
+
+}  // namespace mezzo::parallel
