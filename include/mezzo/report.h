@@ -1,12 +1,12 @@
 // Writes down what happened in training: on a terminal, as JSON lines, for TensorBoard, and as one
 // page with plots that compares several runs.
 //
-//   auto log = mezzo::report::tee(mezzo::report::progress(),
-//   mezzo::report::json_lines("run.jsonl")); log->write(mezzo::report::RunStarted{.run = "O1",
-//   .epochs = 3, .steps_per_epoch = 469}); log->write(mezzo::report::StepTaken{.epoch = 1, .step =
-//   10, .loss = 1.2});
+//   namespace report = mezzo::report;
+//   auto log = report::tee(report::progress(), report::json_lines("run.jsonl"));
+//   log->write(report::RunStarted{.run = "O1", .epochs = 3, .steps_per_epoch = 469});
+//   log->write(report::StepTaken{.epoch = 1, .step = 10, .loss = 1.2});
 //   ...
-//   mezzo::report::save(mezzo::report::read("run.jsonl"), "run.html");
+//   report::save(report::read("run.jsonl"), "run.html");
 //
 // Nothing here needs LibTorch. Threads: a sink belongs to one thread at a time.
 #pragma once

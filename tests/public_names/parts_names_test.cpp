@@ -1,0 +1,185 @@
+// The public names of optimizers, layers, processes and the converter, used as a program would.
+#include <gtest/gtest.h>
+#include <mezzo/convert.h>
+#include <mezzo/mezzo.h>
+#include <torch/torch.h>
+
+#include <chrono>
+#include <filesystem>
+
+namespace optim = mezzo::optim;
+namespace parallel = mezzo::parallel;
+
+namespace {
+
+std::vector<at::Tensor> parameters_with_gradients() {
+  std::vector<at::Tensor> parameters{torch::ones({3, 2}).requires_grad_(), torch::ones({5}).requires_grad_()};
+  for (auto& parameter : parameters) parameter.mutable_grad() = torch::full_like(parameter, 0.5);
+  return parameters;
+}
+
+template <class Optimizer, class Options>
+void expect_steps(Options options) {
+  auto parameters = parameters_with_gradients();
+  Optimizer optimizer(parameters, options);
+  optim::FusedOptimizer& base = optimizer;
+  torch::optim::Optimizer& torch_base = base;
+  torch_base.step();
+  EXPECT_FALSE(parameters[0].equal(torch::ones({3, 2})));
+  const auto after = parameters[0].detach().clone();
+  base.step_unless(torch::ones({1}));
+  EXPECT_TRUE(parameters[0].equal(after)) << "nothing moves where found_inf is not zero";
+  base.step_unless(torch::zeros({1}, at::kInt), torch::full({1}, 0.5));
+  EXPECT_FALSE(parameters[0].equal(after));
+  optimizer.zero_grad();
+}
+
+TEST(OptimNames, EveryOptimizerAndOption) {
+  expect_steps<optim::FusedAdam>(optim::FusedAdamOptions(1e-3).betas({0.9, 0.999}).eps(1e-8).weight_decay(0).adam_w_mode(true).bias_correction(true));
+  expect_steps<optim::FusedSGD>(optim::FusedSGDOptions(0.1).momentum(0.9).dampening(0).weight_decay(0.01).nesterov(false).wd_after_momentum(true));
+  expect_steps<optim::FusedLAMB>(optim::FusedLAMBOptions(1e-3).betas({0.9, 0.999}).eps(1e-6).weight_decay(0.01).max_grad_norm(1.0).adam_w_mode(true)
+                                     .bias_correction(true).grad_averaging(true).use_nvlamb(false));
+  expect_steps<optim::FusedNovoGrad>(optim::FusedNovoGradOptions(1e-3).betas({0.9, 0.999}).eps(1e-8).weight_decay(0).bias_correction(true)
+                                         .grad_averaging(true).reg_inside_moment(false).init_zero(false).norm_type(2));
+  expect_steps<optim::FusedAdagrad>(optim::FusedAdagradOptions(1e-2).eps(1e-10).weight_decay(0).adagrad_w_mode(false));
+}
+
+TEST(OptimNames, DefaultsAreTheOriginals) {
+  EXPECT_EQ(optim::FusedAdamOptions().lr(), 1e-3);
+  EXPECT_TRUE(optim::FusedAdamOptions().adam_w_mode());
+  EXPECT_EQ(optim::FusedLAMBOptions().eps(), 1e-6);
+  EXPECT_EQ(optim::FusedLAMBOptions().weight_decay(), 0.01);
+  EXPECT_EQ(optim::FusedNovoGradOptions().norm_type(), 2);
+  EXPECT_EQ(optim::FusedAdagradOptions().lr(), 1e-2);
+  EXPECT_EQ(optim::FusedAdagradOptions().eps(), 1e-10);
+}
+
+TEST(OptimNames, LARCAndFunctions) {
+  auto parameters = parameters_with_gradients();
+  torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(0.1));
+  optim::LARC larc(sgd, {.trust_coefficient = 0.02, .clip = true, .eps = 1e-8});
+  EXPECT_EQ(&larc.inner(), &sgd);
+  larc.step();
+  larc.zero_grad();
+  larc.zero_grad(false);
+
+  auto others = parameters_with_gradients();
+  EXPECT_NEAR(optim::clip_grad_norm_(others, 1.0, 2.0, false).item<double>(), 0.5 * std::sqrt(11.0), 1e-6);
+  auto found_inf = torch::zeros({1});
+  std::vector<at::Tensor> in{torch::ones({4})}, out{torch::zeros({4})}, y{torch::ones({4})};
+  optim::multi_tensor_scale(in, out, 2.0, found_inf);
+  EXPECT_EQ(out[0][0].item<float>(), 2.0F);
+  optim::multi_tensor_axpby(in, y, out, 2.0, 3.0, found_inf);
+  EXPECT_EQ(out[0][0].item<float>(), 5.0F);
+  auto [norm, norms] = optim::multi_tensor_l2norm(in, true);
+  EXPECT_NEAR(norm.item<double>(), 2.0, 1e-6);
+  EXPECT_EQ(norms.numel(), 1);
+}
+
+TEST(NnNames, NormsAndDenseLayers) {
+  namespace nn = mezzo::nn;
+  auto x = torch::randn({3, 8});
+  nn::FusedLayerNorm layer(nn::NormOptions{.normalized_shape = {8}, .eps = 1e-5, .elementwise_affine = true, .memory_efficient = true});
+  nn::FusedLayerNorm short_form(std::vector<std::int64_t>{8});
+  nn::FusedRMSNorm rms(std::vector<std::int64_t>{8});
+  EXPECT_TRUE(torch::allclose(short_form(x), torch::layer_norm(x, {8}), 1e-5, 1e-5));
+  EXPECT_EQ(layer(x).sizes(), x.sizes());
+  EXPECT_EQ(rms(x).sizes(), x.sizes());
+  auto weight = torch::ones({8}), bias = torch::zeros({8});
+  EXPECT_EQ(nn::fused_layer_norm(x, {8}, weight, bias, 1e-5).sizes(), x.sizes());
+  EXPECT_EQ(nn::fused_rms_norm(x, {8}, weight, 1e-5).sizes(), x.sizes());
+  auto [sum, norm] = nn::fused_add_layer_norm(x, x, {8}, weight, bias, 1e-5);
+  EXPECT_TRUE(torch::allclose(sum, x + x));
+  auto [rms_sum, rms_norm] = nn::fused_add_rms_norm(x, x, {8}, weight, 1e-5);
+  EXPECT_TRUE(torch::allclose(rms_sum, x + x));
+  nn::MLP mlp(nn::MLPOptions{.sizes = {8, 16, 4}, .bias = true, .activation = "relu"});
+  EXPECT_EQ(mlp(x).size(1), 4);
+  nn::FusedDense dense(8, 5), without_bias(8, 5, false);
+  EXPECT_EQ(dense(x).size(1), 5);
+  nn::FusedDenseGeluDense two(8, 16, 3);
+  EXPECT_EQ(two(x).size(1), 3);
+}
+
+TEST(ParallelNames, OneProcessIsAGroup) {
+  const auto store = (std::filesystem::temp_directory_path() / ("mezzo_public_names_" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()))).string();
+  std::filesystem::remove(store);
+  parallel::init_process_group({.backend = "gloo", .init_method = "file://" + store, .timeout = std::chrono::seconds(60), .rank = 0, .world_size = 1});
+  EXPECT_EQ(parallel::rank(), 0);
+  EXPECT_EQ(parallel::world_size(), 1);
+  parallel::barrier();
+  {
+    parallel::ProcessGroup group = parallel::new_group(std::vector<int>{0});
+    torch::nn::Linear net(4, 2);
+    parallel::DDPOptions options{.message_size = 10'000'000, .delay_allreduce = false, .allreduce_trigger_params = {}, .retain_allreduce_buffers = false,
+                                 .allreduce_always_fp32 = false, .gradient_average = true, .gradient_predivide_factor = 1.0,
+                                 .num_allreduce_streams = 1, .allreduce_communicators = {}, .find_unused_parameters = true,
+                                 .broadcast_buffers = true, .process_group = group};
+    parallel::DistributedDataParallel ddp(net, options);
+    static_assert(std::is_same_v<decltype(ddp), parallel::DistributedDataParallel<torch::nn::Linear>>);
+    ddp(torch::ones({3, 4})).sum().backward();
+    { auto guard = ddp.no_sync(); }
+    ddp.disable_allreduce();
+    ddp.enable_allreduce();
+    { auto guard = ddp.join(); }
+
+    torch::nn::Linear inner(4, 2);
+    torch::optim::SGD sgd(inner->parameters(), torch::optim::SGDOptions(0.1));
+    auto [model, optimizer] = mezzo::amp::initialize(inner, sgd, {.opt_level = "O1", .verbosity = 0, .overflow_group = group});
+    parallel::DistributedDataParallel over_model(model);
+    static_assert(std::is_same_v<decltype(over_model), parallel::DistributedDataParallel<mezzo::amp::Model<torch::nn::Linear>>>);
+    auto loss = over_model->forward(torch::ones({3, 4})).sum();
+    mezzo::amp::scale_loss(loss, optimizer).backward();
+    EXPECT_TRUE(optimizer.step().applied());
+
+    std::vector<at::Tensor> tensors{torch::ones({3})};
+    parallel::Reducer reducer(tensors);
+    reducer.reduce();
+  }
+  parallel::destroy_process_group();
+  std::filesystem::remove(store);
+}
+
+TEST(TensorNames, FlatListsAndSafetensors) {
+  std::vector<at::Tensor> tensors{torch::randn({2, 3}), torch::randn({4})};
+  auto flat = mezzo::flatten(tensors);
+  EXPECT_EQ(flat.numel(), 10);
+  auto back = mezzo::unflatten(flat, tensors);
+  EXPECT_TRUE(back[1].equal(tensors[1]));
+
+  const auto path = (std::filesystem::temp_directory_path() / "mezzo_public_names.safetensors").string();
+  torch::OrderedDict<std::string, at::Tensor> dictionary;
+  dictionary.insert("weight", tensors[0]);
+  mezzo::save_safetensors(path, dictionary, {{"format", "pt"}});
+  EXPECT_TRUE(mezzo::load_safetensors(path)["weight"].equal(tensors[0]));
+  std::filesystem::remove(path);
+}
+
+TEST(ConvertNames, OptionsAndLists) {
+  namespace convert = mezzo::convert;
+  convert::Options options{.target_dtype = "float16", .target_dtype_ops = std::vector<std::string>{"Conv"},
+                           .fp32_ops = std::vector<std::string>{"Softmax"}, .widest_dtype_ops = std::vector<std::string>{"+Concat"},
+                           .conditional_fp32_ops = std::vector<convert::Conditional>{{"Resize", "mode", {"cubic"}}},
+                           .excluded_names = {"a*"}, .included_names = {"/b.*/"}, .cast_optional_params = true, .io = "keep",
+                           .io_of = {{"x", "float16"}}, .profile = "spec", .opset = "keep", .calibration = {}, .verify = "none",
+                           .tolerance = 0.1, .weights_only = false};
+  EXPECT_THROW(convert::convert_model("no_such_model.onnx", "never_written.onnx", options), mezzo::Error);
+  EXPECT_THROW(convert::plan_model("no_such_model.onnx", options), mezzo::Error);
+  EXPECT_THROW(convert::apply_plan("no_such_model.onnx", "never_written.onnx", convert::Plan{}), mezzo::Error);
+  EXPECT_FALSE(std::filesystem::exists("never_written.onnx"));
+  EXPECT_FALSE(convert::list_lp16_ops("float16").empty());
+  EXPECT_FALSE(convert::list_fp32_ops("float16").empty());
+  EXPECT_FALSE(convert::list_lp16_fp32_ops("bfloat16").empty());
+  EXPECT_FALSE(convert::list_widest_type_cast("float16").empty());
+  static_assert(std::is_same_v<decltype(convert::Result{}.report.to_text()), std::string>);
+  static_assert(std::is_same_v<decltype(convert::Result{}.report.to_json()), std::string>);
+  static_assert(std::is_same_v<decltype(convert::Result{}.report.to_html()), std::string>);
+}
+
+TEST(ErrorNames, OneBaseTwoChildren) {
+  static_assert(std::is_base_of_v<mezzo::Error, mezzo::ConfigError>);
+  static_assert(std::is_base_of_v<mezzo::Error, mezzo::UnsupportedError>);
+  static_assert(std::is_base_of_v<std::exception, mezzo::Error>);
+  EXPECT_FALSE(mezzo::version().empty());
+}
+
+}  // namespace
