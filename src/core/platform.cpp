@@ -67,7 +67,7 @@ std::vector<std::string> library_candidates(const std::string& name, const std::
   for (const char* folder :
        {"/usr/local/lib/python3*/dist-packages/", "/usr/lib/python3*/dist-packages/",
         "/usr/local/lib/python3*/site-packages/"}) {
-    patterns.push_back(folder + package + "/" + name);
+    patterns.push_back((std::filesystem::path(folder) / package / name).string());
   }
   for (const std::string& pattern : patterns) {
     glob_t matches{};
