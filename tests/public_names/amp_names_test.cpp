@@ -11,7 +11,9 @@ namespace amp = mezzo::amp;
 namespace {
 
 struct NetImpl : torch::nn::Module {
-  NetImpl() : fc(register_module("fc", torch::nn::Linear(4, 3))), bn(register_module("bn", torch::nn::BatchNorm1d(3))) {}
+  NetImpl()
+      : fc(register_module("fc", torch::nn::Linear(4, 3))),
+        bn(register_module("bn", torch::nn::BatchNorm1d(3))) {}
   at::Tensor forward(const at::Tensor& x, double factor = 1.0) { return bn(fc(x)) * factor; }
   at::Tensor features(const at::Tensor& x) { return fc(x); }
   torch::nn::Linear fc;
@@ -19,14 +21,17 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-torch::optim::SGDOptions sgd_options() { return torch::optim::SGDOptions(0.1).momentum(0.9); }
+torch::optim::SGDOptions sgd_options() {
+  return torch::optim::SGDOptions(0.1).momentum(0.9);
+}
 
 std::string temporary(const std::string& name) {
   return (std::filesystem::temp_directory_path() / ("mezzo_public_names_" + name)).string();
 }
 
 TEST(AmpNames, LossScaleComesFromNumbersAndWords) {
-  amp::LossScale from_double = 128.0, from_int = 128, from_word = "dynamic", from_text = "128.0", from_string = std::string("64");
+  amp::LossScale from_double = 128.0, from_int = 128, from_word = "dynamic", from_text = "128.0",
+                 from_string = std::string("64");
   EXPECT_TRUE(from_word.is_dynamic());
   EXPECT_FALSE(from_int.is_dynamic());
   EXPECT_EQ(from_double.value(), from_text.value());
@@ -37,14 +42,29 @@ TEST(AmpNames, LossScaleComesFromNumbersAndWords) {
 }
 
 TEST(AmpNames, EveryOptionCanBeDesignated) {
-  amp::Options options{.enabled = true, .opt_level = "O2", .cast_model_type = at::kHalf, .patch_torch_functions = false,
-                       .keep_batchnorm_fp32 = true, .master_weights = true, .loss_scale = "dynamic", .cast_model_outputs = at::kFloat,
-                       .num_losses = 2, .min_loss_scale = 1.0, .max_loss_scale = 16777216.0, .init_loss_scale = 65536.0,
-                       .growth_interval = 2000, .verbosity = 0, .defer_unscale = false, .check_finite = true,
-                       .protect_batchnorm = true, .protect_rng = false, .overflow_group = amp::OverflowGroup::none(),
+  amp::Options options{.enabled = true,
+                       .opt_level = "O2",
+                       .cast_model_type = at::kHalf,
+                       .patch_torch_functions = false,
+                       .keep_batchnorm_fp32 = true,
+                       .master_weights = true,
+                       .loss_scale = "dynamic",
+                       .cast_model_outputs = at::kFloat,
+                       .num_losses = 2,
+                       .min_loss_scale = 1.0,
+                       .max_loss_scale = 16777216.0,
+                       .init_loss_scale = 65536.0,
+                       .growth_interval = 2000,
+                       .verbosity = 0,
+                       .defer_unscale = false,
+                       .check_finite = true,
+                       .protect_batchnorm = true,
+                       .protect_rng = false,
+                       .overflow_group = amp::OverflowGroup::none(),
                        .policy = mezzo::Policy::defaults()};
   EXPECT_EQ(options.num_losses, 2);
-  auto flags = amp::Options::from_flags({{"opt_level", "O2"}, {"keep_batchnorm_fp32", "True"}, {"loss_scale", "None"}});
+  auto flags = amp::Options::from_flags(
+      {{"opt_level", "O2"}, {"keep_batchnorm_fp32", "True"}, {"loss_scale", "None"}});
   EXPECT_EQ(flags.opt_level, "O2");
   EXPECT_EQ(flags.keep_batchnorm_fp32, true);
   EXPECT_FALSE(flags.loss_scale.has_value());
@@ -142,7 +162,8 @@ TEST(AmpNames, ClosuresStep) {
 TEST(AmpNames, SeveralOfEither) {
   Net d, g;
   torch::optim::SGD sgd_d(d->parameters(), sgd_options()), sgd_g(g->parameters(), sgd_options());
-  auto [models, optimizers] = amp::initialize(std::tie(d, g), std::tie(sgd_d, sgd_g), {.opt_level = "O1", .num_losses = 3, .verbosity = 0});
+  auto [models, optimizers] = amp::initialize(std::tie(d, g), std::tie(sgd_d, sgd_g),
+                                              {.opt_level = "O1", .num_losses = 3, .verbosity = 0});
   auto& [model_d, model_g] = models;
   auto& [optimizer_d, optimizer_g] = optimizers;
   auto x = torch::randn({8, 4});
@@ -155,12 +176,15 @@ TEST(AmpNames, SeveralOfEither) {
     scaled.close();
   }
   auto again = model_d(x).sum() + model_g(x).sum();
-  amp::scale_loss(again, optimizers, {.loss_id = 1, .delay_unscale = false, .delay_overflow_check = false}).backward({}, false, false);
+  amp::scale_loss(again, optimizers,
+                  {.loss_id = 1, .delay_unscale = false, .delay_overflow_check = false})
+      .backward({}, false, false);
   optimizer_d.step();
   optimizer_g.step();
 
   std::vector<Net> nets{Net(), Net()};
-  torch::optim::SGD first(nets[0]->parameters(), sgd_options()), second(nets[1]->parameters(), sgd_options());
+  torch::optim::SGD first(nets[0]->parameters(), sgd_options()),
+      second(nets[1]->parameters(), sgd_options());
   std::vector<std::reference_wrapper<torch::optim::Optimizer>> bare{first, second};
   auto [many, wrapped] = amp::initialize(nets, bare, {.opt_level = "O1", .verbosity = 0});
   auto sum = many[0](x).sum() + many[1](x).sum();
@@ -169,7 +193,8 @@ TEST(AmpNames, SeveralOfEither) {
 
   Net one, two;
   torch::optim::SGD both(one->parameters(), sgd_options());
-  auto [pair, single] = amp::initialize(std::tie(one, two), both, {.opt_level = "O1", .verbosity = 0});
+  auto [pair, single] =
+      amp::initialize(std::tie(one, two), both, {.opt_level = "O1", .verbosity = 0});
   static_assert(std::is_same_v<std::decay_t<decltype(single)>, amp::Optimizer>);
   static_assert(std::tuple_size_v<std::decay_t<decltype(pair)>> == 2);
 
@@ -181,7 +206,8 @@ TEST(AmpNames, SeveralOfEither) {
 TEST(AmpNames, StateOfScalersAndModels) {
   Net net;
   torch::optim::SGD sgd(net->parameters(), sgd_options());
-  auto [model, optimizer] = amp::initialize(net, sgd, {.opt_level = "O2", .num_losses = 2, .verbosity = 0});
+  auto [model, optimizer] =
+      amp::initialize(net, sgd, {.opt_level = "O2", .num_losses = 2, .verbosity = 0});
   amp::StateDict state = amp::state_dict(optimizer);
   EXPECT_EQ(state.size(), 2U);
   EXPECT_EQ(state.keys(), (std::vector<std::string>{"loss_scaler0", "loss_scaler1"}));
@@ -206,7 +232,10 @@ TEST(AmpNames, StateOfScalersAndModels) {
   torch::load(optimizer, path);
   torch::save(state, path);
   torch::load(state, path);
-  amp::CheckpointOptions options{.rng_state = true, .gradients = true, .tensors = {{"average", torch::ones({2})}}, .entries = {{"epoch", "3"}}};
+  amp::CheckpointOptions options{.rng_state = true,
+                                 .gradients = true,
+                                 .tensors = {{"average", torch::ones({2})}},
+                                 .entries = {{"epoch", "3"}}};
   amp::save_checkpoint(path, model, optimizer, options);
   amp::Checkpoint loaded = amp::load_checkpoint(path, model, optimizer, {.rng_state = true});
   EXPECT_EQ(loaded.entries.at("epoch"), "3");
@@ -232,7 +261,11 @@ TEST(AmpNames, ScheduleFollowsAppliedSteps) {
 TEST(AmpNames, GradScalerHasTorchAmpsInterface) {
   Net net;
   torch::optim::SGD sgd(net->parameters(), sgd_options());
-  amp::GradScaler scaler({.init_scale = 1024, .growth_factor = 2, .backoff_factor = 0.5, .growth_interval = 2000, .enabled = true});
+  amp::GradScaler scaler({.init_scale = 1024,
+                          .growth_factor = 2,
+                          .backoff_factor = 0.5,
+                          .growth_interval = 2000,
+                          .enabled = true});
   auto loss = net(torch::randn({8, 4})).sum();
   scaler.scale(loss).backward();
   EXPECT_EQ(scaler.scale(std::vector<at::Tensor>{loss, loss}).size(), 2U);
@@ -268,7 +301,8 @@ TEST(PolicyNames, PoliciesAreValues) {
   policy.with("softmax", CastClass::kLow).to_toml(text);
   EXPECT_EQ(mezzo::Policy::from_toml(text, "mine").classify("softmax"), CastClass::kLow);
   EXPECT_THROW(policy.with("sofmax", CastClass::kLow), mezzo::ConfigError);
-  for (auto kind : {CastClass::kPromote, CastClass::kBanned, CastClass::kNeutral}) EXPECT_NE(kind, CastClass::kLow);
+  for (auto kind : {CastClass::kPromote, CastClass::kBanned, CastClass::kNeutral})
+    EXPECT_NE(kind, CastClass::kLow);
 }
 
 TEST(PolicyNames, BothSystemsLists) {
@@ -279,8 +313,10 @@ TEST(PolicyNames, BothSystemsLists) {
   EXPECT_FALSE(mezzo::list_loss_output_functions(at::kHalf).empty());
   std::vector<mezzo::Conditional> conditional = mezzo::list_conditional_fp32_ops(at::kHalf);
   EXPECT_FALSE(conditional.empty());
-  EXPECT_FALSE(conditional.front().op.empty() || conditional.front().argument.empty() || conditional.front().values.empty());
-  std::map<std::string, std::vector<std::string>> parameters = mezzo::list_lp16_use_fp32_params(at::kHalf);
+  EXPECT_FALSE(conditional.front().op.empty() || conditional.front().argument.empty() ||
+               conditional.front().values.empty());
+  std::map<std::string, std::vector<std::string>> parameters =
+      mezzo::list_lp16_use_fp32_params(at::kHalf);
   EXPECT_FALSE(parameters.empty());
 }
 
@@ -289,7 +325,8 @@ struct Twice : torch::autograd::Function<Twice> {
     seen = x.scalar_type();
     return x * 2;
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*, torch::autograd::variable_list gradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list gradients) {
     return {gradients[0] * 2};
   }
   static inline at::ScalarType seen = at::kDouble;
@@ -309,7 +346,8 @@ TEST(AutocastNames, ScopesNest) {
     auto dtype_of = [](const at::Tensor& t) { return t.scalar_type(); };
     EXPECT_EQ(amp::half_function(dtype_of)(x), at::kBFloat16);
     EXPECT_EQ(amp::float_function(dtype_of)(x.to(at::kHalf)), at::kFloat);
-    auto sum = amp::promote_function([](const at::Tensor& a, const at::Tensor& b) { return a + b; });
+    auto sum =
+        amp::promote_function([](const at::Tensor& a, const at::Tensor& b) { return a + b; });
     EXPECT_EQ(sum(x, x.to(at::kBFloat16)).scalar_type(), at::kFloat);
     amp::custom_function<Twice>(at::kFloat, x.to(at::kBFloat16));
     EXPECT_EQ(Twice::seen, at::kFloat);
@@ -327,7 +365,8 @@ TEST(HardwareNames, ModesAndSets) {
   mezzo::set_compute_mode(at::kHalf, mezzo::ComputeMode::kNative);
   mezzo::set_compute_mode(at::kHalf, mezzo::ComputeMode::kAuto);
   EXPECT_NE(mezzo::compute_mode(at::kHalf), mezzo::ComputeMode::kAuto) << "what kAuto chose";
-  EXPECT_THROW(mezzo::set_compute_mode(at::kFloat, mezzo::ComputeMode::kNative), mezzo::ConfigError);
+  EXPECT_THROW(mezzo::set_compute_mode(at::kFloat, mezzo::ComputeMode::kNative),
+               mezzo::ConfigError);
   const auto sets = mezzo::kernel_sets();
   ASSERT_FALSE(sets.empty());
   EXPECT_EQ(sets.front(), "baseline");

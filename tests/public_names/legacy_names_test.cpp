@@ -17,10 +17,12 @@ TEST(Fp16UtilsNames, OptimizerTrainsAHalfNetwork) {
   auto half = fp16::network_to_half(net);
   static_assert(std::is_same_v<decltype(half), fp16::HalfNetwork<torch::nn::Linear>>);
   torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1));
-  fp16::FP16OptimizerOptions options{.static_loss_scale = 1.0,
-                                     .dynamic_loss_scale = true,
-                                     .dynamic_loss_args = fp16::DynamicLossArgs{.init_scale = 256, .scale_factor = 2, .scale_window = 1000},
-                                     .verbose = false};
+  fp16::FP16OptimizerOptions options{
+      .static_loss_scale = 1.0,
+      .dynamic_loss_scale = true,
+      .dynamic_loss_args =
+          fp16::DynamicLossArgs{.init_scale = 256, .scale_factor = 2, .scale_window = 1000},
+      .verbose = false};
   fp16::FP16_Optimizer optimizer(sgd, options);
   optimizer.zero_grad();
   optimizer.zero_grad(true);
@@ -29,7 +31,8 @@ TEST(Fp16UtilsNames, OptimizerTrainsAHalfNetwork) {
   optimizer.update_master_grads();
   EXPECT_FALSE(optimizer.overflow());
   EXPECT_GT(optimizer.clip_master_grads(1.0, 2.0), 0.0);
-  std::optional<std::vector<std::vector<at::Tensor>>> gradients = optimizer.inspect_master_grad_data();
+  std::optional<std::vector<std::vector<at::Tensor>>> gradients =
+      optimizer.inspect_master_grad_data();
   EXPECT_EQ(gradients->size(), 1U);
   optimizer.step();
   EXPECT_EQ(optimizer.loss_scale(), 256.0);
@@ -38,7 +41,8 @@ TEST(Fp16UtilsNames, OptimizerTrainsAHalfNetwork) {
   EXPECT_EQ(groups[0].params()[0].scalar_type(), at::kFloat);
   torch::serialize::OutputArchive saved;
   optimizer.save(saved);
-  const auto path = (std::filesystem::temp_directory_path() / "mezzo_public_names_fp16.pt").string();
+  const auto path =
+      (std::filesystem::temp_directory_path() / "mezzo_public_names_fp16.pt").string();
   saved.save_to(path);
   torch::serialize::InputArchive archive;
   archive.load_from(path);
@@ -84,7 +88,11 @@ TEST(Fp16UtilsNames, ScalersAndConversions) {
 TEST(LegacyNames, HandleAndWrapper) {
   torch::nn::Linear net(4, 2);
   torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1));
-  legacy::AmpHandle handle = legacy::init({.enabled = true, .loss_scale = "dynamic", .enable_caching = true, .verbose = false, .allow_banned = false});
+  legacy::AmpHandle handle = legacy::init({.enabled = true,
+                                           .loss_scale = "dynamic",
+                                           .enable_caching = true,
+                                           .verbose = false,
+                                           .allow_banned = false});
   EXPECT_TRUE(handle.is_active());
   EXPECT_TRUE(handle.has_cache());
   EXPECT_FALSE(handle.verbose());

@@ -13,7 +13,8 @@ namespace parallel = mezzo::parallel;
 namespace {
 
 std::vector<at::Tensor> parameters_with_gradients() {
-  std::vector<at::Tensor> parameters{torch::ones({3, 2}).requires_grad_(), torch::ones({5}).requires_grad_()};
+  std::vector<at::Tensor> parameters{torch::ones({3, 2}).requires_grad_(),
+                                     torch::ones({5}).requires_grad_()};
   for (auto& parameter : parameters) parameter.mutable_grad() = torch::full_like(parameter, 0.5);
   return parameters;
 }
@@ -35,13 +36,38 @@ void expect_steps(Options options) {
 }
 
 TEST(OptimNames, EveryOptimizerAndOption) {
-  expect_steps<optim::FusedAdam>(optim::FusedAdamOptions(1e-3).betas({0.9, 0.999}).eps(1e-8).weight_decay(0).adam_w_mode(true).bias_correction(true));
-  expect_steps<optim::FusedSGD>(optim::FusedSGDOptions(0.1).momentum(0.9).dampening(0).weight_decay(0.01).nesterov(false).wd_after_momentum(true));
-  expect_steps<optim::FusedLAMB>(optim::FusedLAMBOptions(1e-3).betas({0.9, 0.999}).eps(1e-6).weight_decay(0.01).max_grad_norm(1.0).adam_w_mode(true)
-                                     .bias_correction(true).grad_averaging(true).use_nvlamb(false));
-  expect_steps<optim::FusedNovoGrad>(optim::FusedNovoGradOptions(1e-3).betas({0.9, 0.999}).eps(1e-8).weight_decay(0).bias_correction(true)
-                                         .grad_averaging(true).reg_inside_moment(false).init_zero(false).norm_type(2));
-  expect_steps<optim::FusedAdagrad>(optim::FusedAdagradOptions(1e-2).eps(1e-10).weight_decay(0).adagrad_w_mode(false));
+  expect_steps<optim::FusedAdam>(optim::FusedAdamOptions(1e-3)
+                                     .betas({0.9, 0.999})
+                                     .eps(1e-8)
+                                     .weight_decay(0)
+                                     .adam_w_mode(true)
+                                     .bias_correction(true));
+  expect_steps<optim::FusedSGD>(optim::FusedSGDOptions(0.1)
+                                    .momentum(0.9)
+                                    .dampening(0)
+                                    .weight_decay(0.01)
+                                    .nesterov(false)
+                                    .wd_after_momentum(true));
+  expect_steps<optim::FusedLAMB>(optim::FusedLAMBOptions(1e-3)
+                                     .betas({0.9, 0.999})
+                                     .eps(1e-6)
+                                     .weight_decay(0.01)
+                                     .max_grad_norm(1.0)
+                                     .adam_w_mode(true)
+                                     .bias_correction(true)
+                                     .grad_averaging(true)
+                                     .use_nvlamb(false));
+  expect_steps<optim::FusedNovoGrad>(optim::FusedNovoGradOptions(1e-3)
+                                         .betas({0.9, 0.999})
+                                         .eps(1e-8)
+                                         .weight_decay(0)
+                                         .bias_correction(true)
+                                         .grad_averaging(true)
+                                         .reg_inside_moment(false)
+                                         .init_zero(false)
+                                         .norm_type(2));
+  expect_steps<optim::FusedAdagrad>(
+      optim::FusedAdagradOptions(1e-2).eps(1e-10).weight_decay(0).adagrad_w_mode(false));
 }
 
 TEST(OptimNames, DefaultsAreTheOriginals) {
@@ -64,7 +90,8 @@ TEST(OptimNames, LARCAndFunctions) {
   larc.zero_grad(false);
 
   auto others = parameters_with_gradients();
-  EXPECT_NEAR(optim::clip_grad_norm_(others, 1.0, 2.0, false).item<double>(), 0.5 * std::sqrt(11.0), 1e-6);
+  EXPECT_NEAR(optim::clip_grad_norm_(others, 1.0, 2.0, false).item<double>(), 0.5 * std::sqrt(11.0),
+              1e-6);
   auto found_inf = torch::zeros({1});
   std::vector<at::Tensor> in{torch::ones({4})}, out{torch::zeros({4})}, y{torch::ones({4})};
   optim::multi_tensor_scale(in, out, 2.0, found_inf);
@@ -79,7 +106,8 @@ TEST(OptimNames, LARCAndFunctions) {
 TEST(NnNames, NormsAndDenseLayers) {
   namespace nn = mezzo::nn;
   auto x = torch::randn({3, 8});
-  nn::FusedLayerNorm layer(nn::NormOptions{.normalized_shape = {8}, .eps = 1e-5, .elementwise_affine = true, .memory_efficient = true});
+  nn::FusedLayerNorm layer(nn::NormOptions{
+      .normalized_shape = {8}, .eps = 1e-5, .elementwise_affine = true, .memory_efficient = true});
   nn::FusedLayerNorm short_form(std::vector<std::int64_t>{8});
   nn::FusedRMSNorm rms(std::vector<std::int64_t>{8});
   EXPECT_TRUE(torch::allclose(short_form(x), torch::layer_norm(x, {8}), 1e-5, 1e-5));
@@ -101,21 +129,37 @@ TEST(NnNames, NormsAndDenseLayers) {
 }
 
 TEST(ParallelNames, OneProcessIsAGroup) {
-  const auto store = (std::filesystem::temp_directory_path() / ("mezzo_public_names_" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()))).string();
+  const auto store =
+      (std::filesystem::temp_directory_path() /
+       ("mezzo_public_names_" + std::to_string(::testing::UnitTest::GetInstance()->random_seed())))
+          .string();
   std::filesystem::remove(store);
-  parallel::init_process_group({.backend = "gloo", .init_method = "file://" + store, .timeout = std::chrono::seconds(60), .rank = 0, .world_size = 1});
+  parallel::init_process_group({.backend = "gloo",
+                                .init_method = "file://" + store,
+                                .timeout = std::chrono::seconds(60),
+                                .rank = 0,
+                                .world_size = 1});
   EXPECT_EQ(parallel::rank(), 0);
   EXPECT_EQ(parallel::world_size(), 1);
   parallel::barrier();
   {
     parallel::ProcessGroup group = parallel::new_group(std::vector<int>{0});
     torch::nn::Linear net(4, 2);
-    parallel::DDPOptions options{.message_size = 10'000'000, .delay_allreduce = false, .allreduce_trigger_params = {}, .retain_allreduce_buffers = false,
-                                 .allreduce_always_fp32 = false, .gradient_average = true, .gradient_predivide_factor = 1.0,
-                                 .num_allreduce_streams = 1, .allreduce_communicators = {}, .find_unused_parameters = true,
-                                 .broadcast_buffers = true, .process_group = group};
+    parallel::DDPOptions options{.message_size = 10'000'000,
+                                 .delay_allreduce = false,
+                                 .allreduce_trigger_params = {},
+                                 .retain_allreduce_buffers = false,
+                                 .allreduce_always_fp32 = false,
+                                 .gradient_average = true,
+                                 .gradient_predivide_factor = 1.0,
+                                 .num_allreduce_streams = 1,
+                                 .allreduce_communicators = {},
+                                 .find_unused_parameters = true,
+                                 .broadcast_buffers = true,
+                                 .process_group = group};
     parallel::DistributedDataParallel ddp(net, options);
-    static_assert(std::is_same_v<decltype(ddp), parallel::DistributedDataParallel<torch::nn::Linear>>);
+    static_assert(
+        std::is_same_v<decltype(ddp), parallel::DistributedDataParallel<torch::nn::Linear>>);
     ddp(torch::ones({3, 4})).sum().backward();
     { auto guard = ddp.no_sync(); }
     ddp.disable_allreduce();
@@ -124,9 +168,12 @@ TEST(ParallelNames, OneProcessIsAGroup) {
 
     torch::nn::Linear inner(4, 2);
     torch::optim::SGD sgd(inner->parameters(), torch::optim::SGDOptions(0.1));
-    auto [model, optimizer] = mezzo::amp::initialize(inner, sgd, {.opt_level = "O1", .verbosity = 0, .overflow_group = group});
+    auto [model, optimizer] = mezzo::amp::initialize(
+        inner, sgd, {.opt_level = "O1", .verbosity = 0, .overflow_group = group});
     parallel::DistributedDataParallel over_model(model);
-    static_assert(std::is_same_v<decltype(over_model), parallel::DistributedDataParallel<mezzo::amp::Model<torch::nn::Linear>>>);
+    static_assert(
+        std::is_same_v<decltype(over_model),
+                       parallel::DistributedDataParallel<mezzo::amp::Model<torch::nn::Linear>>>);
     auto loss = over_model->forward(torch::ones({3, 4})).sum();
     mezzo::amp::scale_loss(loss, optimizer).backward();
     EXPECT_TRUE(optimizer.step().applied());
@@ -146,7 +193,8 @@ TEST(TensorNames, FlatListsAndSafetensors) {
   auto back = mezzo::unflatten(flat, tensors);
   EXPECT_TRUE(back[1].equal(tensors[1]));
 
-  const auto path = (std::filesystem::temp_directory_path() / "mezzo_public_names.safetensors").string();
+  const auto path =
+      (std::filesystem::temp_directory_path() / "mezzo_public_names.safetensors").string();
   torch::OrderedDict<std::string, at::Tensor> dictionary;
   dictionary.insert("weight", tensors[0]);
   mezzo::save_safetensors(path, dictionary, {{"format", "pt"}});
@@ -156,15 +204,28 @@ TEST(TensorNames, FlatListsAndSafetensors) {
 
 TEST(ConvertNames, OptionsAndLists) {
   namespace convert = mezzo::convert;
-  convert::Options options{.target_dtype = "float16", .target_dtype_ops = std::vector<std::string>{"Conv"},
-                           .fp32_ops = std::vector<std::string>{"Softmax"}, .widest_dtype_ops = std::vector<std::string>{"+Concat"},
-                           .conditional_fp32_ops = std::vector<convert::Conditional>{{"Resize", "mode", {"cubic"}}},
-                           .excluded_names = {"a*"}, .included_names = {"/b.*/"}, .cast_optional_params = true, .io = "keep",
-                           .io_of = {{"x", "float16"}}, .profile = "spec", .opset = "keep", .calibration = {}, .verify = "none",
-                           .tolerance = 0.1, .weights_only = false};
-  EXPECT_THROW(convert::convert_model("no_such_model.onnx", "never_written.onnx", options), mezzo::Error);
+  convert::Options options{
+      .target_dtype = "float16",
+      .target_dtype_ops = std::vector<std::string>{"Conv"},
+      .fp32_ops = std::vector<std::string>{"Softmax"},
+      .widest_dtype_ops = std::vector<std::string>{"+Concat"},
+      .conditional_fp32_ops = std::vector<convert::Conditional>{{"Resize", "mode", {"cubic"}}},
+      .excluded_names = {"a*"},
+      .included_names = {"/b.*/"},
+      .cast_optional_params = true,
+      .io = "keep",
+      .io_of = {{"x", "float16"}},
+      .profile = "spec",
+      .opset = "keep",
+      .calibration = {},
+      .verify = "none",
+      .tolerance = 0.1,
+      .weights_only = false};
+  EXPECT_THROW(convert::convert_model("no_such_model.onnx", "never_written.onnx", options),
+               mezzo::Error);
   EXPECT_THROW(convert::plan_model("no_such_model.onnx", options), mezzo::Error);
-  EXPECT_THROW(convert::apply_plan("no_such_model.onnx", "never_written.onnx", convert::Plan{}), mezzo::Error);
+  EXPECT_THROW(convert::apply_plan("no_such_model.onnx", "never_written.onnx", convert::Plan{}),
+               mezzo::Error);
   EXPECT_FALSE(std::filesystem::exists("never_written.onnx"));
   EXPECT_FALSE(convert::list_lp16_ops("float16").empty());
   EXPECT_FALSE(convert::list_fp32_ops("float16").empty());
