@@ -42,7 +42,9 @@ struct InitOptions {
 
 /// Connects this process with its peers. Throws ConfigError for impossible options or variables,
 /// Error where the peers cannot be reached within the timeout (the message names the ranks that
-/// are missing), UnsupportedError where this build has no distributed part.
+/// are missing), UnsupportedError where this build has no distributed part. Where the program has
+/// no handler for SIGPIPE it is ignored from then on, as Python's programs ignore it: a peer that
+/// dies is then an error and not the end of this process.
 MEZZO_API void init_process_group(const InitOptions& options = {});
 
 /// Was init_process_group() called, and destroy_process_group() not since?

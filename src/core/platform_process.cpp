@@ -339,4 +339,12 @@ void close_descriptor(int descriptor) {
   close(descriptor);
 }
 
+void survive_broken_connections() {
+  struct sigaction now {};
+  if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) {
+    now.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &now, nullptr);
+  }
+}
+
 }  // namespace mezzo::platform

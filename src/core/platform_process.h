@@ -98,4 +98,8 @@ int listen_at(const std::string& address, int& port);
 
 void close_descriptor(int descriptor);
 
+/// From now on writing to a peer that is gone is an error of that write, and does not end the
+/// process by a signal; a handler that the program has set stays.
+void survive_broken_connections();
+
 }  // namespace mezzo::platform

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "core/platform_process.h"
 #include "distributed/averaging.h"
 #include "distributed/current.h"
 #include "distributed/flat.h"
@@ -48,6 +49,8 @@ void init_process_group(const InitOptions& options) {
     raise("init_process_group",
           "there is a process group already; destroy_process_group() ends it");
   }
+  // Gloo writes to its sockets without asking to be spared the signal; Python's programs ignore it.
+  platform::survive_broken_connections();
   const std::shared_ptr<Session> session = meet(options);
   std::vector<int> all;
   for (int rank = 0; rank < session->size(); ++rank) all.push_back(rank);

@@ -1,9 +1,12 @@
 #include "core/platform.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 
+#include "core/platform_process.h"
 #include "mezzo/error.h"
 
 namespace mezzo::platform {
@@ -65,6 +68,16 @@ TEST(Processor, TellsItsNameAndWhatItCanDo) {
 #if defined(__x86_64__)
   EXPECT_THAT(processor_flags(), testing::Contains("sse2"));
 #endif
+}
+
+TEST(Connections, ABrokenOneIsAnErrorOfTheWrite) {
+  platform::survive_broken_connections();
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  close(ends[0]);
+  EXPECT_EQ(write(ends[1], "x", 1), -1);
+  EXPECT_EQ(errno, EPIPE);
+  close(ends[1]);
 }
 
 TEST(Terminal, ThatIsNoneHasTheUsualWidth) {
