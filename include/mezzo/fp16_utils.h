@@ -132,6 +132,7 @@ class MEZZO_API LossScaler {
   /// Throws ConfigError unless `scale` is a positive number that float can hold.
   explicit LossScaler(double scale = 1);
 
+  /// The scale now.
   double loss_scale() const noexcept { return scale_; }
 
   /// Always false: a static scale looks at nothing.
@@ -159,6 +160,7 @@ class MEZZO_API DynamicLossScaler {
   explicit DynamicLossScaler(double init_scale = 4294967296.0, double scale_factor = 2.0,
                              int scale_window = 1000);
 
+  /// The scale now.
   double loss_scale() const noexcept { return scale_; }
 
   /// Is a gradient of these parameters infinite or not a number? Reads their devices.

@@ -33,6 +33,7 @@ MEZZO_API void convert_network(torch::nn::Module& module, at::ScalarType type);
 
 /// A module that casts its input to half and leaves integers alone: the first of a Sequential.
 struct MEZZO_API tofp16 : torch::nn::Module {
+  /// The input in half, or as it came.
   at::Tensor forward(const at::Tensor& input);
   at::Tensor operator()(const at::Tensor& input) { return forward(input); }
 };

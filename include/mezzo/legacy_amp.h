@@ -58,6 +58,7 @@ class MEZZO_API OptimWrapper {
   /// Steps, unless a loss since the last step overflowed. The next loss is the first again.
   void step();
 
+  /// The optimizer's own.
   void zero_grad(bool set_to_none = true);
 
   /// For everything else that the optimizer can do.
@@ -72,6 +73,7 @@ class MEZZO_API OptimWrapper {
 class MEZZO_API AmpHandle {
  public:
   explicit AmpHandle(std::shared_ptr<detail::HandleState> state);
+  /// The new one casts on; the old one ends without effect.
   AmpHandle(AmpHandle&&) noexcept;
   AmpHandle& operator=(AmpHandle&&) noexcept;
   ~AmpHandle();
@@ -96,6 +98,7 @@ class MEZZO_API AmpHandle {
   /// The copies of this weight are freed.
   void remove_cache(const at::Tensor& param);
 
+  /// Was it asked to tell each cast?
   bool verbose() const;
 
  private:

@@ -35,6 +35,7 @@ using ParamGroups = std::vector<torch::optim::OptimizerParamGroup>;
 /// What the options below share: learning-rate schedules and archives, through Derived::each.
 template <typename Derived>
 struct MEZZO_API FusedOptions : public torch::optim::OptimizerCloneableOptions<Derived> {
+  /// The learning rate, for schedulers.
   double get_lr() const override { return static_cast<const Derived&>(*this).lr(); }
   void set_lr(double value) override { static_cast<Derived&>(*this).lr(value); }
   /// Options that the archive does not have stay as they are.

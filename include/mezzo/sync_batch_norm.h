@@ -59,6 +59,7 @@ class MEZZO_API SyncBatchNormImpl : public torch::nn::Cloneable<SyncBatchNormImp
   /// Over tensors that exist.
   SyncBatchNormImpl(SyncBatchNormOptions given, const detail::BatchNormTensors& tensors);
 
+  /// As of torch::nn::BatchNorm: weight one, bias zero; mean zero, variance one, count zero.
   void reset() override;
   void reset_parameters();
   void reset_running_stats();
