@@ -28,8 +28,8 @@ class ModelState {
   void before_call();
 
   /// The types of arguments and results.
-  amp::TensorCast inputs() const;
-  amp::TensorCast outputs() const;
+  CastRule inputs() const;
+  CastRule outputs() const;
 
   /// The low type whose matrix operators may need emulation at a whole-model level; Undefined:
   /// none.

@@ -63,9 +63,7 @@ Snapshot::Guard::Guard(const Snapshot& snapshot) {
 
 Snapshot::Guard::~Guard() = default;
 
-}  // namespace mezzo::amp
-
-namespace mezzo::detail {
+namespace cast_detail {
 
 std::optional<at::ScalarType> active_low_type() {
   const casting::Frame* frame = casting::active_frame();
@@ -80,9 +78,7 @@ void WidestType::look(const at::Tensor& tensor) {
   type = type && *type != seen ? at::kFloat : seen;
 }
 
-}  // namespace mezzo::detail
-
-namespace mezzo::amp {
+}  // namespace cast_detail
 
 namespace {
 
