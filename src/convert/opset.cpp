@@ -39,7 +39,7 @@ class Raiser {
       return concat({"opset ", std::to_string(target_), " is unknown; the newest is ",
                      std::to_string(newest_opset())});
     Message& main = model.find(field::model::kGraph)->open();
-    const std::string why = graph(main);
+    std::string why = graph(main);
     if (!why.empty()) return why;
     for (Field& field : model.fields()) {
       if (field.number != field::model::kOpsetImport) continue;

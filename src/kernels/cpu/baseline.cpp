@@ -1,6 +1,6 @@
 // The set that every processor of this architecture runs: 16-byte vectors (SSE2, NEON), float16 by
 // integer arithmetic.
-#include <math.h>
+#include <math.h>  // NOLINT(modernize-deprecated-headers): C functions, nothing inline
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Batch norms of the set baseline.
-#include <math.h>
+#include <math.h>  // NOLINT(modernize-deprecated-headers): C functions, nothing inline
 
 #include <cstddef>
 #include <cstdint>
