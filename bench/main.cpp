@@ -30,6 +30,9 @@ int run(const std::vector<std::string>& names, const std::string& json,
   mezzo::bench::Report report(std::cout);
   for (const auto& suite : mezzo::bench::kSuites) {
     const bool wanted = std::find(names.begin(), names.end(), suite.name) != names.end();
+    // Every suite runs on the processor but one.
+    const bool on_device = suite.name == "cuda";
+    if (!wanted && on_device != (settings.device == "cuda")) continue;
     if (!names.empty() && !wanted && std::find(names.begin(), names.end(), "all") == names.end())
       continue;
     report.heading(std::string(suite.name) + ": " + std::string(suite.what));

@@ -10,6 +10,7 @@ namespace mezzo::bench {
 
 void run_casting(Report&, const Settings&);
 void run_convert(Report&, const Settings&);
+void run_cuda(Report&, const Settings&);
 
 void run_distributed(Report&, const Settings&);
 void run_step(Report&, const Settings&);
@@ -25,6 +26,9 @@ inline constexpr std::array kSuites{
     Suite{"casting", "the casting layer: instructions per operator, weight copies, emulation",
           run_casting},
     Suite{"convert", "mezzo convert as a program: nodes and weights per second", run_convert},
+#ifdef MEZZO_WITH_CUDA
+    Suite{"cuda", "fused steps and layers on a GPU (with --device cuda)", run_cuda},
+#endif
 #ifdef MEZZO_WITH_DISTRIBUTED
     Suite{"distributed", "several processes: averages, steps, collectives and copies counted",
           run_distributed},

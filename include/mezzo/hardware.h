@@ -52,6 +52,10 @@ MEZZO_API std::vector<std::string> kernel_sets();
 /// The kernel set in force.
 MEZZO_API std::string kernel_set();
 
+/// Why fused optimizers and layers have no kernels of ours for CUDA devices here, so that
+/// LibTorch's operators do their work; empty where the kernels are loaded.
+MEZZO_API std::string why_no_cuda_kernels();
+
 /// Puts the kernel set of that name in force, for the whole process and from the next call on. For
 /// tests, for measurements, and for results that must not depend on the processor. Throws
 /// ConfigError, which lists the names, for one that is unknown or that this processor cannot run.

@@ -1,5 +1,6 @@
 #include "mezzo/hardware.h"
 
+#include "kernels/cuda_library.h"
 #include "kernels/kernel_set.h"
 
 namespace mezzo {
@@ -12,6 +13,10 @@ std::vector<std::string> kernel_sets() {
 
 std::string kernel_set() {
   return kernels::kernels().name;
+}
+
+std::string why_no_cuda_kernels() {
+  return kernels::why_no_cuda_library();
 }
 
 void set_kernel_set(const std::string& name) {

@@ -1,11 +1,15 @@
 #include "bridge/multi_tensor.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 
+#include "bridge/device.h"
 #include "bridge/list_operators.h"
 #include "bridge/overlap.h"
 #include "bridge/tensors.h"
 #include "bridge/workers.h"
+#include "kernels/cuda_library.h"
 
 #include <algorithm>
 
@@ -24,6 +28,7 @@ class Buffers {
 
   void add_output(const char* list, std::size_t i, const at::Tensor& tensor) {
     const DType dtype = check_kernel_tensor(where_, nth(list, i), tensor);
+    check_device(list, i, tensor);
     const bool direct = is_dense(tensor);
     standins_.push_back(direct ? tensor : empty_dense(tensor));
     if (!direct) indirect_.emplace_back(tensor, standins_.back());
@@ -36,6 +41,7 @@ class Buffers {
   kernels::Input input(const char* list, std::size_t i, const at::Tensor& tensor,
                        const at::Tensor* like) {
     const DType dtype = check_kernel_tensor(where_, nth(list, i), tensor);
+    check_device(list, i, tensor);
     if (like != nullptr && tensor.sizes() != like->sizes()) {
       raise<ConfigError>(where_, nth(list, i), " has sizes ", tensor.sizes(), ", its output ",
                          like->sizes());
@@ -64,9 +70,19 @@ class Buffers {
     for (const at::Tensor& tensor : written_) bump_version(tensor);
   }
 
+  const at::Device& device() const { return device_; }
+
   std::vector<kernels::Output> outputs;
 
  private:
+  void check_device(const char* list, std::size_t i, const at::Tensor& tensor) {
+    if (!any_) device_ = tensor.device();
+    any_ = true;
+    if (tensor.device() != device_) {
+      raise<ConfigError>(where_, nth(list, i), " is on ", tensor.device(), ", others are on ",
+                         device_, "; expected one device");
+    }
+  }
   static at::Tensor empty_dense(const at::Tensor& like) {
     return at::empty_like(like, like.options().requires_grad(false), at::MemoryFormat::Contiguous);
   }
@@ -77,6 +93,8 @@ class Buffers {
   }
 
   std::string_view where_;
+  at::Device device_{at::kCPU};
+  bool any_ = false;
   std::vector<at::Tensor> standins_, held_, written_;
   std::vector<std::pair<at::Tensor, at::Tensor>> indirect_;
   std::vector<Extent> extents_;
@@ -101,13 +119,62 @@ std::vector<kernels::Input> inputs_of(Buffers& buffers, const char* name, at::Te
   return inputs;
 }
 
+// One call of the CUDA kernels, with numbers that they leave.
+class CudaCall {
+ public:
+  CudaCall(std::string_view where, const kernels::cuda::Interface& functions,
+           const at::Device& device)
+      : cuda(functions),
+        list(make_cuda_list(cuda, device)),
+        stream(current_stream(device)),
+        where_(where),
+        found_(at::zeros({}, at::TensorOptions(device).dtype(at::kFloat))) {}
+
+  float* found() const { return found_.mutable_data_ptr<float>(); }
+  bool finite(bool done) const {
+    kernels::check_cuda(cuda, done, where_);
+    return found_.item<float>() == 0;
+  }
+
+  const kernels::cuda::Interface& cuda;
+  CudaList list;
+  kernels::cuda::Stream stream;
+
+ private:
+  std::string_view where_;
+  at::Tensor found_;
+};
+
+std::int64_t size_of_list(const auto& list) {
+  return static_cast<std::int64_t>(list.size());
+}
+
+double norm_on(const CudaCall& call, const at::Device& device,
+               const std::vector<kernels::Input>& inputs, kernels::Norm which,
+               std::span<double> each) {
+  const auto count = size_of_list(inputs);
+  const at::Tensor norms = at::empty({count + 1}, at::TensorOptions(device).dtype(at::kDouble));
+  auto* numbers = norms.mutable_data_ptr<double>();
+  const bool done =
+      call.cuda.norm(call.list.get(), inputs.data(), count, which == kernels::Norm::kMax, numbers,
+                     numbers + 1, nullptr, call.stream);
+  kernels::check_cuda(call.cuda, done, "norm");
+  const at::Tensor here = norms.to(at::kCPU);
+  const auto* read = here.const_data_ptr<double>();
+  for (std::size_t i = 0; i < each.size(); ++i) each[i] = read[i + 1];
+  return read[0];
+}
+
 void add_outputs(Buffers& buffers, const char* name, at::TensorList list) {
   for (std::size_t i = 0; i < list.size(); ++i) buffers.add_output(name, i, list[i]);
 }
 
+// Is a tensor where none of our kernels reach it together with the others?
 bool any_elsewhere(at::TensorList list) {
-  return std::any_of(list.begin(), list.end(),
-                     [](const at::Tensor& tensor) { return tensor.defined() && !tensor.is_cpu(); });
+  return std::any_of(list.begin(), list.end(), [&](const at::Tensor& tensor) {
+    return tensor.defined() && (!has_kernels(tensor.device()) ||
+                                (list[0].defined() && tensor.device() != list[0].device()));
+  });
 }
 
 // What Buffers checks, for tensors that LibTorch's operators will work on.
@@ -132,6 +199,11 @@ bool all_finite(std::string_view where, at::TensorList tensors) {
   }
   Buffers buffers(where);
   const auto inputs = inputs_of(buffers, "tensors", tensors, false);
+  if (const auto* cuda = cuda_kernels(buffers.device())) {
+    const CudaCall call(where, *cuda, buffers.device());
+    return call.finite(cuda->check(call.list.get(), inputs.data(), size_of_list(inputs),
+                                   call.found(), call.stream));
+  }
   return kernels::Lists(torch_workers()).all_finite(inputs);
 }
 
@@ -148,6 +220,10 @@ double norm(std::string_view where, at::TensorList tensors, kernels::Norm which,
     per_tensor->resize(tensors.size());
     each = *per_tensor;
   }
+  if (const auto* cuda = cuda_kernels(buffers.device())) {
+    const CudaCall call(where, *cuda, buffers.device());
+    return norm_on(call, buffers.device(), inputs, which, each);
+  }
   return kernels::Lists(torch_workers()).norm(inputs, which, each);
 }
 
@@ -162,7 +238,15 @@ bool scale(std::string_view where, at::TensorList in, at::TensorList out, double
   add_outputs(buffers, "out", out);
   const auto inputs = inputs_of(buffers, "in", in, true);
   buffers.check_overlaps();
-  const bool finite = kernels::Lists(torch_workers()).scale(inputs, buffers.outputs, factor);
+  bool finite = true;
+  if (const auto* cuda = cuda_kernels(buffers.device())) {
+    const CudaCall call(where, *cuda, buffers.device());
+    finite =
+        call.finite(cuda->scale(call.list.get(), inputs.data(), buffers.outputs.data(),
+                                size_of_list(inputs), factor, nullptr, call.found(), call.stream));
+  } else {
+    finite = kernels::Lists(torch_workers()).scale(inputs, buffers.outputs, factor);
+  }
   buffers.write_back();
   return finite;
 }
@@ -182,8 +266,15 @@ bool axpby(std::string_view where, at::TensorList x, at::TensorList y, at::Tenso
   const auto inputs_x = inputs_of(buffers, "x", x, true);
   const auto inputs_y = inputs_of(buffers, "y", y, true);
   buffers.check_overlaps();
-  const bool finite =
-      kernels::Lists(torch_workers()).axpby(inputs_x, inputs_y, buffers.outputs, a, b);
+  bool finite = true;
+  if (const auto* cuda = cuda_kernels(buffers.device())) {
+    const CudaCall call(where, *cuda, buffers.device());
+    finite = call.finite(cuda->axpby(call.list.get(), inputs_x.data(), inputs_y.data(),
+                                     buffers.outputs.data(), size_of_list(inputs_x), a, b,
+                                     call.found(), call.stream));
+  } else {
+    finite = kernels::Lists(torch_workers()).axpby(inputs_x, inputs_y, buffers.outputs, a, b);
+  }
   buffers.write_back();
   return finite;
 }
@@ -199,7 +290,15 @@ void copy(std::string_view where, at::TensorList in, at::TensorList out) {
   add_outputs(buffers, "out", out);
   const auto inputs = inputs_of(buffers, "in", in, true);
   buffers.check_overlaps();
-  kernels::Lists(torch_workers()).copy(inputs, buffers.outputs);
+  if (const auto* cuda = cuda_kernels(buffers.device())) {
+    const CudaCall call(where, *cuda, buffers.device());
+    kernels::check_cuda(*cuda,
+                        cuda->copy(call.list.get(), inputs.data(), buffers.outputs.data(),
+                                   size_of_list(inputs), call.stream),
+                        "copy");
+  } else {
+    kernels::Lists(torch_workers()).copy(inputs, buffers.outputs);
+  }
   buffers.write_back();
 }
 

@@ -2,7 +2,8 @@
 // or double, mixed, and laid out in any way; what is not dense goes through a dense copy. `where`
 // names the caller in errors, which name the tensor by its place in the list.
 //
-// Where a tensor of a list is not on a CPU, LibTorch's operators do the work (list_operators.h).
+// All tensors of a call on one device that has kernels of ours: those (on CUDA the result is waited
+// for). Else LibTorch's operators do the work (list_operators.h).
 #pragma once
 
 #include <optional>

@@ -4,6 +4,9 @@
 
 #include <sstream>
 
+#include "bridge/device.h"
+#include "kernels/cuda_library.h"
+
 namespace mezzo::bridge {
 
 std::optional<DType> kernel_dtype(at::ScalarType type) noexcept {
@@ -67,9 +70,10 @@ DType check_floating_tensor(std::string_view where, const std::string& what,
 DType check_kernel_tensor(std::string_view where, const std::string& what,
                           const at::Tensor& tensor) {
   const DType dtype = check_floating_tensor(where, what, tensor);
-  if (!tensor.is_cpu()) {
+  if (!has_kernels(tensor.device())) {
     raise<UnsupportedError>(where, what, " is on ", tensor.device(),
-                            "; the fused kernels of this build run on cpu");
+                            ", for which there are no fused kernels here",
+                            tensor.is_cuda() ? ": " + kernels::why_no_cuda_library() : "");
   }
   return dtype;
 }

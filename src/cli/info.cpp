@@ -56,7 +56,8 @@ void add_torch(const Json& torch, Json& info) {
       info["devices"].push_back(device);
     }
   }
-  for (const char* key : {"rates", "compute", "kernel_set", "kernel_sets", "absent"}) {
+  for (const char* key :
+       {"rates", "compute", "kernel_set", "kernel_sets", "cuda_kernels", "absent"}) {
     info[key] = torch[key];
   }
 }
@@ -76,6 +77,7 @@ std::string rounded(double value) {
 void print_torch(const Json& info, TextTable& table) {
   table.add({"kernels",
              info["kernel_set"].get<std::string>() + " (of " + words(info["kernel_sets"]) + ")"});
+  if (info["cuda_kernels"].get<bool>()) table.add({"CUDA kernels", "loaded"});
   for (const char* dtype : {"float32", "bfloat16", "float16"}) {
     table.add({dtype, rounded(info["rates"][dtype].get<double>()) + " GFLOP/s in products"});
   }

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
+#include "bridge/device.h"
 #include "bridge/tensors.h"
-#include "bridge/workers.h"
 #include "mezzo/nn.h"
 #include "nn/norm_call.h"
 
@@ -64,7 +64,7 @@ NormResult forward_by_kernels(const NormCall& call, const at::Tensor& x, const a
   norm.y = rows_out_of(result.y);
   norm.mean = rows_out_of(result.mean).data;
   norm.rstd = rows_out_of(result.rstd).data;
-  kernels::norm_forward(norm, bridge::torch_workers());
+  bridge::norm_forward(norm, x.device());
   return result;
 }
 
@@ -152,7 +152,9 @@ std::pair<at::Tensor, at::Tensor> norm(NormCall call, const at::Tensor& x,
                                        const at::Tensor& residual, at::IntArrayRef normalized_shape,
                                        const at::Tensor& weight, const at::Tensor& bias) {
   check_norm(call, x, residual, normalized_shape, weight, bias);
-  if (!x.is_cpu()) return norm_of_operators(call, x, residual, weight, bias);
+  if (!bridge::has_kernels(x.device())) {
+    return norm_of_operators(call, x, residual, weight, bias);
+  }
   const auto wants_gradient = [](const at::Tensor& tensor) {
     return tensor.defined() && tensor.requires_grad();
   };
@@ -196,8 +198,7 @@ NormGradients norm_backward_by_kernels(const NormCall& call, const NormSaved& sa
   norm.dx = rows_out_of(result.dx);
   norm.dweight = result.dweight.mutable_data_ptr();
   norm.dbias = result.dbias.mutable_data_ptr();
-  const at::Tensor scratch = at::empty({kernels::norm_scratch(norm.shape)}, options);
-  kernels::norm_backward(norm, scratch.mutable_data_ptr(), bridge::torch_workers());
+  bridge::norm_backward(norm, saved.x.device());
   return result;
 }
 

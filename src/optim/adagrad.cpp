@@ -6,6 +6,7 @@
 #include "optim/archive.h"
 #include "optim/checks.h"
 #include "optim/options.h"
+#include "optim/step_access.h"
 #include "optim/step_work.h"
 
 namespace mezzo::optim {
@@ -13,15 +14,15 @@ namespace {
 
 using torch::optim::AdagradParamState;
 
-kernels::AdagradScalars<double> scalars_of(const FusedAdagradOptions& options, std::int64_t step,
-                                           double grad_scale) {
-  kernels::AdagradScalars<double> h{};
-  h.lr = options.lr() / (1 + static_cast<double>(step - 1) * options.lr_decay());
-  h.eps = options.eps();
-  h.keep = options.adagrad_w_mode() ? 1 - h.lr * options.weight_decay() : 1;
-  h.l2 = options.adagrad_w_mode() ? 0 : options.weight_decay();
-  h.grad_scale = grad_scale;
-  return h;
+kernels::AdagradRecipe recipe_of(const Options& given) {
+  const auto& options = static_cast<const FusedAdagradOptions&>(given);
+  kernels::AdagradRecipe recipe;
+  recipe.lr = options.lr();
+  recipe.lr_decay = options.lr_decay();
+  recipe.eps = options.eps();
+  recipe.weight_decay = options.weight_decay();
+  recipe.decoupled = options.adagrad_w_mode();
+  return recipe;
 }
 
 }  // namespace
@@ -50,6 +51,7 @@ void FusedAdagrad::check(const Options& given) const {
 
 void FusedAdagrad::update(StepWork& work) {
   auto& table = work.table<kernels::AdagradScalars<double>>();
+  const auto& recipes = work.recipes_of(param_groups(), recipe_of);
   for (std::size_t i = 0; i < work.rows.size(); ++i) {
     const Stepped& stepped = work.parameters[i];
     const auto& options =
@@ -60,13 +62,20 @@ void FusedAdagrad::update(StepWork& work) {
     if (fresh && options.initial_accumulator_value() != 0) {
       state.sum().fill_(options.initial_accumulator_value());
     }
+    work.rows[i].scalars = static_cast<std::uint32_t>(stepped.group);
+    if (work.device.has(i)) continue;
     const std::int64_t step = state.step() + 1;
     work.rows[i].scalars = table.index_of(stepped.group, step, false, [&] {
-      return scalars_of(options, step, work.group_factor[stepped.group]);
+      return kernels::scalars_at(recipes[stepped.group], step, work.group_factor[stepped.group]);
     });
   }
-  for (auto* state : work.states) ++static_cast<AdagradParamState*>(state)->step();
+  for (std::size_t i = 0; i < work.states.size(); ++i) {
+    if (!work.device.has(i)) ++static_cast<AdagradParamState*>(work.states[i])->step();
+  }
   work.lists.adagrad(work.rows, table.all(), work.guard);
+  work.device.step(&kernels::cuda::Interface::adagrad, recipes, work.rows, [&](std::size_t i) {
+    return HostState{static_cast<AdagradParamState*>(work.states[i])->step()};
+  });
   for (const Elsewhere& e : work.elsewhere) {
     auto& state = static_cast<AdagradParamState&>(*work.states[e.row]);
     const kernels::AdagradElement<TensorElements> element = kernels::adagrad_element(
@@ -78,10 +87,12 @@ void FusedAdagrad::update(StepWork& work) {
 }
 
 void FusedAdagrad::save(torch::serialize::OutputArchive& archive) const {
+  StepAccess::settle_counts(*this);
   torch::optim::serialize<AdagradParamState, FusedAdagradOptions>(archive, *this);
 }
 
 void FusedAdagrad::load(torch::serialize::InputArchive& archive) {
+  StepAccess::forget_counts(*this);
   load_optimizer<AdagradParamState, FusedAdagradOptions>(
       name(), archive, *this,
       [this](const AdagradParamState& state, const at::Tensor& param, const std::string& of) {

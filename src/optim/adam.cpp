@@ -6,6 +6,7 @@
 #include "optim/archive.h"
 #include "optim/checks.h"
 #include "optim/options.h"
+#include "optim/step_access.h"
 #include "optim/step_work.h"
 
 namespace mezzo::optim {
@@ -13,27 +14,19 @@ namespace {
 
 using torch::optim::AdamParamState;
 
-kernels::AdamScalars<double> scalars_of(const FusedAdamOptions& options, std::int64_t step,
-                                        double grad_scale) {
-  const auto [beta1, beta2] = options.betas();
-  const auto t = static_cast<double>(step);
-  const double bias1 = options.bias_correction() ? 1 - std::pow(beta1, t) : 1;
-  const double bias2 = options.bias_correction() ? 1 - std::pow(beta2, t) : 1;
-  const double decay = options.weight_decay();
-  kernels::AdamScalars<double> h{};
-  h.beta1 = beta1;
-  h.one_minus_beta1 = 1 - beta1;
-  h.beta2 = beta2;
-  h.one_minus_beta2 = 1 - beta2;
-  h.step_size = options.lr() / bias1;
-  h.inv_sqrt_bias2 = 1 / std::sqrt(bias2);
-  h.eps = options.eps();
-  h.keep = options.adam_w_mode() ? 1 - options.lr() * decay : 1;
-  h.l2 = options.adam_w_mode() ? 0 : decay;
-  h.grad_scale = grad_scale;
-  h.amsgrad = options.amsgrad();
-  h.eps_inside_sqrt = options.eps_inside_sqrt();
-  return h;
+kernels::AdamRecipe recipe_of(const Options& given) {
+  const auto& options = static_cast<const FusedAdamOptions&>(given);
+  kernels::AdamRecipe recipe;
+  recipe.lr = options.lr();
+  std::tie(recipe.beta1, recipe.beta2) = options.betas();
+  recipe.eps = options.eps();
+  recipe.weight_decay = options.weight_decay();
+  recipe.max_grad_norm = options.max_grad_norm();
+  recipe.decoupled = options.adam_w_mode();
+  recipe.bias_correction = options.bias_correction();
+  recipe.amsgrad = options.amsgrad();
+  recipe.eps_inside_sqrt = options.eps_inside_sqrt();
+  return recipe;
 }
 
 }  // namespace
@@ -67,22 +60,29 @@ double FusedAdam::max_grad_norm(const Options& options) const {
 
 void FusedAdam::update(StepWork& work) {
   auto& table = work.table<kernels::AdamScalars<double>>();
+  const auto& recipes = work.recipes_of(param_groups(), recipe_of);
   for (std::size_t i = 0; i < work.rows.size(); ++i) {
     const Stepped& stepped = work.parameters[i];
-    const auto& options =
-        static_cast<const FusedAdamOptions&>(param_groups()[stepped.group].options());
+    const kernels::AdamRecipe& recipe = recipes[stepped.group];
     auto& state = work.state_of<AdamParamState>(*this, *stepped.param);
     kernels::StepRow& row = work.rows[i];
     row.state[0] = work.state_memory(state.exp_avg(), stepped);
     row.state[1] = work.state_memory(state.exp_avg_sq(), stepped);
-    if (options.amsgrad()) row.state[2] = work.state_memory(state.max_exp_avg_sq(), stepped);
+    if (recipe.amsgrad) row.state[2] = work.state_memory(state.max_exp_avg_sq(), stepped);
+    row.scalars = static_cast<std::uint32_t>(stepped.group);
+    if (work.device.has(i)) continue;
     const std::int64_t step = state.step() + 1;
     row.scalars = table.index_of(stepped.group, step, false, [&] {
-      return scalars_of(options, step, work.group_factor[stepped.group]);
+      return kernels::scalars_at(recipe, step, work.group_factor[stepped.group]);
     });
   }
-  for (auto* state : work.states) ++static_cast<AdamParamState*>(state)->step();
+  for (std::size_t i = 0; i < work.states.size(); ++i) {
+    if (!work.device.has(i)) ++static_cast<AdamParamState*>(work.states[i])->step();
+  }
   work.lists.adam(work.rows, table.all(), work.guard);
+  work.device.step(&kernels::cuda::Interface::adam, recipes, work.rows, [&](std::size_t i) {
+    return HostState{static_cast<AdamParamState*>(work.states[i])->step()};
+  });
   for (const Elsewhere& e : work.elsewhere) {
     auto& state = static_cast<AdamParamState&>(*work.states[e.row]);
     kernels::AdamScalars<double> h = table.all()[work.rows[e.row].scalars];
@@ -97,10 +97,12 @@ void FusedAdam::update(StepWork& work) {
 }
 
 void FusedAdam::save(torch::serialize::OutputArchive& archive) const {
+  StepAccess::settle_counts(*this);
   torch::optim::serialize<AdamParamState, FusedAdamOptions>(archive, *this);
 }
 
 void FusedAdam::load(torch::serialize::InputArchive& archive) {
+  StepAccess::forget_counts(*this);
   load_optimizer<AdamParamState, FusedAdamOptions>(
       name(), archive, *this,
       [this](const AdamParamState& state, const at::Tensor& param, const std::string& of) {

@@ -1,7 +1,10 @@
 #include "mezzo/optim.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
 
 #include <cmath>
 
@@ -70,6 +73,10 @@ void StepAccess::step(FusedOptimizer& optimizer, StepDecision decision,
   const Borrowed borrowed(work);
   work.gather(name, optimizer.param_groups());
 
+  if (!work.device.empty() && work.device.size() == work.rows.size()) {
+    return step_on_device(optimizer, decision, inv_scale, bound);
+  }
+
   std::optional<double> norm;
   if (decision.look_at_gradients) {
     if (bound > 0) norm = work.gradient_norm();
@@ -80,19 +87,64 @@ void StepAccess::step(FusedOptimizer& optimizer, StepDecision decision,
   if (applies && !work.rows.empty()) {
     const float scale = read_flag(name, "inv_scale", inv_scale, 1.0f);
     work.guard.inv_scale = &scale;
-    if (bound > 0) clip(optimizer, (norm ? *norm : work.gradient_norm()) * double(scale));
+    if (!work.device.empty()) work.device.set_flags({}, at::full({}, scale, at::kFloat));
+    if (bound > 0) {
+      const double total = norm ? *norm : work.gradient_norm();
+      clip(optimizer, total * double(scale));
+      if (!work.device.empty()) work.device.set_norm(at::full({}, total, at::kDouble));
+    }
     optimizer.update(work);
     work.bump_versions();
   }
   if (work.context) work.context->stepped(applies);
 }
 
+// All memory is on devices that have kernels of ours: whether the step is taken is theirs to find
+// out.
+void StepAccess::step_on_device(FusedOptimizer& optimizer, const StepDecision& decision,
+                                const at::Tensor& inv_scale, double bound) {
+  StepWork& work = *optimizer.work_;
+  at::Tensor found_inf = decision.found_inf;
+  for (const at::Tensor& flag : {found_inf, inv_scale}) {
+    if (flag.defined() && flag.numel() != 1) {
+      raise<ConfigError>(optimizer.name(), "the flag and the inverse scale have one element, not ",
+                         flag.numel());
+    }
+  }
+  if (decision.look_at_gradients) {
+    work.device.look(found_inf, bound > 0);
+    if (decision.agree) decision.agree(found_inf);
+  } else if (bound > 0) {
+    work.device.find_norm();
+  }
+  work.device.set_flags(found_inf, inv_scale);
+  optimizer.update(work);
+  work.bump_versions();
+  if (work.context) work.context->stepped(true);
+}
+
+void StepAccess::settle_counts(const FusedOptimizer& optimizer) {
+  const auto& states = optimizer.state();
+  optimizer.work_->device.pull_counts([&](const c10::TensorImpl* param, std::int64_t count) {
+    const auto found = states.find(const_cast<c10::TensorImpl*>(param));
+    if (found == states.end()) return;
+    if (auto* adam = dynamic_cast<torch::optim::AdamParamState*>(found->second.get())) {
+      adam->step(count);
+    } else if (auto* sum = dynamic_cast<torch::optim::AdagradParamState*>(found->second.get())) {
+      sum->step(count);
+    }
+  });
+}
+
+void StepAccess::forget_counts(FusedOptimizer& optimizer) {
+  optimizer.work_->device.forget_counts();
+}
+
 void StepAccess::clip(FusedOptimizer& optimizer, double norm) {
   StepWork& work = *optimizer.work_;
   for (std::size_t group = 0; group < work.group_factor.size(); ++group) {
     const double most = optimizer.max_grad_norm(optimizer.param_groups()[group].options());
-    // A norm that is not finite passes through, so that the damage shows instead of hiding.
-    if (most > 0 && !(norm <= most)) work.group_factor[group] = most / (norm + 1e-6);
+    work.group_factor[group] = kernels::clip_factor(norm, most);
   }
 }
 

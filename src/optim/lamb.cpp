@@ -6,6 +6,7 @@
 #include "optim/archive.h"
 #include "optim/checks.h"
 #include "optim/options.h"
+#include "optim/step_access.h"
 #include "optim/step_work.h"
 
 namespace mezzo::optim {
@@ -13,28 +14,19 @@ namespace {
 
 using torch::optim::AdamParamState;
 
-kernels::LambScalars<double> scalars_of(const FusedLAMBOptions& options, std::int64_t step,
-                                        double grad_scale) {
-  const auto [beta1, beta2] = options.betas();
-  const auto t = static_cast<double>(step);
-  kernels::LambScalars<double> h{};
-  h.beta1 = beta1;
-  h.beta3 = options.grad_averaging() ? 1 - beta1 : 1;
-  h.beta2 = beta2;
-  h.one_minus_beta2 = 1 - beta2;
-  h.inv_bias1 = options.bias_correction() ? 1 / (1 - std::pow(beta1, t)) : 1;
-  h.inv_sqrt_bias2 = options.bias_correction() ? 1 / std::sqrt(1 - std::pow(beta2, t)) : 1;
-  h.eps = options.eps();
-  h.decoupled = options.adam_w_mode() ? options.weight_decay() : 0;
-  h.l2 = options.adam_w_mode() ? 0 : options.weight_decay();
-  h.grad_scale = grad_scale;
-  return h;
-}
-
-double rate_of(const FusedLAMBOptions& options, double param_norm, double update_norm) {
-  const bool adapts = options.weight_decay() != 0 || options.use_nvlamb();
-  if (!adapts || param_norm == 0 || update_norm == 0) return options.lr();
-  return options.lr() * param_norm / update_norm;
+kernels::LambRecipe recipe_of(const Options& given) {
+  const auto& options = static_cast<const FusedLAMBOptions&>(given);
+  kernels::LambRecipe recipe;
+  recipe.lr = options.lr();
+  std::tie(recipe.beta1, recipe.beta2) = options.betas();
+  recipe.eps = options.eps();
+  recipe.weight_decay = options.weight_decay();
+  recipe.max_grad_norm = options.max_grad_norm();
+  recipe.decoupled = options.adam_w_mode();
+  recipe.bias_correction = options.bias_correction();
+  recipe.grad_averaging = options.grad_averaging();
+  recipe.always_adapts = options.use_nvlamb();
+  return recipe;
 }
 
 }  // namespace
@@ -67,9 +59,9 @@ double FusedLAMB::max_grad_norm(const Options& options) const {
 }
 
 void FusedLAMB::update(StepWork& work) {
-  const auto options_of = [&](std::size_t row) -> const FusedLAMBOptions& {
-    return static_cast<const FusedLAMBOptions&>(
-        param_groups()[work.parameters[row].group].options());
+  const auto& recipes = work.recipes_of(param_groups(), recipe_of);
+  const auto recipe_at = [&](std::size_t row) -> const kernels::LambRecipe& {
+    return recipes[work.parameters[row].group];
   };
   auto& table = work.table<kernels::LambScalars<double>>();
   for (std::size_t i = 0; i < work.rows.size(); ++i) {
@@ -77,13 +69,20 @@ void FusedLAMB::update(StepWork& work) {
     auto& state = work.state_of<AdamParamState>(*this, *stepped.param);
     work.rows[i].state[0] = work.state_memory(state.exp_avg(), stepped);
     work.rows[i].state[1] = work.state_memory(state.exp_avg_sq(), stepped);
-    table.add(scalars_of(options_of(i), state.step() + 1, work.group_factor[stepped.group]));
+    work.rows[i].scalars = static_cast<std::uint32_t>(stepped.group);
+    table.add(
+        kernels::scalars_at(recipe_at(i), state.step() + 1, work.group_factor[stepped.group]));
   }
-  for (auto* state : work.states) ++static_cast<AdamParamState*>(state)->step();
+  for (std::size_t i = 0; i < work.states.size(); ++i) {
+    if (!work.device.has(i)) ++static_cast<AdamParamState*>(work.states[i])->step();
+  }
   work.lists.lamb(work.rows, table.all(), work.guard,
                   [&](std::size_t row, double param_norm, double update_norm) {
-                    return rate_of(options_of(row), param_norm, update_norm);
+                    return kernels::lamb_rate(recipe_at(row), param_norm, update_norm);
                   });
+  work.device.step(&kernels::cuda::Interface::lamb, recipes, work.rows, [&](std::size_t i) {
+    return HostState{static_cast<AdamParamState*>(work.states[i])->step()};
+  });
   for (const Elsewhere& e : work.elsewhere) {
     auto& state = static_cast<AdamParamState&>(*work.states[e.row]);
     const kernels::LambScalars<double>& h = table.all()[e.row];
@@ -92,8 +91,9 @@ void FusedLAMB::update(StepWork& work) {
             work.weight_of(e), {state.exp_avg()}, {state.exp_avg_sq()}},
         work.gradient_of(e), h);
     const TensorElements update = kernels::lamb_update(element, h);
-    const double rate = rate_of(options_of(e.row), element.param.values.norm().item<double>(),
-                                update.values.norm().item<double>());
+    const double rate =
+        kernels::lamb_rate(recipe_at(e.row), element.param.values.norm().item<double>(),
+                           update.values.norm().item<double>());
     state.exp_avg(element.exp_avg.values);
     state.exp_avg_sq(element.exp_avg_sq.values);
     work.write_weight(e, element.param - update * rate);
@@ -101,10 +101,12 @@ void FusedLAMB::update(StepWork& work) {
 }
 
 void FusedLAMB::save(torch::serialize::OutputArchive& archive) const {
+  StepAccess::settle_counts(*this);
   torch::optim::serialize<AdamParamState, FusedLAMBOptions>(archive, *this);
 }
 
 void FusedLAMB::load(torch::serialize::InputArchive& archive) {
+  StepAccess::forget_counts(*this);
   load_optimizer<AdamParamState, FusedLAMBOptions>(
       name(), archive, *this,
       [this](const AdamParamState& state, const at::Tensor& param, const std::string& of) {

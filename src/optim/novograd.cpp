@@ -6,9 +6,11 @@
 #include "optim/archive.h"
 #include "optim/checks.h"
 #include "optim/options.h"
+#include "optim/step_access.h"
 #include "optim/step_work.h"
 
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include "core/torch.h"
 
@@ -17,35 +19,19 @@ namespace {
 
 using torch::optim::AdamParamState;
 
-// The running norm after this step's gradient: of squares, or of largest magnitudes.
-double blend(const FusedNovoGradOptions& options, double before, double now) {
-  const double beta2 = std::get<1>(options.betas());
-  if (options.norm_type() == 0) return beta2 * before + (1 - beta2) * now;
-  return std::sqrt(beta2 * before * before + (1 - beta2) * now * now);
-}
-
-kernels::NovogradScalars<double> scalars_of(const FusedNovoGradOptions& options, std::int64_t step,
-                                            double norm, double grad_scale) {
-  const auto [beta1, beta2] = options.betas();
-  const auto t = static_cast<double>(step);
-  const bool corrects = options.bias_correction();
-  const double bias2 = corrects ? std::sqrt(1 - std::pow(beta2, t)) : 1;
-  kernels::NovogradScalars<double> h{};
-  h.beta1 = beta1;
-  h.beta3 = options.grad_averaging() ? 1 - beta1 : 1;
-  h.inv_bias1 = corrects ? 1 / (1 - std::pow(beta1, t)) : 1;
-  h.inv_denominator = 1 / (norm / bias2 + options.eps());
-  h.lr = options.lr();
-  h.weight_decay = options.weight_decay();
-  h.grad_scale = grad_scale;
-  h.decay_inside_moment = options.reg_inside_moment();
-  return h;
-}
-
-// The norm is kept as a scalar tensor in the place of Adam's second moment.
-double norm_before(const AdamParamState& state, const FusedNovoGradOptions& options, double now) {
-  if (state.exp_avg_sq().defined()) return state.exp_avg_sq().item<double>();
-  return options.init_zero() ? 0 : now;
+kernels::NovogradRecipe recipe_of(const Options& given) {
+  const auto& options = static_cast<const FusedNovoGradOptions&>(given);
+  kernels::NovogradRecipe recipe;
+  recipe.lr = options.lr();
+  std::tie(recipe.beta1, recipe.beta2) = options.betas();
+  recipe.eps = options.eps();
+  recipe.weight_decay = options.weight_decay();
+  recipe.bias_correction = options.bias_correction();
+  recipe.grad_averaging = options.grad_averaging();
+  recipe.decay_inside_moment = options.reg_inside_moment();
+  recipe.init_zero = options.init_zero();
+  recipe.largest = options.norm_type() == 0;
+  return recipe;
 }
 
 void keep_norm(AdamParamState& state, double norm) {
@@ -86,16 +72,14 @@ void FusedNovoGrad::check(const Options& given) const {
 }
 
 void FusedNovoGrad::update(StepWork& work) {
-  const auto options_of = [&](const Stepped& stepped) -> const FusedNovoGradOptions& {
-    return static_cast<const FusedNovoGradOptions&>(param_groups()[stepped.group].options());
-  };
+  const auto& recipes = work.recipes_of(param_groups(), recipe_of);
   auto& [squares, largest, norms] = work.norms;
   squares.clear();
   largest.clear();
-  for (const Stepped& stepped : work.parameters) {
-    const bool two = options_of(stepped).norm_type() == 2;
+  for (std::size_t i = 0; i < work.rows.size(); ++i) {
+    const bool two = !recipes[work.parameters[i].group].largest;
     std::vector<double>& needed = two ? squares : largest;
-    if (needed.empty()) {
+    if (needed.empty() && !work.device.has(i)) {
       work.gradient_norm(two ? kernels::Norm::kTwo : kernels::Norm::kMax, &needed);
     }
   }
@@ -103,21 +87,39 @@ void FusedNovoGrad::update(StepWork& work) {
   norms.resize(work.rows.size());
   for (std::size_t i = 0; i < work.rows.size(); ++i) {
     const Stepped& stepped = work.parameters[i];
-    const FusedNovoGradOptions& options = options_of(stepped);
+    const kernels::NovogradRecipe& recipe = recipes[stepped.group];
     auto& state = work.state_of<AdamParamState>(*this, *stepped.param);
     work.rows[i].state[0] = work.state_memory(state.exp_avg(), stepped);
     work.rows[i].scalars = static_cast<std::uint32_t>(i);
+    if (work.device.has(i)) {
+      work.rows[i].scalars = static_cast<std::uint32_t>(stepped.group);
+      table.add({});
+      continue;
+    }
     const double scale = static_cast<double>(*work.guard.inv_scale);
-    const double now = std::abs(scale) * (options.norm_type() == 2 ? squares[i] : largest[i]);
-    norms[i] = blend(options, norm_before(state, options, now), now);
-    table.add(scalars_of(options, state.step() + 1, norms[i], work.group_factor[stepped.group]));
+    const double now = std::abs(scale) * (recipe.largest ? largest[i] : squares[i]);
+    const bool first = !state.exp_avg_sq().defined();
+    const double before = first ? 0 : state.exp_avg_sq().item<double>();
+    norms[i] = kernels::novograd_norm(recipe, first ? 1 : 2, before, now);
+    table.add(
+        kernels::scalars_at(recipe, state.step() + 1, norms[i], work.group_factor[stepped.group]));
   }
   for (std::size_t i = 0; i < work.states.size(); ++i) {
+    if (work.device.has(i)) continue;
     auto& state = static_cast<AdamParamState&>(*work.states[i]);
     ++state.step();
     keep_norm(state, norms[i]);
   }
   work.lists.novograd(work.rows, table.all(), work.guard);
+  work.device.step(&kernels::cuda::Interface::novograd, recipes, work.rows, [&](std::size_t i) {
+    auto& state = static_cast<AdamParamState&>(*work.states[i]);
+    const at::Tensor& param = *work.parameters[i].param;
+    // The kernel keeps the running norm on its device.
+    state.exp_avg_sq(state.exp_avg_sq().defined()
+                         ? state.exp_avg_sq().to(param.device(), at::kDouble)
+                         : at::zeros({}, at::TensorOptions(param.device()).dtype(at::kDouble)));
+    return HostState{state.step(), state.exp_avg_sq().mutable_data_ptr<double>()};
+  });
   for (const Elsewhere& e : work.elsewhere) {
     auto& state = static_cast<AdamParamState&>(*work.states[e.row]);
     const kernels::NovogradElement<TensorElements> element = kernels::novograd_element(
@@ -129,10 +131,12 @@ void FusedNovoGrad::update(StepWork& work) {
 }
 
 void FusedNovoGrad::save(torch::serialize::OutputArchive& archive) const {
+  StepAccess::settle_counts(*this);
   torch::optim::serialize<AdamParamState, FusedNovoGradOptions>(archive, *this);
 }
 
 void FusedNovoGrad::load(torch::serialize::InputArchive& archive) {
+  StepAccess::forget_counts(*this);
   load_optimizer<AdamParamState, FusedNovoGradOptions>(
       name(), archive, *this,
       [this](const AdamParamState& state, const at::Tensor& param, const std::string& of) {

@@ -1,10 +1,13 @@
 #include <torch/optim/sgd.h>
 
+#include <algorithm>
+
 #include "bridge/tensors.h"
 #include "mezzo/optim.h"
 #include "optim/archive.h"
 #include "optim/checks.h"
 #include "optim/options.h"
+#include "optim/step_access.h"
 #include "optim/step_work.h"
 
 namespace mezzo::optim {
@@ -12,18 +15,17 @@ namespace {
 
 using torch::optim::SGDParamState;
 
-kernels::SgdScalars<double> scalars_of(const FusedSGDOptions& options, bool first,
-                                       double grad_scale) {
-  kernels::SgdScalars<double> h{};
-  h.lr = options.lr();
-  h.momentum = options.momentum();
-  h.one_minus_dampening = 1 - options.dampening();
-  h.weight_decay = options.weight_decay();
-  h.grad_scale = grad_scale;
-  h.nesterov = options.nesterov();
-  h.decay_after_momentum = options.wd_after_momentum();
-  h.first = first;
-  return h;
+kernels::SgdRecipe recipe_of(const Options& given) {
+  const auto& options = static_cast<const FusedSGDOptions&>(given);
+  kernels::SgdRecipe recipe;
+  recipe.lr = options.lr();
+  recipe.momentum = options.momentum();
+  recipe.dampening = options.dampening();
+  recipe.weight_decay = options.weight_decay();
+  recipe.max_grad_norm = options.max_grad_norm();
+  recipe.nesterov = options.nesterov();
+  recipe.decay_after_momentum = options.wd_after_momentum();
+  return recipe;
 }
 
 }  // namespace
@@ -62,21 +64,31 @@ double FusedSGD::max_grad_norm(const Options& options) const {
 
 void FusedSGD::update(StepWork& work) {
   auto& table = work.table<kernels::SgdScalars<double>>();
+  const auto& recipes = work.recipes_of(param_groups(), recipe_of);
+  std::vector<std::size_t> fresh;  // on devices, with a buffer that was just made
   for (std::size_t i = 0; i < work.rows.size(); ++i) {
     const Stepped& stepped = work.parameters[i];
-    const auto& options =
-        static_cast<const FusedSGDOptions&>(param_groups()[stepped.group].options());
+    const kernels::SgdRecipe& recipe = recipes[stepped.group];
     bool first = false;
-    if (options.momentum() != 0) {
+    if (recipe.momentum != 0) {
       auto& state = work.state_of<SGDParamState>(*this, *stepped.param);
       first = !state.momentum_buffer().defined();
       work.rows[i].state[0] = work.state_memory(state.momentum_buffer(), stepped);
     }
+    work.rows[i].scalars = static_cast<std::uint32_t>(stepped.group);
+    if (work.device.has(i)) {
+      if (first) fresh.push_back(i);
+      continue;
+    }
     work.rows[i].scalars = table.index_of(stepped.group, 0, first, [&] {
-      return scalars_of(options, first, work.group_factor[stepped.group]);
+      return kernels::scalars_at(recipe, first ? 1 : 2, work.group_factor[stepped.group]);
     });
   }
   work.lists.sgd(work.rows, table.all(), work.guard);
+  work.device.step(&kernels::cuda::Interface::sgd, recipes, work.rows, [&](std::size_t i) {
+    const bool is_fresh = std::binary_search(fresh.begin(), fresh.end(), i);
+    return HostState{is_fresh ? 0 : DeviceCounters::kNoOpinion};
+  });
   for (const Elsewhere& e : work.elsewhere) {
     const kernels::SgdScalars<double>& h = table.all()[work.rows[e.row].scalars];
     SGDParamState* state = nullptr;
@@ -93,10 +105,12 @@ void FusedSGD::update(StepWork& work) {
 }
 
 void FusedSGD::save(torch::serialize::OutputArchive& archive) const {
+  StepAccess::settle_counts(*this);
   torch::optim::serialize<SGDParamState, FusedSGDOptions>(archive, *this);
 }
 
 void FusedSGD::load(torch::serialize::InputArchive& archive) {
+  StepAccess::forget_counts(*this);
   load_optimizer<SGDParamState, FusedSGDOptions>(
       name(), archive, *this,
       [this](const SGDParamState& state, const at::Tensor& param, const std::string& of) {

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "kernels/elements.h"
+#include "kernels/recipes.h"
 
 namespace mezzo::optim {
 
@@ -49,5 +49,11 @@ using AnyScalarTable = std::variant<
     ScalarTable<kernels::AdamScalars<double>>, ScalarTable<kernels::SgdScalars<double>>,
     ScalarTable<kernels::AdagradScalars<double>>, ScalarTable<kernels::LambScalars<double>>,
     ScalarTable<kernels::NovogradScalars<double>>>;
+
+/// What the groups of whichever optimizer owns the work are told.
+using AnyRecipes =
+    std::variant<std::vector<kernels::AdamRecipe>, std::vector<kernels::SgdRecipe>,
+                 std::vector<kernels::AdagradRecipe>, std::vector<kernels::LambRecipe>,
+                 std::vector<kernels::NovogradRecipe>>;
 
 }  // namespace mezzo::optim

@@ -19,7 +19,14 @@ struct StepAccess {
   static StepWork& work(FusedOptimizer&);
   static void step(FusedOptimizer&, StepDecision, const at::Tensor& inv_scale);
 
+  /// Brings the host's step counters up to date with the device's.
+  static void settle_counts(const FusedOptimizer&);
+  /// A state was loaded: its counters count.
+  static void forget_counts(FusedOptimizer&);
+
  private:
+  static void step_on_device(FusedOptimizer&, const StepDecision&, const at::Tensor& inv_scale,
+                             double bound);
   static void clip(FusedOptimizer&, double norm);
 };
 

@@ -66,9 +66,11 @@ void StepWork::add(const char* optimizer, const Stepped& stepped) {
   if (context) lent = context->low_copy(param);
   const at::Tensor& own = lent.source_grad.defined() ? lent.source_grad : param.grad();
   if (!own.defined()) return;
-  if (by_operators || !param.is_cpu()) return add_elsewhere(optimizer, stepped, std::move(lent));
+  if (by_operators || !bridge::has_kernels(param.device())) {
+    return add_elsewhere(optimizer, stepped, std::move(lent));
+  }
   const auto param_dtype = bridge::kernel_dtype(param.scalar_type());
-  if (!param_dtype || !param.is_cpu() || param.layout() != at::kStrided) {
+  if (!param_dtype || param.layout() != at::kStrided) {
     bridge::check_kernel_tensor(optimizer, name_of(stepped), param);
   }
   if (!bridge::is_dense(param)) {
@@ -78,8 +80,8 @@ void StepWork::add(const char* optimizer, const Stepped& stepped) {
   const at::Tensor* grad = &own;
   const auto grad_dtype = bridge::kernel_dtype(own.scalar_type());
   const bool is_double = *param_dtype == DType::kFloat64;
-  const bool direct = grad_dtype && own.is_cpu() && own.layout() == at::kStrided &&
-                      own.sizes() == param.sizes() &&
+  const bool direct = grad_dtype && own.device() == param.device() &&
+                      own.layout() == at::kStrided && own.sizes() == param.sizes() &&
                       (is_double || *grad_dtype != DType::kFloat64) && reads_directly(own, param);
   if (!direct) {
     held_.push_back(readable_gradient(optimizer, stepped, own, is_double));
@@ -95,6 +97,8 @@ void StepWork::add(const char* optimizer, const Stepped& stepped) {
   lent_.push_back(std::move(lent));
   rows.push_back(row);
   parameters.push_back(stepped);
+  if (const auto* cuda = cuda_kernels(param))
+    device.add(rows.size() - 1, *cuda, param, rows.back());
 }
 
 void StepWork::add_elsewhere(const char* optimizer, const Stepped& stepped, LowCopy lent) {
@@ -157,7 +161,7 @@ void StepWork::add_copy(const char* optimizer, const Stepped& stepped, const Low
                         kernels::StepRow& row) {
   const at::Tensor& copy = lent.copy;
   row.copy_kind = copy_kind_of(lent);
-  if (row.copy_kind == kernels::CopyKind::kNone || !copy.is_cpu() ||
+  if (row.copy_kind == kernels::CopyKind::kNone || copy.device() != stepped.param->device() ||
       copy.sizes() != stepped.param->sizes() || !bridge::is_dense(copy) ||
       !bridge::same_layout(copy, *stepped.param)) {
     raise<ConfigError>(optimizer, "the low-precision copy (", bridge::describe(copy), ", strides ",
@@ -179,7 +183,7 @@ void StepWork::check_overlaps(const char* optimizer) {
   seen_gradients_.clear();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const kernels::StepRow& row = rows[i];
-    const auto count = static_cast<std::size_t>(row.count);
+    const auto count = static_cast<std::size_t>(parameters[i].param->numel());
     extents_.push_back({row.param, count * size_of(row.param_dtype), i, true});
     if (row.copy != nullptr) {
       const std::size_t copy_bytes = lent_[i].copy.element_size();
@@ -208,7 +212,8 @@ void StepWork::check_gradients_apart(const char* optimizer) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const kernels::StepRow& row = rows[i];
     if (row.grad == nullptr || row.grad == seen_gradients_[i]) continue;
-    const auto bytes = static_cast<std::size_t>(row.count) * size_of(row.grad_dtype);
+    const auto count = static_cast<std::size_t>(parameters[i].param->numel());
+    const std::size_t bytes = count * size_of(row.grad_dtype);
     const bool in_place = row.grad == row.param && row.grad_dtype == row.param_dtype;
     seen_gradients_[i] = row.grad;
     if (bytes == 0 || in_place) continue;
@@ -234,6 +239,11 @@ bool StepWork::gradients_finite() {
     gradients_.push_back({row.grad, row.grad_dtype, row.count});
   }
   if (!lists.all_finite(gradients_)) return false;
+  if (!device.empty()) {
+    at::Tensor found = at::zeros({}, at::kFloat);
+    device.look(found, /*norms=*/false);
+    if (found.item<float>() != 0) return false;
+  }
   for (const Elsewhere& e : elsewhere) {
     if (!at::isfinite(e.grad).all().item<bool>()) return false;
   }
@@ -247,7 +257,9 @@ double StepWork::gradient_norm(kernels::Norm norm, std::vector<double>* per_tens
   }
   std::vector<double> kept;
   std::vector<double>& each = per_tensor != nullptr ? *per_tensor : kept;
-  if (per_tensor == nullptr && elsewhere.empty()) return lists.norm(gradients_, norm);
+  if (per_tensor == nullptr && elsewhere.empty() && device.empty()) {
+    return lists.norm(gradients_, norm);
+  }
   each.resize(rows.size());
   double total = lists.norm(gradients_, norm, each);
   for (const Elsewhere& e : elsewhere) {
@@ -259,6 +271,10 @@ double StepWork::gradient_norm(kernels::Norm norm, std::vector<double>* per_tens
     each[e.row] = of_tensor;
     total = norm == kernels::Norm::kTwo ? std::hypot(total, of_tensor)
                                         : kernels::largest(of_tensor, total);
+  }
+  if (per_tensor == nullptr && !device.empty()) {
+    device.find_norm();
+    total = std::hypot(total, device.norm().item<double>());
   }
   return total;
 }
@@ -273,10 +289,10 @@ void* StepWork::state_memory(at::Tensor& state, const Stepped& of) {
   } else if (state.sizes() != param.sizes()) {
     raise<ConfigError>("optimizer", "the state (", bridge::describe(state), ") of ", name_of(of),
                        " has other sizes: it belongs to another parameter or optimizer");
-  } else if (by_operators || !param.is_cpu()) {
+  } else if (by_operators || !bridge::has_kernels(param.device())) {
     state = state.to(param.device(), type);
-  } else if (state.scalar_type() != type || !state.is_cpu() || !bridge::is_dense(state) ||
-             !bridge::same_layout(state, param)) {
+  } else if (state.scalar_type() != type || state.device() != param.device() ||
+             !bridge::is_dense(state) || !bridge::same_layout(state, param)) {
     state = bridge::empty_laid_out_as(param, type).copy_(state.detach());
   }
   return state.mutable_data_ptr();
@@ -293,6 +309,7 @@ void StepWork::release() {
   parameters.clear();
   rows.clear();
   elsewhere.clear();
+  device.clear();
   states.clear();
   held_.clear();
   lent_.clear();

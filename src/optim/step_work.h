@@ -10,6 +10,8 @@
 #include "bridge/overlap.h"
 #include "bridge/workers.h"
 #include "kernels/multi_tensor.h"
+#include "kernels/recipes.h"
+#include "optim/device_rows.h"
 #include "optim/states.h"
 #include "optim/step_context.h"
 #include "optim/tensor_elements.h"
@@ -44,8 +46,12 @@ class StepWork {
   std::vector<double> group_factor;
   kernels::Guard guard;
   std::vector<Elsewhere> elsewhere;
+  /// Those whose memory the CUDA kernels work on. In `rows` they have no elements.
+  DeviceRows device;
   /// For tests: treat every device as one without kernels.
   bool by_operators = false;
+  /// For tests: treat CPUs as devices with these kernels.
+  const kernels::cuda::Interface* as_cuda = nullptr;
   kernels::Lists lists{bridge::torch_workers()};
 
   /// Numbers of each parameter's gradient, for optimizers that step by them.
@@ -74,13 +80,25 @@ class StepWork {
     return *own;
   }
 
+  /// What each group is told.
+  template <typename Recipe>
+  const std::vector<Recipe>& recipes_of(const ParamGroups& groups,
+                                        Recipe (*recipe_of)(const Options&)) {
+    auto* own = std::get_if<std::vector<Recipe>>(&recipes_);
+    if (own == nullptr) own = &recipes_.emplace<std::vector<Recipe>>();
+    own->clear();
+    for (const auto& group : groups) own->push_back(recipe_of(group.options()));
+    return *own;
+  }
+
   /// Finds the parameters with gradients, checks them and fills `rows` but for their states.
   void gather(const char* optimizer, ParamGroups& groups);
 
   /// Is every gradient finite? Reads all of them, writes nothing.
   bool gradients_finite();
 
-  /// The norm of all gradients as they stand, each tensor's in `per_tensor` if given.
+  /// The norm of all gradients as they stand, each tensor's in `per_tensor` if given; that knows
+  /// nothing of rows on devices, whose kernels find their own.
   double gradient_norm(kernels::Norm norm = kernels::Norm::kTwo,
                        std::vector<double>* per_tensor = nullptr);
 
@@ -93,6 +111,11 @@ class StepWork {
   TensorElements weight_of(const Elsewhere&) const;
   TensorElements gradient_of(const Elsewhere&) const;
   void write_weight(const Elsewhere&, const TensorElements&) const;
+
+  /// The kernels that step this parameter on its device; null for CPUs.
+  const kernels::cuda::Interface* cuda_kernels(const at::Tensor& param) const {
+    return as_cuda != nullptr ? as_cuda : bridge::cuda_kernels(param.device());
+  }
 
   /// Bumps the versions of weights and copies.
   void bump_versions();
@@ -111,6 +134,7 @@ class StepWork {
   void check_gradients_apart(const char* optimizer);
 
   AnyScalarTable table_;
+  AnyRecipes recipes_;
   std::vector<at::Tensor> held_;
   std::vector<LowCopy> lent_;
   std::vector<kernels::Input> gradients_;

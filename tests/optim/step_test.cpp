@@ -9,6 +9,7 @@
 
 #include "mezzo/error.h"
 #include "mezzo/optim.h"
+#include "optim/optimizer_kinds.h"
 #include "optim/step_access.h"
 #include "optim/step_context.h"
 #include "optim/step_work.h"
@@ -53,34 +54,6 @@ class CountedTensors final : public c10::Allocator {
  private:
   c10::Allocator* inner_;
 };
-
-using Make = std::function<std::unique_ptr<FusedOptimizer>(std::vector<at::Tensor>)>;
-struct Kind {
-  const char* name;
-  Make make;
-};
-
-std::vector<Kind> kinds() {
-  return {{"FusedAdam",
-           [](std::vector<at::Tensor> params) {
-             return std::make_unique<FusedAdam>(params, FusedAdamOptions(0.01).amsgrad(true));
-           }},
-          {"FusedSGD",
-           [](std::vector<at::Tensor> params) {
-             return std::make_unique<FusedSGD>(params, FusedSGDOptions(0.01).momentum(0.9));
-           }},
-          {"FusedLAMB",
-           [](std::vector<at::Tensor> params) {
-             return std::make_unique<FusedLAMB>(params, FusedLAMBOptions(0.01));
-           }},
-          {"FusedNovoGrad",
-           [](std::vector<at::Tensor> params) {
-             return std::make_unique<FusedNovoGrad>(params, FusedNovoGradOptions(0.01));
-           }},
-          {"FusedAdagrad", [](std::vector<at::Tensor> params) {
-             return std::make_unique<FusedAdagrad>(params, FusedAdagradOptions(0.01));
-           }}};
-}
 
 class FusedStep : public testing::TestWithParam<Kind> {};
 INSTANTIATE_TEST_SUITE_P(Optim, FusedStep, testing::ValuesIn(kinds()),

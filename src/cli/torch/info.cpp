@@ -40,6 +40,9 @@ Json absent() {
   Json all = Json::array();
   if (cuda_devices() == 0) {
     all.push_back({{"what", "CUDA"}, {"cost", "everything runs on the processor"}});
+  } else if (const std::string why = why_no_cuda_kernels(); !why.empty()) {
+    all.push_back({{"what", "the CUDA kernels"},
+                   {"cost", "fused steps and layers are slower on CUDA devices: " + why}});
   }
   if (!at::hasMKLDNN()) {
     all.push_back({{"what", "oneDNN"},
@@ -59,6 +62,7 @@ nlohmann::ordered_json torch_info(const nlohmann::ordered_json&) {
   info["devices"] = devices();
   info["kernel_set"] = kernel_set();
   info["kernel_sets"] = kernel_sets();
+  info["cuda_kernels"] = why_no_cuda_kernels().empty();
   info["rates"] = {{"float32", std::max(half.float_rate, bfloat16.float_rate)},
                    {"bfloat16", bfloat16.low_rate},
                    {"float16", half.low_rate},

@@ -1,0 +1,26 @@
+// Suite cuda: fused steps and layers on a GPU against LibTorch's operators there.
+#include <iostream>
+
+#include "cuda_steps.h"
+#include "cuda_timing.h"
+#include "suites.h"
+
+namespace mezzo::bench {
+
+void run_cuda(Report& report, const Settings& settings) {
+  if (settings.device != "cuda") {
+    std::cerr << "bench: suite cuda is skipped: it runs with --device cuda\n";
+    return;
+  }
+  if (const std::string why = why_no_cuda(); !why.empty()) {
+    std::cerr << "bench: suite cuda is skipped: " << why << '\n';
+    return;
+  }
+  const double bandwidth = copy_bandwidth_on_cuda();
+  std::cout << "copy: " << bandwidth / 1e9 << " GB/s\n";
+  run_cuda_steps(report, settings.repeats, bandwidth);
+  run_cuda_weights(report, settings.repeats, bandwidth);
+  run_cuda_layers(report, settings.repeats, bandwidth);
+}
+
+}  // namespace mezzo::bench

@@ -1,0 +1,65 @@
+// Norms through the CUDA kernels, against the same call on the processor.
+#include <ATen/Context.h>
+
+#include "core/platform.h"
+#include "kernels/cuda_library.h"
+#include "mezzo/nn.h"
+
+namespace mezzo::nn {
+namespace {
+
+class NormsOnCuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    static const bool once = [] {
+      kernels::set_cuda_library_path(MEZZO_CUDA_LIBRARY);
+      return true;
+    }();
+    (void)once;
+    if (kernels::cuda_library() == nullptr) GTEST_SKIP() << kernels::why_no_cuda_library();
+    platform::open_library("libtorch_cuda.so");
+    if (!at::hasCUDA()) GTEST_SKIP() << "this LibTorch has no CUDA part";
+  }
+};
+
+std::vector<at::Tensor> run(const at::Device& device, at::ScalarType type, bool memory_efficient) {
+  torch::manual_seed(3);
+  const auto leaf = [&](const at::Tensor& tensor) {
+    return tensor.to(type).to(device).detach().requires_grad_(true);
+  };
+  const at::Tensor x = leaf(torch::randn({37, 768}));
+  const at::Tensor weight = leaf(torch::rand({768}) + 0.5);
+  const at::Tensor bias = leaf(torch::randn({768}));
+  const at::Tensor y = fused_layer_norm(x, {768}, weight, bias, 1e-5, memory_efficient);
+  const at::Tensor rms = fused_rms_norm(x, {768}, weight, 1e-5, memory_efficient);
+  const auto [sum, added] = fused_add_layer_norm(x, x * 2, {768}, weight, bias, 1e-5);
+  (y.to(at::kFloat).pow(3).sum() + rms.to(at::kFloat).pow(3).sum() + sum.to(at::kFloat).sum() +
+   added.to(at::kFloat).pow(3).sum())
+      .backward();
+  std::vector<at::Tensor> result;
+  for (const at::Tensor& tensor : {y, rms, sum, added, x.grad(), weight.grad(), bias.grad()}) {
+    result.push_back(tensor.detach().cpu().to(at::kDouble));
+  }
+  return result;
+}
+
+TEST_F(NormsOnCuda, AgreeWithTheProcessorForwardAndBackward) {
+  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble}) {
+    for (const bool memory_efficient : {false, true}) {
+      const auto here = run(at::kCPU, type, memory_efficient);
+      const auto there = run(at::kCUDA, type, memory_efficient);
+      const double tolerance = type == at::kDouble  ? 1e-9
+                               : type == at::kFloat ? 1e-4
+                               : type == at::kHalf  ? 2e-2
+                                                    : 1e-1;
+      for (std::size_t i = 0; i < here.size(); ++i) {
+        const double largest = here[i].abs().max().item<double>();
+        EXPECT_LT((here[i] - there[i]).abs().max().item<double>(), tolerance * (1 + largest))
+            << type << ' ' << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mezzo::nn
