@@ -105,7 +105,9 @@ class MEZZO_API Snapshot {
   std::shared_ptr<const casting::ScopeState> state_;
 };
 
-namespace cast_detail {
+}  // namespace mezzo::amp
+
+namespace mezzo::detail {
 
 /// The low type of the scope in force; nothing where no operator is cast now.
 MEZZO_API std::optional<at::ScalarType> active_low_type();
@@ -118,15 +120,15 @@ struct MEZZO_API WidestType {
 
 template <typename T>
 void look_for_widest(WidestType& widest, T&& value) {
-  using Value = std::decay_t<T>;
+  using Value = std::remove_cvref_t<T>;
   if constexpr (std::is_base_of_v<at::Tensor, Value>) {
     widest.look(value);
-  } else if constexpr (Inside<Value>::tensors && requires {
+  } else if constexpr (Castable<Value>::value && requires {
                          value.begin();
                          value.end();
                        }) {
     for (auto& item : value) look_for_widest(widest, item);
-  } else if constexpr (Inside<Value>::tensors && requires {
+  } else if constexpr (Castable<Value>::value && requires {
                          value.has_value();
                          *value;
                        }) {
@@ -134,7 +136,15 @@ void look_for_widest(WidestType& widest, T&& value) {
   }
 }
 
-}  // namespace cast_detail
+/// Calls the function with its arguments cast; they live until it has returned.
+template <typename F, typename... Args>
+decltype(auto) call_cast(F& function, const TensorCast& cast, Args&&... arguments) {
+  return function(CastArgument<Args>(std::forward<Args>(arguments), cast).get()...);
+}
+
+}  // namespace mezzo::detail
+
+namespace mezzo::amp {
 
 /// The function, with its tensor arguments (in containers too) cast to the low type wherever a
 /// scope is in force. Inside it operators follow the scope. Without a scope it is the function
@@ -142,8 +152,8 @@ void look_for_widest(WidestType& widest, T&& value) {
 template <typename F>
 auto half_function(F function) {
   return [function = std::move(function)](auto&&... arguments) mutable -> decltype(auto) {
-    const TensorCast cast{cast_detail::active_low_type().value_or(at::ScalarType::Undefined)};
-    return function(cast_tensors(std::forward<decltype(arguments)>(arguments), cast)...);
+    const TensorCast cast{detail::active_low_type().value_or(at::ScalarType::Undefined)};
+    return detail::call_cast(function, cast, std::forward<decltype(arguments)>(arguments)...);
   };
 }
 
@@ -152,11 +162,11 @@ auto half_function(F function) {
 template <typename F>
 auto float_function(F function) {
   return [function = std::move(function)](auto&&... arguments) mutable -> decltype(auto) {
-    const bool active = cast_detail::active_low_type().has_value();
+    const bool active = detail::active_low_type().has_value();
     const TensorCast cast{active ? at::kFloat : at::ScalarType::Undefined};
     std::optional<DisableCasts> off;
     if (active) off.emplace();
-    return function(cast_tensors(std::forward<decltype(arguments)>(arguments), cast)...);
+    return detail::call_cast(function, cast, std::forward<decltype(arguments)>(arguments)...);
   };
 }
 
@@ -165,13 +175,13 @@ auto float_function(F function) {
 template <typename F>
 auto promote_function(F function) {
   return [function = std::move(function)](auto&&... arguments) mutable -> decltype(auto) {
-    const bool active = cast_detail::active_low_type().has_value();
-    cast_detail::WidestType widest;
-    if (active) (cast_detail::look_for_widest(widest, arguments), ...);
+    const bool active = detail::active_low_type().has_value();
+    detail::WidestType widest;
+    if (active) (detail::look_for_widest(widest, arguments), ...);
     const TensorCast cast{widest.type.value_or(at::ScalarType::Undefined)};
     std::optional<DisableCasts> off;
     if (active) off.emplace();
-    return function(cast_tensors(std::forward<decltype(arguments)>(arguments), cast)...);
+    return detail::call_cast(function, cast, std::forward<decltype(arguments)>(arguments)...);
   };
 }
 
@@ -192,7 +202,8 @@ MEZZO_API void register_promote_function(const std::string& op);
 template <class F, class... Args>
 auto custom_function(at::ScalarType type, Args&&... arguments) {
   const DisableCasts off;
-  return F::apply(cast_tensors(std::forward<Args>(arguments), TensorCast{type})...);
+  const TensorCast cast{type};
+  return F::apply(detail::CastArgument<Args>(std::forward<Args>(arguments), cast).get()...);
 }
 
 }  // namespace mezzo::amp

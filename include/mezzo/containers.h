@@ -1,17 +1,21 @@
 // Casting the tensors inside a value: what inputs and outputs of a model, and arguments of cast
 // functions, go through.
 //
-// Tensors are found in std::optional, vectors, arrays, pairs, tuples, ordered and unordered maps,
-// torch::OrderedDict and packed sequences, nested in any way. A user's type takes part by a member
-// `T to(at::ScalarType) const`. Containers keep their type; keys, integers, strings and everything
-// else stay as they are.
+// Tensors are found in std::optional, sequences, arrays, pairs, tuples, ordered and unordered maps,
+// at::TensorList, torch::OrderedDict and packed sequences, nested in any way. A user's type takes
+// part by a member `to(at::ScalarType)` that gives the type again. Containers keep their type;
+// keys, integers, strings and everything else stay as they are.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>  // first: clang cannot parse ATen's other headers without it
 
 #include <array>
+#include <concepts>
+#include <deque>
+#include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <tuple>
 #include <type_traits>
@@ -25,18 +29,27 @@ namespace mezzo::amp {
 
 /// How one tensor is cast.
 struct TensorCast {
-  at::ScalarType to;     ///< Undefined: no cast at all
-  bool doubles = false;  ///< float64 tensors too; otherwise they stay
+  at::ScalarType to = at::ScalarType::Undefined;  ///< Undefined: no cast at all
+  bool doubles = false;                           ///< float64 tensors too; otherwise they stay
 
-  /// The tensor itself where it is undefined, not floating-point or of the type already; else a
-  /// cast that autograd records.
+  bool is_active() const noexcept { return to != at::ScalarType::Undefined; }
+
+  /// The tensor itself where it is undefined, of the type already, or none of float32, half,
+  /// bfloat16 (and float64, if asked); else a cast that autograd records.
   MEZZO_API at::Tensor operator()(const at::Tensor& tensor) const;
 };
 
-namespace cast_detail {
+}  // namespace mezzo::amp
+
+namespace mezzo::detail {
+
+using amp::TensorCast;
+
+/// Holds what a cast at::TensorList points at.
+using Kept = std::vector<std::shared_ptr<void>>;
 
 template <typename T>
-concept CastsItself = requires(const T& value, at::ScalarType to) {
+concept CastsItself = std::copy_constructible<T> && requires(T& value, at::ScalarType to) {
   { value.to(to) } -> std::convertible_to<T>;
 };
 
@@ -56,97 +69,173 @@ concept OrderedDictLike = requires(T& value) {
   value.begin()->value();
 };
 
+/// Which types hold tensors that are cast, and how. The primary template: none, unless the object
+/// casts itself. `borrows`: it points at tensors that something else must hold.
 template <typename T>
-struct Inside {  // what a type holds: nothing that is cast, unless it is one of those below
-  static constexpr bool tensors =
-      std::is_base_of_v<at::Tensor, T> || CastsItself<T> || PackedSequenceLike<T>;
+struct Castable {
+  static constexpr bool value = CastsItself<T>;
+  static constexpr bool borrows = false;
+  // A template, so that arrays and functions, which cannot be returned, can be asked for `value`.
+  template <typename Object>
+  static Object cast(const Object& object, const TensorCast& cast, Kept&) {
+    Object copy = object;
+    return cast.is_active() ? static_cast<Object>(copy.to(cast.to)) : copy;
+  }
 };
-template <OrderedDictLike T>
-struct Inside<T> {
-  static constexpr bool tensors =
-      Inside<std::decay_t<decltype(std::declval<T&>().begin()->value())>>::tensors;
-};
-template <typename T>
-struct Inside<std::optional<T>> : Inside<T> {};
-template <typename T, typename A>
-struct Inside<std::vector<T, A>> : Inside<T> {};
-template <typename T, std::size_t N>
-struct Inside<std::array<T, N>> : Inside<T> {};
-template <typename... Ts>
-struct Inside<std::tuple<Ts...>> {
-  static constexpr bool tensors = (Inside<std::decay_t<Ts>>::tensors || ...);
-};
-template <typename A, typename B>
-struct Inside<std::pair<A, B>> : Inside<std::tuple<A, B>> {};
-template <typename K, typename V, typename C, typename A>
-struct Inside<std::map<K, V, C, A>> : Inside<V> {};
-template <typename K, typename V, typename H, typename E, typename A>
-struct Inside<std::unordered_map<K, V, H, E, A>> : Inside<V> {};
 
+/// The cast value, or a copy of it where its type holds no tensors.
 template <typename T>
-void cast_in_place(T& value, const TensorCast& cast);
-
-template <typename T>
-void cast_parts(std::optional<T>& value, const TensorCast& cast) {
-  if (value) cast_in_place(*value, cast);
-}
-template <typename T, typename A>
-void cast_parts(std::vector<T, A>& values, const TensorCast& cast) {
-  for (T& value : values) cast_in_place(value, cast);
-}
-template <typename T, std::size_t N>
-void cast_parts(std::array<T, N>& values, const TensorCast& cast) {
-  for (T& value : values) cast_in_place(value, cast);
-}
-template <typename... Ts>
-void cast_parts(std::tuple<Ts...>& values, const TensorCast& cast) {
-  std::apply([&](auto&... parts) { (cast_in_place(parts, cast), ...); }, values);
-}
-template <typename A, typename B>
-void cast_parts(std::pair<A, B>& values, const TensorCast& cast) {
-  cast_in_place(values.first, cast);
-  cast_in_place(values.second, cast);
-}
-template <typename K, typename V, typename C, typename A>
-void cast_parts(std::map<K, V, C, A>& values, const TensorCast& cast) {
-  for (auto& item : values) cast_in_place(item.second, cast);
-}
-template <typename K, typename V, typename H, typename E, typename A>
-void cast_parts(std::unordered_map<K, V, H, E, A>& values, const TensorCast& cast) {
-  for (auto& item : values) cast_in_place(item.second, cast);
-}
-template <OrderedDictLike T>
-void cast_parts(T& values, const TensorCast& cast) {
-  for (auto& item : values) cast_in_place(item.value(), cast);
-}
-
-template <typename T>
-void cast_in_place(T& value, const TensorCast& cast) {
-  if constexpr (!Inside<T>::tensors) {
-    return;
-  } else if constexpr (std::is_base_of_v<at::Tensor, T>) {
-    value = cast(value);
-  } else if constexpr (PackedSequenceLike<T>) {
-    value = T(cast(value.data()), value.batch_sizes(), value.sorted_indices(),
-              value.unsorted_indices());
-  } else if constexpr (CastsItself<T>) {
-    if (cast.to != at::ScalarType::Undefined) value = value.to(cast.to);
+T cast_value(const T& value, const TensorCast& cast, Kept& kept) {
+  if constexpr (Castable<T>::value) {
+    return Castable<T>::cast(value, cast, kept);
   } else {
-    cast_parts(value, cast);
+    return value;
   }
 }
 
-}  // namespace cast_detail
+template <typename T>
+requires std::is_base_of_v<at::Tensor, T>
+struct Castable<T> {
+  static constexpr bool value = true, borrows = false;
+  static T cast(const T& tensor, const TensorCast& cast, Kept&) { return T(cast(tensor)); }
+};
 
-/// The value with its tensors cast. A value that can hold none is handed on as the reference it is,
+template <PackedSequenceLike T>
+struct Castable<T> {
+  static constexpr bool value = true, borrows = false;
+  static T cast(const T& packed, const TensorCast& cast, Kept&) {
+    return T(cast(packed.data()), packed.batch_sizes(), packed.sorted_indices(),
+             packed.unsorted_indices());
+  }
+};
+
+template <OrderedDictLike T>
+struct Castable<T> {
+  using Value = std::decay_t<decltype(std::declval<T&>().begin()->value())>;
+  static constexpr bool value = Castable<Value>::value, borrows = Castable<Value>::borrows;
+  static T cast(const T& dict, const TensorCast& cast, Kept& kept) {
+    T result;
+    for (const auto& item : dict) result.insert(item.key(), cast_value(item.value(), cast, kept));
+    return result;
+  }
+};
+
+template <typename T>
+struct Castable<std::optional<T>> : Castable<T> {
+  static std::optional<T> cast(const std::optional<T>& optional, const TensorCast& cast,
+                               Kept& kept) {
+    if (!optional) return std::nullopt;
+    return cast_value(*optional, cast, kept);
+  }
+};
+
+template <typename T>
+struct Castable<c10::ArrayRef<T>> {
+  static constexpr bool value = Castable<T>::value, borrows = true;
+  static c10::ArrayRef<T> cast(c10::ArrayRef<T> list, const TensorCast& cast, Kept& kept) {
+    auto values = std::make_shared<std::vector<T>>();
+    values->reserve(list.size());
+    for (const T& element : list) values->push_back(cast_value(element, cast, kept));
+    kept.push_back(values);
+    return *values;
+  }
+};
+
+/// Sequences that grow at their end.
+template <typename Sequence>
+struct CastableSequence : Castable<typename Sequence::value_type> {
+  static Sequence cast(const Sequence& sequence, const TensorCast& cast, Kept& kept) {
+    Sequence result;
+    for (const auto& element : sequence) result.push_back(cast_value(element, cast, kept));
+    return result;
+  }
+};
+template <typename T, typename A>
+struct Castable<std::vector<T, A>> : CastableSequence<std::vector<T, A>> {};
+template <typename T, typename A>
+struct Castable<std::deque<T, A>> : CastableSequence<std::deque<T, A>> {};
+template <typename T, typename A>
+struct Castable<std::list<T, A>> : CastableSequence<std::list<T, A>> {};
+
+/// Arrays, pairs and tuples. Those of references are left alone: a cast would have nowhere to live.
+template <typename Tuple, typename... Ts>
+struct CastableTuple {
+  static constexpr bool value = (Castable<Ts>::value || ...) && (!std::is_reference_v<Ts> && ...);
+  static constexpr bool borrows = (Castable<Ts>::borrows || ...);
+  static Tuple cast(const Tuple& tuple, const TensorCast& cast, Kept& kept) {
+    return std::apply(
+        [&](const auto&... elements) { return Tuple{cast_value(elements, cast, kept)...}; }, tuple);
+  }
+};
+template <typename T, std::size_t N>
+struct Castable<std::array<T, N>> : CastableTuple<std::array<T, N>, T> {};
+template <typename T>
+struct Castable<std::array<T, 0>> : Castable<void> {};
+template <typename A, typename B>
+struct Castable<std::pair<A, B>> : CastableTuple<std::pair<A, B>, A, B> {};
+template <typename... Ts>
+struct Castable<std::tuple<Ts...>> : CastableTuple<std::tuple<Ts...>, Ts...> {};
+
+/// Maps: the values are cast in a copy, which keeps comparison, hashing and order.
+template <typename Map>
+struct CastableMap : Castable<typename Map::mapped_type> {
+  static Map cast(const Map& map, const TensorCast& cast, Kept& kept) {
+    Map result = map;
+    for (auto& [key, element] : result) element = cast_value(element, cast, kept);
+    return result;
+  }
+};
+template <typename K, typename V, typename C, typename A>
+struct Castable<std::map<K, V, C, A>> : CastableMap<std::map<K, V, C, A>> {};
+template <typename K, typename V, typename C, typename A>
+struct Castable<std::multimap<K, V, C, A>> : CastableMap<std::multimap<K, V, C, A>> {};
+template <typename K, typename V, typename H, typename E, typename A>
+struct Castable<std::unordered_map<K, V, H, E, A>>
+    : CastableMap<std::unordered_map<K, V, H, E, A>> {};
+
+/// An argument on its way into a function: the caller's object itself, or a cast copy of it with
+/// the same value category. Lives until the function has returned.
+template <typename Arg>
+class CastArgument {
+ public:
+  using Value = std::remove_cvref_t<Arg>;
+
+  CastArgument(Arg&& original, const TensorCast& cast) : original_(std::forward<Arg>(original)) {
+    if constexpr (Castable<Value>::value) {
+      if (cast.is_active()) cast_.emplace(cast_value<Value>(original_, cast, kept_));
+    }
+  }
+
+  Arg&& get() {
+    if constexpr (Castable<Value>::value) {
+      if (cast_) return static_cast<Arg&&>(*cast_);
+    }
+    return static_cast<Arg&&>(original_);
+  }
+
+ private:
+  struct Nothing {};
+  Arg&& original_;
+  Kept kept_;
+  std::conditional_t<Castable<Value>::value, std::optional<Value>, Nothing> cast_;
+};
+
+}  // namespace mezzo::detail
+
+namespace mezzo::amp {
+
+/// Does a type hold tensors that `cast_tensors` casts? Not where it only points at them.
+template <typename T>
+inline constexpr bool holds_tensors = detail::Castable<std::remove_cvref_t<T>>::value &&
+                                      !detail::Castable<std::remove_cvref_t<T>>::borrows;
+
+/// The value with its tensors cast. A value that holds none is handed on as the reference it is,
 /// never copied.
 template <typename T>
 decltype(auto) cast_tensors(T&& value, const TensorCast& cast) {
-  using Value = std::decay_t<T>;
-  if constexpr (cast_detail::Inside<Value>::tensors) {
-    Value result(std::forward<T>(value));
-    cast_detail::cast_in_place(result, cast);
-    return result;
+  if constexpr (holds_tensors<T>) {
+    detail::Kept nothing;
+    return detail::cast_value<std::remove_cvref_t<T>>(value, cast, nothing);
   } else {
     return static_cast<T&&>(value);
   }

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/cast_values.h"
+#include "mezzo/containers.h"
 #include "mezzo/export.h"
 #include "mezzo/model.h"
 
@@ -72,7 +72,7 @@ class HalfCaller {
   template <typename... Args>
   auto operator()(Args&&... args) const {
     const HalfScope scope;
-    const mezzo::detail::CastRule to_half{at::kHalf, /*doubles_too=*/true};
+    const mezzo::amp::TensorCast to_half{at::kHalf, /*doubles=*/true};
     std::tuple<mezzo::detail::CastArgument<Args>...> cast{
         mezzo::detail::CastArgument<Args>(std::forward<Args>(args), to_half)...};
     return std::apply([this](auto&... argument) { return (*net_).forward(argument.get()...); },

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/cast_values.h"
+#include "mezzo/containers.h"
 #include "mezzo/export.h"
 #include "mezzo/options.h"
 
@@ -29,8 +29,8 @@ class MEZZO_API CallGuard {
   CallGuard(const CallGuard&) = delete;
   CallGuard& operator=(const CallGuard&) = delete;
 
-  CastRule inputs;
-  CastRule outputs;
+  amp::TensorCast inputs;
+  amp::TensorCast outputs;
 
  private:
   struct Scopes;
@@ -178,10 +178,10 @@ class Model : public detail::ModelHandle {
     using Result = decltype(std::apply(invoke, cast));
     if constexpr (std::is_void_v<Result>) {
       std::apply(invoke, cast);
-    } else if constexpr (detail::kCastable<std::remove_cvref_t<Result>>) {
+    } else if constexpr (holds_tensors<Result>) {
       std::remove_cvref_t<Result> result = std::apply(invoke, cast);
       if (!guard.outputs.is_active()) return result;
-      return detail::cast_value(result, guard.outputs);
+      return cast_tensors(result, guard.outputs);
     } else {
       return std::remove_cvref_t<Result>(std::apply(invoke, cast));
     }

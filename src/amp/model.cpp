@@ -50,13 +50,13 @@ void ModelState::before_call() {
   for (OptimizerState* owner : owners_) owner->before_training_forward();
 }
 
-CastRule ModelState::inputs() const {
+amp::TensorCast ModelState::inputs() const {
   const Plan& plan = session_.plan();
   if (!session_.enabled() || !plan.convert) return {};
   return {*plan.convert, plan.convert_doubles};
 }
 
-CastRule ModelState::outputs() const {
+amp::TensorCast ModelState::outputs() const {
   const Plan& plan = session_.plan();
   if (!session_.enabled()) return {};
   if (!plan.outputs) return {at::kFloat, false};

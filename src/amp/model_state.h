@@ -28,8 +28,8 @@ class ModelState {
   void before_call();
 
   /// The types of arguments and results.
-  CastRule inputs() const;
-  CastRule outputs() const;
+  amp::TensorCast inputs() const;
+  amp::TensorCast outputs() const;
 
   /// The low type whose matrix operators may need emulation at a whole-model level; Undefined:
   /// none.

@@ -4,7 +4,6 @@
 
 #include "amp/optimizer_state.h"
 #include "amp/session.h"
-#include "casting/weights.h"
 #include "core/raise.h"
 #include "core/torch.h"
 
@@ -63,9 +62,7 @@ std::int64_t Optimizer::skipped_steps() const {
 }
 
 void Optimizer::invalidate_casts() {
-  std::vector<at::Tensor> weights;
-  for (const auto& slot : state_->slots()) weights.push_back(slot.weight);
-  casting::invalidate_casts(weights);
+  state_->invalidate_casts();
 }
 
 at::Tensor Optimizer::scale(const at::Tensor& tensor, int loss_id) const {

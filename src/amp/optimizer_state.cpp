@@ -76,6 +76,7 @@ void OptimizerState::rebuild_slots() {
   slots_ = std::move(slots);
   was_synced_ = true;
   find_models();
+  witness_.look(slots_, inner());
 }
 
 void OptimizerState::find_models() {
@@ -258,12 +259,19 @@ void OptimizerState::publish_masters() {
   session_.weights().publish(weights);
 }
 
-void OptimizerState::refresh_casts() {
-  if (!session_.plan().policy) return;
+std::vector<at::Tensor> OptimizerState::weights() const {
   std::vector<at::Tensor> weights;
   weights.reserve(slots_.size());
   for (const Slot& slot : slots_) weights.push_back(slot.weight);
-  casting::refresh_casts(weights);
+  return weights;
+}
+
+void OptimizerState::refresh_casts() {
+  if (session_.plan().policy) casting::refresh_casts(weights());
+}
+
+void OptimizerState::invalidate_casts() {
+  if (session_.plan().policy) casting::invalidate_casts(weights());
 }
 
 void OptimizerState::set_steps(std::int64_t applied, std::int64_t skipped) {

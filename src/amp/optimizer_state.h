@@ -12,6 +12,7 @@
 #include "amp/session.h"
 #include "amp/snapshot.h"
 #include "amp/step_record.h"
+#include "amp/step_witness.h"
 #include "core/torch.h"
 
 namespace mezzo::detail {
@@ -107,6 +108,7 @@ class OptimizerState {
   std::int64_t skipped_steps() const noexcept { return skipped_; }
   void set_steps(std::int64_t applied, std::int64_t skipped);
   void refresh_casts();
+  void invalidate_casts();
 
  private:
   friend class ClosureRun;
@@ -123,6 +125,7 @@ class OptimizerState {
   std::shared_ptr<const StepRecord> step_scaled();
   void publish_masters();
   void drop_gradients();
+  std::vector<at::Tensor> weights() const;
   std::vector<at::Tensor> weight_gradients() const;
   std::int64_t model_calls() const;
   std::shared_ptr<const StepRecord> finish(bool applied);
@@ -140,6 +143,9 @@ class OptimizerState {
   Snapshot snapshot_;
 
   std::shared_ptr<FusedStep> fused_;  // null: LibTorch's own optimizers, and wrappers around one
+
+  StepWitness witness_;
+  bool is_stepping_ = false;  // between two evaluations of a closure weights move
 
   bool was_synced_ = false;
   bool in_scope_ = false;

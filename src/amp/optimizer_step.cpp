@@ -95,15 +95,20 @@ void OptimizerState::leave_settled(bool any) {
 }
 
 void OptimizerState::take_foreign_steps() {
-  bool any = false;
-  for (const Slot& slot : slots_)
-    any = any || (slot.has_master() && WeightTable::master_was_written(*slot.entry));
-  if (!any) return;
-  publish_masters();
+  if (is_stepping_) return;
+  bool writes_masters = false;
+  for (const Slot& slot : slots_) {
+    writes_masters =
+        writes_masters || (slot.has_master() && WeightTable::master_was_written(*slot.entry));
+  }
+  if (writes_masters) publish_masters();
+  if (!writes_masters && !witness_.saw_step(slots_, inner())) return;
+  invalidate_casts();
+  witness_.look(slots_, inner());
   session_.say_once("bare step",
-                    "mezzo: masters were written outside of step(), by the bare optimizer's step "
-                    "perhaps, which cannot "
-                    "skip or copy; the network has their values now");
+                    "mezzo: weights were moved outside of step(), by the bare optimizer's step "
+                    "perhaps, which cannot skip after an overflow, nor cast or copy masters; call "
+                    "step() of the handle that initialize returned");
 }
 
 void OptimizerState::check_step() {
@@ -211,6 +216,7 @@ std::shared_ptr<const StepRecord> OptimizerState::finish(bool applied) {
   now_.found_inf.reset();
   loss_.reset();
   now_.scale_known = false;
+  witness_.look(slots_, inner());
   tell_step(*record);
   if (!applied) check_exhausted(record->reason);
   return record;

@@ -47,8 +47,13 @@ class ClosureRun {
     if (evaluates_repeatedly(optimizer_.inner())) backup_.emplace(optimizer_);
   }
 
+  ~ClosureRun() { optimizer_.is_stepping_ = false; }
+  ClosureRun(const ClosureRun&) = delete;
+  ClosureRun& operator=(const ClosureRun&) = delete;
+
   std::shared_ptr<const StepRecord> run() {
     const auto evaluate = [this] { return this->evaluate(); };
+    optimizer_.is_stepping_ = true;
     try {
       if (optimizer_.ref_.step) {
         optimizer_.ref_.step(evaluate);

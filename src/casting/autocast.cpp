@@ -63,7 +63,9 @@ Snapshot::Guard::Guard(const Snapshot& snapshot) {
 
 Snapshot::Guard::~Guard() = default;
 
-namespace cast_detail {
+}  // namespace mezzo::amp
+
+namespace mezzo::detail {
 
 std::optional<at::ScalarType> active_low_type() {
   const casting::Frame* frame = casting::active_frame();
@@ -78,7 +80,9 @@ void WidestType::look(const at::Tensor& tensor) {
   type = type && *type != seen ? at::kFloat : seen;
 }
 
-}  // namespace cast_detail
+}  // namespace mezzo::detail
+
+namespace mezzo::amp {
 
 namespace {
 

@@ -5,10 +5,12 @@
 namespace mezzo::amp {
 
 at::Tensor TensorCast::operator()(const at::Tensor& tensor) const {
-  if (to == at::ScalarType::Undefined || !tensor.defined()) return tensor;
+  if (!is_active() || !tensor.defined()) return tensor;
   const at::ScalarType type = tensor.scalar_type();
-  if (!at::isFloatingType(type) || type == to || (type == at::kDouble && !doubles)) return tensor;
-  return tensor.to(to);
+  if (type == to) return tensor;
+  const bool touched = type == at::kFloat || type == at::kHalf || type == at::kBFloat16 ||
+                       (doubles && type == at::kDouble);
+  return touched ? tensor.to(to) : tensor;
 }
 
 }  // namespace mezzo::amp

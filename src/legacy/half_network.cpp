@@ -55,7 +55,7 @@ void convert_network(torch::nn::Module& module, at::ScalarType type) {
 }
 
 at::Tensor tofp16::forward(const at::Tensor& input) {
-  return mezzo::detail::CastRule{at::kHalf, /*doubles_too=*/true}.cast(input);
+  return mezzo::amp::TensorCast{at::kHalf, /*doubles=*/true}(input);
 }
 
 namespace detail {

@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 
 #include "amp/training.h"
+#include "mezzo/autocast.h"
+#include "mezzo/cast_counts.h"
+#include "mezzo/hardware.h"
 
 namespace mezzo::amp {
 namespace {
@@ -199,6 +202,69 @@ TEST(Levels, RecurrentLayersConvertWithTheirWeights) {
   EXPECT_EQ(std::get<0>(state).scalar_type(), at::kFloat);
   scale_loss(output.mean(), optimizer).backward();
   EXPECT_TRUE(optimizer.step().applied());
+}
+
+/// Sums whatever tensors it is handed.
+struct SumsImpl : torch::nn::Module {
+  SumsImpl() : line(register_module("line", torch::nn::Linear(3, 2))) {}
+  at::Tensor forward(at::TensorList parts) { return line(torch::stack(parts).sum(0)); }
+  at::Tensor nested(const std::map<std::string, std::optional<at::TensorList>>& parts) {
+    seen = parts.at("x")->at(0).scalar_type();
+    return forward(*parts.at("x"));
+  }
+  torch::nn::Linear line;
+  at::ScalarType seen = at::kLong;
+};
+TORCH_MODULE(Sums);
+
+TEST(Levels, CastTensorListsInAnyNesting) {
+  for (const char* level : {"O2", "O3", "O5"}) {
+    Sums net;
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    auto [model, optimizer] = initialize(net, sgd, at_level(level));
+    const std::vector<at::Tensor> parts{torch::ones({2, 3}), torch::ones({2, 3})};
+    EXPECT_EQ(model(at::TensorList(parts)).scalar_type(), at::kFloat) << level;
+    const std::map<std::string, std::optional<at::TensorList>> nested{{"x", at::TensorList(parts)}};
+    EXPECT_TRUE(torch::equal(model.call(&SumsImpl::nested, nested), model(at::TensorList(parts))));
+    EXPECT_EQ(net->seen, net->line->weight.scalar_type()) << level;
+    EXPECT_EQ(parts[0].scalar_type(), at::kFloat);
+  }
+}
+
+TEST(Levels, TrainAndEvalCastWeightsAnew) {
+  for (const char* level : {"O1", "O4"}) {
+    Line net;
+    auto model = initialize(net, at_level(level));
+    const torch::NoGradGuard no_grad;
+    const at::Tensor x = torch::ones({1, 3});
+    EXPECT_EQ(model(x).item<float>(), 0.75F);
+    net->line->weight.data().mul_(2);  // nothing tells of this write
+    model->eval();
+    EXPECT_EQ(model(x).item<float>(), 1.5F) << level;
+    net->line->weight.data().mul_(2);
+    model->train();
+    EXPECT_EQ(model(x).item<float>(), 3.0F) << level;
+  }
+}
+
+TEST(Levels, EmulationChangesNoTypeAtWholeModelLevels) {
+  for (const ComputeMode mode : {ComputeMode::kEmulated, ComputeMode::kNative}) {
+    set_compute_mode(at::kHalf, mode);
+    Line net;
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    auto [model, optimizer] = initialize(net, sgd, at_level("O2"));
+    model.call([](LineImpl& line) {
+      const at::Tensor x = torch::ones({2, 3}, at::kHalf);
+      EXPECT_EQ(torch::softmax(x, 1).scalar_type(), at::kHalf);
+      EXPECT_EQ(line.line(x).scalar_type(), at::kHalf);
+      const DisableCasts off;
+      const std::int64_t before = cast_counts().activation_casts;
+      EXPECT_EQ(line.line(x).scalar_type(), at::kHalf);
+      const bool emulates = cast_counts().activation_casts > before;
+      EXPECT_EQ(emulates, compute_mode(at::kHalf) == ComputeMode::kEmulated);
+    });
+  }
+  set_compute_mode(at::kHalf, ComputeMode::kAuto);
 }
 
 }  // namespace

@@ -118,6 +118,71 @@ TEST(Messages, TellOnceOfStepsAndCallsBehindOurBack) {
   }
 }
 
+/// Every optimizer of LibTorch that steps without a closure, with state and without.
+std::vector<std::unique_ptr<torch::optim::Optimizer>> optimizers_of(torch::nn::Module& net) {
+  namespace optim = torch::optim;
+  std::vector<std::unique_ptr<optim::Optimizer>> all;
+  const auto params = net.parameters();
+  all.push_back(std::make_unique<optim::SGD>(params, optim::SGDOptions(0.1)));
+  all.push_back(std::make_unique<optim::SGD>(params, optim::SGDOptions(0.1).momentum(0.9)));
+  all.push_back(std::make_unique<optim::Adam>(params, optim::AdamOptions(0.1)));
+  all.push_back(std::make_unique<optim::AdamW>(params, optim::AdamWOptions(0.1)));
+  all.push_back(std::make_unique<optim::RMSprop>(params, optim::RMSpropOptions(0.1)));
+  all.push_back(std::make_unique<optim::Adagrad>(params, optim::AdagradOptions(0.1)));
+  return all;
+}
+
+TEST(Messages, TellOnceOfABareStepWithoutMastersToo) {
+  for (const char* level : {"O0", "O1", "O4"}) {
+    Line any;
+    for (std::size_t i = 0; i < optimizers_of(*any).size(); ++i) {
+      Line net;
+      const auto inner = std::move(optimizers_of(*net)[i]);
+      auto [model, optimizer] =
+          initialize(net, *inner, {.opt_level = level, .init_loss_scale = 1024});
+      const Listener listener;
+      const auto train = [&, &model = model, &optimizer = optimizer](bool bare) {
+        optimizer.zero_grad();
+        scale_loss(model(row()).sum(), optimizer).backward();
+        bare ? void(inner->step()) : void(optimizer.step());
+      };
+      train(false);
+      train(false);
+      EXPECT_EQ(listener.count("outside of step()"), 0) << level << ", optimizer " << i;
+      train(true);
+      train(true);
+      train(false);
+      EXPECT_EQ(listener.count("outside of step()"), 1) << level << ", optimizer " << i;
+    }
+  }
+}
+
+TEST(Messages, LoadingIsNoStep) {
+  for (std::size_t i = 0; i < 6; ++i) {
+    Line net;
+    const auto inner = std::move(optimizers_of(*net)[i]);
+    std::stringstream file;
+    {
+      auto [model, optimizer] = initialize(net, *inner, at_level("O1"));
+      scale_loss(model(row()).sum(), optimizer).backward();
+      optimizer.step();
+      torch::save(optimizer, file);
+    }
+    Line other;
+    const auto fresh = std::move(optimizers_of(*other)[i]);
+    auto [model, optimizer] =
+        initialize(other, *fresh, {.opt_level = "O1", .init_loss_scale = 1024});
+    const Listener listener;
+    torch::load(optimizer, file);
+    const torch::NoGradGuard no_grad;
+    other->line->weight.copy_(net->line->weight);
+    const at::AutoGradMode grad(true);
+    scale_loss(model(row()).sum(), optimizer).backward();
+    optimizer.step();
+    EXPECT_EQ(listener.count("outside of step()"), 0) << "optimizer " << i;
+  }
+}
+
 TEST(Messages, TellOfALevelThatIsSlowHere) {
   set_compute_mode(at::kHalf, ComputeMode::kEmulated);
   Line net;

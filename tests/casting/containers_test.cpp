@@ -3,8 +3,22 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <array>
+#include <deque>
+#include <list>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
 namespace mezzo::amp {
 namespace {
+
+bool is_half(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kHalf;
+}
 
 constexpr TensorCast kToHalf{at::kHalf};
 
@@ -101,6 +115,77 @@ TEST(CastTensors, HandsOnWhatHoldsNoTensorWithoutACopy) {
   EXPECT_EQ(&cast_tensors(owner, kToHalf), &owner);
   std::vector<std::int64_t> sizes{1, 2};
   EXPECT_EQ(&cast_tensors(sizes, kToHalf), &sizes);
+}
+
+TEST(CastTensors, CastsTheOtherLowTypeAndLeavesWhatHasTheType) {
+  EXPECT_TRUE(is_half(cast_tensors(x().to(at::kBFloat16), kToHalf)));
+  const at::Tensor half = x().to(at::kHalf);
+  EXPECT_TRUE(kToHalf(half).is_same(half));
+  EXPECT_TRUE(TensorCast{}(x()).scalar_type() == at::kFloat);
+}
+
+TEST(CastTensors, ReachesDequesAndLists) {
+  EXPECT_TRUE(is_half(cast_tensors(std::deque<at::Tensor>{x()}, kToHalf)[0]));
+  EXPECT_TRUE(is_half(cast_tensors(std::list<at::Tensor>{x()}, kToHalf).front()));
+}
+
+TEST(CastTensors, DoesNotTouchKeys) {
+  struct ByAddress {
+    bool operator()(const at::Tensor& a, const at::Tensor& b) const {
+      return a.unsafeGetTensorImpl() < b.unsafeGetTensorImpl();
+    }
+  };
+  const at::Tensor key = x();
+  const auto cast = cast_tensors(std::map<at::Tensor, at::Tensor, ByAddress>{{key, x()}}, kToHalf);
+  EXPECT_TRUE(cast.begin()->first.is_same(key));
+  EXPECT_TRUE(is_half(cast.begin()->second));
+}
+
+TEST(CastTensors, LeavesPackedSequencesOfIntegers) {
+  const auto indices = torch::nn::utils::rnn::pack_padded_sequence(torch::ones({3, 2}, at::kLong),
+                                                                   torch::tensor({3, 1}));
+  EXPECT_EQ(cast_tensors(indices, kToHalf).data().scalar_type(), at::kLong);
+}
+
+struct Plain {
+  at::Tensor hidden = torch::ones({2});
+};
+
+TEST(CastTensors, LeavesWhatItCannotLookInto) {
+  EXPECT_TRUE(holds_tensors<std::vector<Batch>>);
+  EXPECT_FALSE(holds_tensors<Plain>);
+  EXPECT_FALSE(holds_tensors<std::string>);
+  EXPECT_FALSE((holds_tensors<std::tuple<at::Tensor&, int>>));
+  EXPECT_FALSE(holds_tensors<at::TensorList>) << "a result would point at nothing";
+}
+
+TEST(CastArgument, HandsOnTheCallersObjectWhereNothingIsCast) {
+  at::Tensor tensor = x();
+  detail::CastArgument<at::Tensor&> same(tensor, TensorCast{});
+  EXPECT_EQ(&same.get(), &tensor);
+  detail::CastArgument<at::Tensor&> cast(tensor, kToHalf);
+  EXPECT_TRUE(is_half(cast.get()));
+  EXPECT_EQ(tensor.scalar_type(), at::kFloat);
+  const char text[] = "text";
+  detail::CastArgument<const char(&)[5]> literal(text, kToHalf);
+  EXPECT_EQ(literal.get(), text);
+}
+
+TEST(CastArgument, ReachesTensorListsInAnyNesting) {
+  using Nested = std::map<std::string, std::vector<std::optional<at::TensorList>>>;
+  const std::vector<at::Tensor> owner{x(), x().to(at::kLong)};
+  Nested nested{{"a", {at::TensorList(owner), std::nullopt}}};
+  detail::CastArgument<Nested&> cast(nested, kToHalf);
+  const at::TensorList list = *cast.get().at("a")[0];
+  EXPECT_TRUE(is_half(list[0]));
+  EXPECT_EQ(list[1].scalar_type(), at::kLong);
+  EXPECT_FALSE(cast.get().at("a")[1].has_value());
+  EXPECT_EQ(owner[0].scalar_type(), at::kFloat);
+  const std::vector<std::tuple<at::TensorList, int>> lists{{owner, 1}, {owner, 2}};
+  const c10::ArrayRef<std::tuple<at::TensorList, int>> outer(lists);
+  detail::CastArgument<decltype(outer)&> both(outer, kToHalf);
+  EXPECT_TRUE(is_half(std::get<0>(both.get()[1])[0]));
+  EXPECT_EQ(std::get<1>(both.get()[1]), 2);
 }
 
 }  // namespace

@@ -1,0 +1,42 @@
+// Notices steps that the bare optimizer made behind the handle's back.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/torch.h"
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace mezzo::detail {
+
+struct Slot;
+
+/// Compares an optimizer's state and its parameters with how they were when it last looked. What
+/// steps leave behind counts: state that was updated in place, and values that moved without the
+/// version counter (optim::SGD writes through data()). Loading, copying and moving do not.
+class StepWitness {
+ public:
+  /// How things are now is right.
+  void look(const std::vector<Slot>& slots, torch::optim::Optimizer& optimizer);
+
+  /// Was there a step since?
+  bool saw_step(const std::vector<Slot>& slots, torch::optim::Optimizer& optimizer) const;
+
+ private:
+  struct Seen {
+    const void* state = nullptr;
+    std::uint64_t updates = 0;  // of the tensors in the state
+    const c10::StorageImpl* storage = nullptr;
+    std::uint32_t version = 0;
+    float first = 0;  // value on hosts, where there is one
+  };
+  static Seen see(const at::Tensor& parameter, torch::optim::Optimizer& optimizer);
+  static bool is_step(const Seen& before, const Seen& now);
+
+  std::vector<Seen> seen_;
+};
+
+}  // namespace mezzo::detail
