@@ -4,12 +4,16 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 
+#include "bridge/rows.h"
 #include "bridge/tensors.h"
 #include "bridge/workers.h"
 #include "kernels/batch_norm.h"
 
 namespace mezzo::parallel {
 namespace {
+
+using bridge::rows_of;
+using bridge::rows_out_of;
 
 bool channels_innermost(const at::Tensor& x) {
   return x.dim() == 2 ? x.is_contiguous() : x.movedim(1, -1).is_contiguous();
@@ -22,16 +26,6 @@ kernels::BatchShape shape_of(const at::Tensor& x) {
   if (!x.is_contiguous() || x.dim() == 2) return {elements, channels, 1};
   const std::int64_t samples = x.size(0);
   return {samples, channels, samples == 0 ? 1 : elements / samples};
-}
-
-kernels::Rows rows_of(const at::Tensor& tensor) {
-  if (!tensor.defined()) return {};
-  return {tensor.const_data_ptr(), *bridge::kernel_dtype(tensor.scalar_type())};
-}
-
-kernels::RowsOut rows_out_of(const at::Tensor& tensor) {
-  if (!tensor.defined()) return {};
-  return {tensor.mutable_data_ptr(), *bridge::kernel_dtype(tensor.scalar_type())};
 }
 
 at::Tensor per_channel(const at::Tensor& tensor) {

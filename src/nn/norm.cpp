@@ -7,22 +7,15 @@
 #include <algorithm>
 
 #include "bridge/device.h"
-#include "bridge/tensors.h"
+#include "bridge/rows.h"
 #include "mezzo/nn.h"
 #include "nn/norm_call.h"
 
 namespace mezzo::nn {
 namespace {
 
-kernels::Rows rows_of(const at::Tensor& tensor) {
-  if (!tensor.defined()) return {};
-  return {tensor.const_data_ptr(), *bridge::kernel_dtype(tensor.scalar_type())};
-}
-
-kernels::RowsOut rows_out_of(const at::Tensor& tensor) {
-  if (!tensor.defined()) return {};
-  return {tensor.mutable_data_ptr(), *bridge::kernel_dtype(tensor.scalar_type())};
-}
+using bridge::rows_of;
+using bridge::rows_out_of;
 
 kernels::NormShape shape_of(const NormCall& call, at::ScalarType statistics) {
   return {call.rows, call.columns, call.eps, call.rms, statistics == at::kDouble};
