@@ -183,6 +183,7 @@ void StepWork::check_overlaps(const char* optimizer) {
   seen_gradients_.clear();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const kernels::StepRow& row = rows[i];
+    if (row.param == nullptr) continue;  // LibTorch's operators step it
     const auto count = static_cast<std::size_t>(parameters[i].param->numel());
     extents_.push_back({row.param, count * size_of(row.param_dtype), i, true});
     if (row.copy != nullptr) {

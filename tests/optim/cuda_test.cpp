@@ -89,9 +89,10 @@ void copy_gradients(const std::vector<at::Tensor>& to, const std::vector<at::Ten
   }
 }
 
+// Copies: what is emulated lies on the CPU already.
 std::vector<at::Tensor> on_cpu(const std::vector<at::Tensor>& params) {
   std::vector<at::Tensor> result;
-  for (const at::Tensor& param : params) result.push_back(param.detach().cpu());
+  for (const at::Tensor& param : params) result.push_back(param.detach().cpu().clone());
   return result;
 }
 
