@@ -84,20 +84,18 @@ struct List {
 // Lends low gradients and shadows, as mixed precision does.
 class Lender final : public optim::StepContext {
  public:
-  Lender(const List& list, bool gradients) {
-    for (std::size_t i = 0; i < list.params.size(); ++i) {
-      optim::LowCopy& lent = lent_[list.params[i].unsafeGetTensorImpl()];
-      lent.copy = list.shadows[i];
-      if (gradients) lent.source_grad = list.low_grads[i];
-    }
+  Lender(const List& list, bool gradients)
+      : copies_(list.shadows), grads_(gradients ? list.low_grads : std::vector<at::Tensor>()) {}
+  // Asked in the order of the parameters.
+  optim::LowCopy low_copy(const at::Tensor&) override {
+    const std::size_t i = next_++;
+    return {grads_.empty() ? nullptr : &grads_[i], &copies_[i], std::nullopt};
   }
-  optim::LowCopy low_copy(const at::Tensor& parameter) override {
-    return lent_.at(parameter.unsafeGetTensorImpl());
-  }
-  void stepped(bool) override {}
+  void stepped(bool) override { next_ = 0; }
 
  private:
-  std::unordered_map<const c10::TensorImpl*, optim::LowCopy> lent_;
+  std::vector<at::Tensor> copies_, grads_;
+  std::size_t next_ = 0;
 };
 
 using Step = std::function<void()>;

@@ -2,8 +2,6 @@
 
 #include <torch/torch.h>
 
-#include <unordered_map>
-
 #include "mezzo/optim.h"
 #include "optim/step_context.h"
 
@@ -36,14 +34,18 @@ std::vector<at::Tensor> empty_like(const std::vector<at::Tensor>& tensors, at::S
   return result;
 }
 
-// Lends gradients and copies as a model under mixed precision does.
+// Lends gradients and copies as a model under mixed precision does, in the order of the parameters.
 class Lender final : public optim::StepContext {
  public:
-  std::unordered_map<const c10::TensorImpl*, optim::LowCopy> lent;
-  optim::LowCopy low_copy(const at::Tensor& parameter) override {
-    return lent.at(parameter.unsafeGetTensorImpl());
+  std::vector<at::Tensor> grads, copies;
+  optim::LowCopy low_copy(const at::Tensor&) override {
+    const std::size_t i = next_++;
+    return {&grads[i], &copies[i], std::nullopt};
   }
-  void stepped(bool) override {}
+  void stepped(bool) override { next_ = 0; }
+
+ private:
+  std::size_t next_ = 0;
 };
 
 struct Fused {
@@ -61,13 +63,8 @@ struct Fused {
           params, optim::FusedSGDOptions(kRate).momentum(kMomentum).weight_decay(kDecay));
     }
     const auto lender = std::make_shared<Lender>();
-    const auto grads = make_gradients(c);
-    const auto copies = empty_like(params, c.copy);
-    for (std::size_t i = 0; i < params.size(); ++i) {
-      optim::LowCopy& lent = lender->lent[params[i].unsafeGetTensorImpl()];
-      lent.copy = copies[i];
-      lent.source_grad = grads[i];
-    }
+    lender->grads = make_gradients(c);
+    lender->copies = empty_like(params, c.copy);
     optim::set_step_context(*optimizer, lender);
   }
 };

@@ -1,8 +1,28 @@
 #include "amp/fused_step.h"
 
 #include "amp/optimizer_state.h"
+#include "casting/weights.h"
 
 namespace mezzo::detail {
+
+/// While it lives, the slots are lent.
+class FusedStep::Lending {
+ public:
+  Lending(FusedStep& step, std::vector<Slot>& slots, bool gradients, bool casts) : step_(step) {
+    step_.slots_ = &slots;
+    step_.next_ = 0;
+    step_.lends_gradients_ = gradients;
+    step_.lends_casts_ = casts;
+    step_.loans_.begin(casts ? slots.size() : 0);
+    step_.not_lent_.clear();
+  }
+  ~Lending() { step_.slots_ = nullptr; }
+  Lending(const Lending&) = delete;
+  Lending& operator=(const Lending&) = delete;
+
+ private:
+  FusedStep& step_;
+};
 
 std::shared_ptr<FusedStep> FusedStep::of(torch::optim::Optimizer& optimizer) {
   auto* fused = dynamic_cast<optim::FusedOptimizer*>(&optimizer);
@@ -17,38 +37,66 @@ void FusedStep::detach() {
   optim::set_step_context(optimizer_, nullptr);
 }
 
-void FusedStep::step(std::vector<Slot>& slots) {
-  lend(slots, /*gradients=*/false);
+void FusedStep::step(std::vector<Slot>& slots, bool casts,
+                     const torch::optim::Optimizer::LossClosure& closure) {
+  if (closure) {
+    const at::AutoGradMode with_gradients(true);
+    closure();
+  }
+  const Lending lending(*this, slots, /*gradients=*/false, casts);
   optimizer_.step();
-  slots_.clear();
 }
 
-void FusedStep::step_scaled(std::vector<Slot>& slots, at::Tensor& found_inf,
+void FusedStep::step_scaled(std::vector<Slot>& slots, bool casts, at::Tensor& found_inf,
                             const at::Tensor& inverse,
                             const std::function<void(at::Tensor&)>& agree) {
-  lend(slots, /*gradients=*/true);
+  const Lending lending(*this, slots, /*gradients=*/true, casts);
   optim::step_checked(optimizer_, found_inf, inverse, agree);
-  slots_.clear();
 }
 
-void FusedStep::lend(std::vector<Slot>& slots, bool gradients) {
-  slots_.clear();
-  lends_gradients_ = gradients;
-  for (Slot& slot : slots) {
-    if (slot.has_master()) slots_.emplace(slot.master.unsafeGetTensorImpl(), &slot);
+Slot* FusedStep::slot_of(const at::Tensor& parameter) {
+  if (slots_ == nullptr) return nullptr;
+  // Parameters come in the order of the slots.
+  for (std::size_t tried = 0; tried < slots_->size(); ++tried) {
+    Slot& slot = (*slots_)[next_];
+    next_ = next_ + 1 == slots_->size() ? 0 : next_ + 1;
+    if (slot.master.is_same(parameter)) return &slot;
   }
+  return nullptr;
 }
 
 optim::LowCopy FusedStep::low_copy(const at::Tensor& parameter) {
-  const auto found = slots_.find(parameter.unsafeGetTensorImpl());
-  if (found == slots_.end()) return {};
-  const Slot& slot = *found->second;
-  return {lends_gradients_ ? slot.weight.grad() : at::Tensor(), slot.weight.detach(), std::nullopt};
+  const Slot* const slot = slot_of(parameter);
+  if (slot == nullptr) return {};
+  optim::LowCopy lent;
+  const at::Tensor& grad = lends_gradients_ ? slot->weight.grad() : slot->master.grad();
+  // Without a gradient nothing moves.
+  if (!grad.defined()) return {};
+  lent.source_grad = &grad;
+  if (slot->has_master()) {
+    lent.copy = &slot->weight;
+  } else if (lends_casts_) {
+    if (const casting::CastLoan* const loan = loans_.lend(slot->weight)) {
+      lent.copy = &loan->copy;
+      lent.rounded_to = loan->rounded_to;
+      return lent;
+    }
+  }
+  if (lends_casts_) not_lent_.push_back(slot->weight);
+  return lent;
 }
 
 void FusedStep::stepped(bool applied) {
-  if (!applied) return;
-  for (auto& [master, slot] : slots_) WeightTable::agree(*slot->entry);
+  if (!applied || slots_ == nullptr) return;
+  for (Slot& slot : *slots_) {
+    if (slot.has_master()) WeightTable::agree(*slot.entry);
+  }
+}
+
+void FusedStep::keep_casts() {
+  loans_.take_back();
+  casting::refresh_casts(not_lent_);
+  not_lent_.clear();
 }
 
 }  // namespace mezzo::detail

@@ -1,20 +1,20 @@
 // How a fused optimizer reads low-precision gradients and writes low-precision weights in its own
-// pass.
+// pass: the weights behind masters, and the copies that casts of float weights left.
 #pragma once
 
 #include <functional>
 #include <memory>
-#include <unordered_map>
+#include <vector>
 
 #include "amp/weight_table.h"
+#include "casting/cast_loans.h"
 #include "optim/step_context.h"
 
 namespace mezzo::detail {
 
 struct Slot;
-class OptimizerState;
 
-/// Lends the weights behind an optimizer's masters to its step.
+/// Lends the weights of an optimizer to its step.
 class FusedStep : public optim::StepContext {
  public:
   explicit FusedStep(optim::FusedOptimizer& optimizer) : optimizer_(optimizer) {}
@@ -26,23 +26,35 @@ class FusedStep : public optim::StepContext {
   static void attach(const std::shared_ptr<FusedStep>& step);
   void detach();
 
-  /// One update by the masters' gradients, low-precision weights written in the same pass.
-  void step(std::vector<Slot>& slots);
+  /// One update by the masters' gradients, low-precision weights written in the same pass; with
+  /// `casts` also the copies that casts made. The closure, if any, is called first and may change
+  /// the slots.
+  void step(std::vector<Slot>& slots, bool casts,
+            const torch::optim::Optimizer::LossClosure& closure = nullptr);
 
   /// The same by gradients that are still scaled and lie with the weights: looks at them, and moves
   /// nothing where one is not finite; `found_inf` tells.
-  void step_scaled(std::vector<Slot>& slots, at::Tensor& found_inf, const at::Tensor& inverse,
-                   const std::function<void(at::Tensor&)>& agree);
+  void step_scaled(std::vector<Slot>& slots, bool casts, at::Tensor& found_inf,
+                   const at::Tensor& inverse, const std::function<void(at::Tensor&)>& agree);
+
+  /// The last step was taken: the copies that it wrote hold, and those of the other weights that it
+  /// moved are cast now. Without this call they are cast at their next use.
+  void keep_casts();
 
   optim::LowCopy low_copy(const at::Tensor& parameter) override;
   void stepped(bool applied) override;
 
  private:
-  void lend(std::vector<Slot>& slots, bool gradients);
+  class Lending;
+  Slot* slot_of(const at::Tensor& parameter);
 
   optim::FusedOptimizer& optimizer_;
+  std::vector<Slot>* slots_ = nullptr;  // while a step of ours runs
+  std::size_t next_ = 0;                // whose turn it is
   bool lends_gradients_ = false;
-  std::unordered_map<const c10::TensorImpl*, Slot*> slots_;
+  bool lends_casts_ = false;
+  casting::CastLoans loans_;
+  std::vector<at::Tensor> not_lent_;  // weights that were moved without the copies of their casts
 };
 
 }  // namespace mezzo::detail

@@ -120,7 +120,7 @@ class OptimizerState {
   void check_gradients();
   void take_foreign_steps();
   bool must_skip() const;
-  void run_inner();
+  void run_inner(const torch::optim::Optimizer::LossClosure& closure = nullptr);
   bool can_step_scaled() const;
   std::shared_ptr<const StepRecord> step_scaled();
   void publish_masters();

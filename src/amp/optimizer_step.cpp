@@ -32,15 +32,15 @@ std::shared_ptr<const StepRecord> OptimizerState::step() {
   return finish(true);
 }
 
-void OptimizerState::run_inner() {
+void OptimizerState::run_inner(const torch::optim::Optimizer::LossClosure& closure) {
   if (fused_) {
-    fused_->step(slots_);
+    fused_->step(slots_, session_.plan().policy.has_value(), closure);
     return;
   }
   if (ref_.step) {
-    ref_.step(nullptr);
+    ref_.step(closure);
   } else {
-    inner().step();
+    inner().step(closure);
   }
   publish_masters();
 }
@@ -67,9 +67,9 @@ std::shared_ptr<const StepRecord> OptimizerState::step_scaled() {
   const StillScaled scaled = *now_.still_scaled;
   scaling::LossScaler& scaler = session_.scaler(scaled.loss_id, kWhere);
   at::Tensor found_inf = at::zeros({}, scaled.inverse.options());
-  fused_->step_scaled(slots_, found_inf, scaled.inverse, [this](at::Tensor& flag) {
-    flag.copy_(session_.agree(flag, weight_gradients()));
-  });
+  fused_->step_scaled(
+      slots_, session_.plan().policy.has_value(), found_inf, scaled.inverse,
+      [this](at::Tensor& flag) { flag.copy_(session_.agree(flag, weight_gradients())); });
   scaler.update(found_inf);
   leave_settled(/*any=*/true);
   now_.found_inf = found_inf;
@@ -200,7 +200,7 @@ std::shared_ptr<const StepRecord> OptimizerState::finish(bool applied) {
   record->scale_after = state.scale;
   if (applied) {
     ++applied_;
-    refresh_casts();
+    fused_ ? fused_->keep_casts() : refresh_casts();
     tell_silent_parameters();
   } else {
     ++skipped_;

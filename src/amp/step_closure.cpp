@@ -55,12 +55,7 @@ class ClosureRun {
     const auto evaluate = [this] { return this->evaluate(); };
     optimizer_.is_stepping_ = true;
     try {
-      if (optimizer_.ref_.step) {
-        optimizer_.ref_.step(evaluate);
-      } else {
-        optimizer_.inner().step(evaluate);
-      }
-      optimizer_.publish_masters();
+      optimizer_.run_inner(evaluate);
     } catch (const GaveUp&) {
       give_back();
       return optimizer_.finish(false);

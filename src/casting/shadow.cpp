@@ -136,6 +136,13 @@ bool Shadow::begin_refill() {
   return !invalid_;
 }
 
+bool Shadow::can_be_written_with(const at::Tensor& weight) const {
+  const at::ScalarType type = weight.scalar_type();
+  return base_.defined() && base_.device() == weight.device() &&
+         (type == at::kFloat || type == kind_.low) &&
+         same_layout(*base_.unsafeGetTensorImpl(), *weight.unsafeGetTensorImpl());
+}
+
 void Shadow::end_refill(const at::Tensor& weight) {
   open(weight);
 }

@@ -107,6 +107,16 @@ class Shadow {
   bool begin_refill();
   void end_refill(const at::Tensor& weight);
   const at::Tensor& base() const { return base_; }
+  bool was_used() const { return used_.load(std::memory_order_relaxed); }
+
+  /// Can base() be written in one pass with the weight, the same elements in the same places, each
+  /// rounded once?
+  bool can_be_written_with(const at::Tensor& weight) const;
+
+  /// Begun with this base(), and nobody ended it, cast or invalidated since.
+  bool is_refilling(const at::Tensor& base) const {
+    return storage_ == nullptr && !invalid_ && base_.is_same(base);
+  }
 
   /// Frees all values; the shadow stays unusable.
   void retire();

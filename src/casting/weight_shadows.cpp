@@ -166,6 +166,36 @@ void WeightShadows::refresh(at::TensorList weights) {
   count_weight_casts(static_cast<std::int64_t>(copies.size()));
 }
 
+std::optional<CastLoan> WeightShadows::lend(const at::Tensor& weight) {
+  const std::lock_guard lock(mutex_);
+  Entry* const entry = find(weight);
+  if (!entry) return std::nullopt;
+  entry->follow_memory(weight);
+  std::shared_ptr<Shadow> used;
+  for (const auto& shadow : entry->shadows) {
+    if (!shadow->was_used()) continue;
+    if (used) return std::nullopt;
+    used = shadow;
+  }
+  if (!used || !used->can_be_written_with(weight)) return std::nullopt;
+  for (const auto& shadow : entry->shadows) shadow->begin_refill();
+  const ShadowKind kind = used->kind();
+  at::Tensor copy = used->base();
+  return CastLoan{std::move(used), weight, weight.storage().unsafeGetStorageImpl(), std::move(copy),
+                  kind.in_float ? std::optional(kind.low) : std::nullopt};
+}
+
+void WeightShadows::take_back(std::span<const CastLoan> loans) {
+  const std::lock_guard lock(mutex_);
+  for (const CastLoan& loan : loans) {
+    // Who used or invalidated the copy meanwhile, or moved the weight, made the loan void.
+    if (!loan.shadow->is_refilling(loan.copy)) continue;
+    if (loan.weight.storage().unsafeGetStorageImpl() == loan.storage) {
+      loan.shadow->end_refill(loan.weight);
+    }
+  }
+}
+
 void WeightShadows::invalidate(at::TensorList weights) {
   const std::lock_guard lock(mutex_);
   for (const at::Tensor& weight : weights) {

@@ -12,7 +12,10 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 
+#include "casting/cast_loans.h"
 #include "casting/shadow.h"
 #include "core/torch.h"
 
@@ -33,6 +36,9 @@ class WeightShadows {
   at::Tensor use(const at::Tensor& tensor, ShadowKind kind, ShadowCache* cache);
 
   void refresh(at::TensorList weights);
+  /// See CastLoans.
+  std::optional<CastLoan> lend(const at::Tensor& weight);
+  void take_back(std::span<const CastLoan> loans);
   void invalidate(at::TensorList weights);
   void invalidate_all();
   void remember(at::TensorList weights);

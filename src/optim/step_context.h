@@ -10,14 +10,14 @@
 
 namespace mezzo::optim {
 
-/// What one parameter's update reads and writes besides its own. Both may be undefined. They have
-/// the parameter's sizes; a gradient of another layout is copied first, a copy of another layout is
-/// an error.
+/// What one parameter's update reads and writes besides its own. Both may be null; the tensors are
+/// defined, have the parameter's sizes and stay where they are until the step ends. A gradient of
+/// another layout is copied first, a copy of another layout is an error.
 struct LowCopy {
   /// Half, bfloat16 or float; read in place of `.grad()`.
-  at::Tensor source_grad;
+  const at::Tensor* source_grad = nullptr;
   /// Half or bfloat16, or float with `rounded_to`: gets the new weight.
-  at::Tensor copy;
+  const at::Tensor* copy = nullptr;
   /// kHalf or kBFloat16: `copy` is float and holds numbers rounded to that type, for processors
   /// that compute the low type in float.
   std::optional<at::ScalarType> rounded_to;

@@ -17,7 +17,7 @@ namespace {
 
 kernels::CopyKind copy_kind_of(const LowCopy& lent) {
   using kernels::CopyKind;
-  const at::ScalarType type = lent.copy.scalar_type();
+  const at::ScalarType type = lent.copy->scalar_type();
   if (!lent.rounded_to) {
     if (type == at::kHalf) return CopyKind::kFloat16;
     if (type == at::kBFloat16) return CopyKind::kBFloat16;
@@ -64,10 +64,10 @@ void StepWork::add(const char* optimizer, const Stepped& stepped) {
   }
   LowCopy lent;
   if (context) lent = context->low_copy(param);
-  const at::Tensor& own = lent.source_grad.defined() ? lent.source_grad : param.grad();
+  const at::Tensor& own = lent.source_grad != nullptr ? *lent.source_grad : param.grad();
   if (!own.defined()) return;
   if (by_operators || !bridge::has_kernels(param.device())) {
-    return add_elsewhere(optimizer, stepped, std::move(lent));
+    return add_elsewhere(optimizer, stepped, lent);
   }
   const auto param_dtype = bridge::kernel_dtype(param.scalar_type());
   if (!param_dtype || param.layout() != at::kStrided) {
@@ -93,17 +93,17 @@ void StepWork::add(const char* optimizer, const Stepped& stepped) {
   row.count = param.numel();
   row.param_dtype = *param_dtype;
   row.grad_dtype = direct ? *grad_dtype : *bridge::kernel_dtype(grad->scalar_type());
-  if (lent.copy.defined()) add_copy(optimizer, stepped, lent, row);
-  lent_.push_back(std::move(lent));
+  if (lent.copy != nullptr) add_copy(optimizer, stepped, lent, row);
+  lent_.push_back(lent);
   rows.push_back(row);
   parameters.push_back(stepped);
   if (const auto* cuda = cuda_kernels(param))
     device.add(rows.size() - 1, *cuda, param, rows.back());
 }
 
-void StepWork::add_elsewhere(const char* optimizer, const Stepped& stepped, LowCopy lent) {
+void StepWork::add_elsewhere(const char* optimizer, const Stepped& stepped, const LowCopy& lent) {
   const at::Tensor& param = *stepped.param;
-  const at::Tensor grad = lent.source_grad.defined() ? lent.source_grad : param.grad();
+  const at::Tensor grad = lent.source_grad != nullptr ? *lent.source_grad : param.grad();
   for (const at::Tensor& tensor : {param, grad}) {
     if (tensor.layout() != at::kStrided || !bridge::kernel_dtype(tensor.scalar_type()) ||
         tensor.sizes() != param.sizes() || tensor.device() != param.device()) {
@@ -112,15 +112,15 @@ void StepWork::add_elsewhere(const char* optimizer, const Stepped& stepped, LowC
                          "; expected a dense floating-point tensor of the parameter's sizes");
     }
   }
-  if (lent.copy.defined() &&
-      (copy_kind_of(lent) == kernels::CopyKind::kNone || lent.copy.sizes() != param.sizes())) {
-    raise<ConfigError>(optimizer, "the low-precision copy (", bridge::describe(lent.copy),
+  if (lent.copy != nullptr &&
+      (copy_kind_of(lent) == kernels::CopyKind::kNone || lent.copy->sizes() != param.sizes())) {
+    raise<ConfigError>(optimizer, "the low-precision copy (", bridge::describe(*lent.copy),
                        ") does not fit ", name_of(stepped));
   }
   elsewhere.push_back({rows.size(), grad, lent});
   kernels::StepRow row;
   row.param_dtype = *bridge::kernel_dtype(param.scalar_type());
-  lent_.push_back(std::move(lent));
+  lent_.push_back(lent);
   rows.push_back(row);
   parameters.push_back(stepped);
 }
@@ -140,8 +140,8 @@ TensorElements StepWork::gradient_of(const Elsewhere& e) const {
 
 void StepWork::write_weight(const Elsewhere& e, const TensorElements& weight) const {
   parameters[e.row].param->detach().copy_(weight.values);
-  if (!e.lent.copy.defined()) return;
-  e.lent.copy.copy_(e.lent.rounded_to ? weight.values.to(*e.lent.rounded_to) : weight.values);
+  if (e.lent.copy == nullptr) return;
+  e.lent.copy->copy_(e.lent.rounded_to ? weight.values.to(*e.lent.rounded_to) : weight.values);
 }
 
 at::Tensor StepWork::readable_gradient(const char* optimizer, const Stepped& stepped,
@@ -159,7 +159,7 @@ at::Tensor StepWork::readable_gradient(const char* optimizer, const Stepped& ste
 
 void StepWork::add_copy(const char* optimizer, const Stepped& stepped, const LowCopy& lent,
                         kernels::StepRow& row) {
-  const at::Tensor& copy = lent.copy;
+  const at::Tensor& copy = *lent.copy;
   row.copy_kind = copy_kind_of(lent);
   if (row.copy_kind == kernels::CopyKind::kNone || copy.device() != stepped.param->device() ||
       copy.sizes() != stepped.param->sizes() || !bridge::is_dense(copy) ||
@@ -187,7 +187,7 @@ void StepWork::check_overlaps(const char* optimizer) {
     const auto count = static_cast<std::size_t>(parameters[i].param->numel());
     extents_.push_back({row.param, count * size_of(row.param_dtype), i, true});
     if (row.copy != nullptr) {
-      const std::size_t copy_bytes = lent_[i].copy.element_size();
+      const std::size_t copy_bytes = lent_[i].copy->element_size();
       extents_.push_back({row.copy, count * copy_bytes, i, true});
     }
   }
@@ -302,7 +302,7 @@ void* StepWork::state_memory(at::Tensor& state, const Stepped& of) {
 void StepWork::bump_versions() {
   for (const Stepped& stepped : parameters) bridge::bump_version(*stepped.param);
   for (const LowCopy& lent : lent_) {
-    if (lent.copy.defined()) bridge::bump_version(lent.copy);
+    if (lent.copy != nullptr) bridge::bump_version(*lent.copy);
   }
 }
 

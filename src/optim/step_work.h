@@ -127,7 +127,7 @@ class StepWork {
   void add(const char* optimizer, const Stepped& stepped);
   void add_copy(const char* optimizer, const Stepped& stepped, const LowCopy& lent,
                 kernels::StepRow& row);
-  void add_elsewhere(const char* optimizer, const Stepped& stepped, LowCopy lent);
+  void add_elsewhere(const char* optimizer, const Stepped& stepped, const LowCopy& lent);
   at::Tensor readable_gradient(const char* optimizer, const Stepped& stepped,
                                const at::Tensor& grad, bool like_double);
   void check_overlaps(const char* optimizer);

@@ -10,14 +10,23 @@ namespace {
 
 using namespace testing_support;
 
+struct Lent {
+  at::Tensor source_grad = {};
+  at::Tensor copy = {};
+  std::optional<at::ScalarType> rounded_to = {};
+};
+
 class Lender final : public StepContext {
  public:
-  std::map<void*, LowCopy> lent;
+  std::map<void*, Lent> lent;
   std::vector<bool> steps;
 
   LowCopy low_copy(const at::Tensor& parameter) override {
     const auto found = lent.find(parameter.unsafeGetTensorImpl());
-    return found == lent.end() ? LowCopy{} : found->second;
+    if (found == lent.end()) return {};
+    const Lent& own = found->second;
+    return {own.source_grad.defined() ? &own.source_grad : nullptr,
+            own.copy.defined() ? &own.copy : nullptr, own.rounded_to};
   }
   void stepped(bool applied) override { steps.push_back(applied); }
 };
@@ -50,7 +59,7 @@ TEST_P(LowPrecision, IsReadAndWrittenInTheSamePass) {
     set_gradients(others, step);
     for (std::size_t i = 0; i < masters.size(); ++i) {
       const at::Tensor grad = others[i].grad().mul(256).to(c.grad);
-      LowCopy& lent = lender->lent[masters[i].unsafeGetTensorImpl()];
+      Lent& lent = lender->lent[masters[i].unsafeGetTensorImpl()];
       lent.source_grad = grad;
       if (step == 0) lent.copy = torch::empty_like(masters[i].detach(), c.copy);
       lent.rounded_to = c.rounded_to;
@@ -61,7 +70,7 @@ TEST_P(LowPrecision, IsReadAndWrittenInTheSamePass) {
     reference.step();
     for (std::size_t i = 0; i < masters.size(); ++i) {
       EXPECT_FALSE(masters[i].grad().defined());
-      const LowCopy& lent = lender->lent[masters[i].unsafeGetTensorImpl()];
+      const Lent& lent = lender->lent[masters[i].unsafeGetTensorImpl()];
       EXPECT_TRUE(
           torch::equal(lent.copy.to(at::kFloat), masters[i].detach().to(low).to(at::kFloat)));
       EXPECT_GT(lent.copy._version(), step);
@@ -109,7 +118,7 @@ TEST(StepContext, ACopyThatDoesNotFitIsAnError) {
   set_step_context(sgd, lender);
   set_gradients(params, 0);
   const auto before = values(params);
-  LowCopy& lent = lender->lent[params[4].unsafeGetTensorImpl()];
+  Lent& lent = lender->lent[params[4].unsafeGetTensorImpl()];
   const std::vector<at::Tensor> wrong{torch::empty({8, 3, 3, 3}, at::kHalf),
                                       torch::empty({216}, at::kHalf),
                                       torch::empty_like(params[4].detach(), at::kInt)};

@@ -225,12 +225,10 @@ TEST_P(AdamOnCuda, ClipsWithoutTheHostAndWithIt) {
 
 TEST_P(AdamOnCuda, WritesTheLowCopyInTheSamePass) {
   struct Lender final : StepContext {
-    std::map<void*, at::Tensor> copies;
+    std::map<void*, at::Tensor> copies, gradients;
     LowCopy low_copy(const at::Tensor& parameter) override {
-      LowCopy lent;
-      lent.source_grad = parameter.grad().to(at::kHalf);
-      lent.copy = copies.at(parameter.unsafeGetTensorImpl());
-      return lent;
+      void* const key = parameter.unsafeGetTensorImpl();
+      return {&(gradients[key] = parameter.grad().to(at::kHalf)), &copies.at(key), std::nullopt};
     }
     void stepped(bool applied) override { EXPECT_TRUE(applied); }
   };

@@ -1,0 +1,181 @@
+#include "amp/training.h"
+#include "mezzo/cast_counts.h"
+#include "mezzo/hardware.h"
+#include "mezzo/optim.h"
+
+namespace mezzo::amp {
+namespace {
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& kind, TinyNet& net) {
+  if (kind == "FusedSGD") {
+    return std::make_unique<optim::FusedSGD>(net->parameters(),
+                                             optim::FusedSGDOptions(0.05).momentum(0.9));
+  }
+  if (kind == "FusedLAMB") return std::make_unique<optim::FusedLAMB>(net->parameters());
+  return std::make_unique<optim::FusedAdam>(net->parameters(), optim::FusedAdamOptions(0.01));
+}
+
+struct Case {
+  std::string level, optimizer;
+  ComputeMode mode;
+  bool deferred;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const char* level : {"O1", "O4"}) {
+    for (const char* optimizer : {"FusedAdam", "FusedSGD", "FusedLAMB"}) {
+      for (const ComputeMode mode : {ComputeMode::kNative, ComputeMode::kEmulated}) {
+        for (const bool deferred : {false, true})
+          cases.push_back({level, optimizer, mode, deferred});
+      }
+    }
+  }
+  return cases;
+}
+
+struct WeightCasts : testing::TestWithParam<Case> {
+  WeightCasts() { set_mode(GetParam().mode); }
+  ~WeightCasts() override { set_mode(ComputeMode::kAuto); }
+  static void set_mode(ComputeMode mode) {
+    set_compute_mode(at::kHalf, mode);
+    set_compute_mode(at::kBFloat16, mode);
+  }
+  static Options options() {
+    Options options = at_level(GetParam().level);
+    options.loss_scale = "dynamic";
+    options.defer_unscale = GetParam().deferred;
+    return options;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Amp, WeightCasts, testing::ValuesIn(all_cases()), [](const auto& row) {
+  const Case& c = row.param;
+  return c.level + c.optimizer + (c.mode == ComputeMode::kNative ? "Native" : "Emulated") +
+         (c.deferred ? "Deferred" : "");
+});
+
+TEST_P(WeightCasts, AreNoneOnceTheStepWritesTheCopies) {
+  // Two networks alike; the second one's weights are cast again in every iteration.
+  const auto train = [&](bool recast, std::int64_t& casts) {
+    torch::manual_seed(1);
+    TinyNet net;
+    const auto inner = make_optimizer(GetParam().optimizer, net);
+    auto [model, optimizer] = initialize(net, *inner, options());
+    for (int step = 0; step < 8; ++step) {
+      const std::int64_t before = cast_counts().weight_casts;
+      optimizer.zero_grad();
+      scale_loss(loss_of(model), optimizer).backward();
+      EXPECT_TRUE(optimizer.step().applied());
+      if (recast) optimizer.invalidate_casts();
+      if (step > 0) casts += cast_counts().weight_casts - before;
+    }
+    return values_of(*net);
+  };
+  std::int64_t casts = 0;
+  std::int64_t recasts = 0;
+  const auto ours = train(false, casts);
+  const auto cast_each_time = train(true, recasts);
+  EXPECT_EQ(casts, 0);
+  EXPECT_EQ(recasts, 7 * 4);  // weights and biases of two layers
+  EXPECT_TRUE(same_values(ours, cast_each_time));
+}
+
+TEST_P(WeightCasts, AreMadeAnewAfterAWriteFromOutside) {
+  TinyNet net;
+  const auto inner = make_optimizer(GetParam().optimizer, net);
+  auto [model, optimizer] = initialize(net, *inner, options());
+  const auto iterate = [&, &model = model, &optimizer = optimizer] {
+    optimizer.zero_grad();
+    scale_loss(loss_of(model), optimizer).backward();
+    optimizer.step();
+  };
+  iterate();
+  iterate();
+  {
+    const torch::NoGradGuard no_grad;
+    net->second->weight.zero_();
+    net->second->bias.fill_(1);
+  }
+  EXPECT_TRUE((model(inputs()) == 1).all().item<bool>());
+  iterate();
+  net->second->bias.set_data(torch::full({2}, 2.0F));
+  net->second->weight.set_data(torch::zeros({2, 8}));
+  EXPECT_TRUE((model(inputs()) == 2).all().item<bool>());
+}
+
+TEST_P(WeightCasts, OfASkippedStepShowTheWeightsAsTheyAre) {
+  TinyNet net;
+  const auto inner = make_optimizer(GetParam().optimizer, net);
+  auto [model, optimizer] = initialize(net, *inner, options());
+  model->eval();
+  for (int step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    scale_loss(loss_of(model), optimizer).backward();
+    optimizer.step();
+  }
+  const at::Tensor before = model(inputs());
+  optimizer.zero_grad();
+  // The weight moves between forward and step, which the skipped step leaves as it is.
+  const at::Tensor loss = loss_of(model) * INFINITY;
+  {
+    const torch::NoGradGuard no_grad;
+    net->second->bias.add_(1);
+  }
+  scale_loss(loss, optimizer).backward();
+  EXPECT_FALSE(optimizer.step().applied());
+  EXPECT_TRUE(torch::allclose(model(inputs()), before + 1, 2e-2, 2e-2));
+}
+
+TEST_P(WeightCasts, AreNoneWithAClosureEither) {
+  if (GetParam().deferred) GTEST_SKIP() << "closures unscale at the scope's exit";
+  TinyNet net;
+  const auto inner = make_optimizer(GetParam().optimizer, net);
+  auto [model, optimizer] = initialize(net, *inner, options());
+  std::int64_t before = 0;
+  for (int step = 0; step < 4; ++step) {
+    if (step == 1) before = cast_counts().weight_casts;
+    optimizer.step([&, &model = model, &optimizer = optimizer] {
+      optimizer.zero_grad();
+      at::Tensor loss = loss_of(model);
+      scale_loss(loss, optimizer).backward();
+      return loss;
+    });
+  }
+  EXPECT_EQ(cast_counts().weight_casts, before);
+}
+
+TEST(FusedStep, LeavesWeightsWithoutGradientsAndTheirCopiesAlone) {
+  TinyNet net;
+  optim::FusedAdam adam(net->parameters(), optim::FusedAdamOptions(0.01));
+  auto [model, optimizer] = initialize(net, adam, at_level("O1"));
+  net->first->weight.requires_grad_(false);
+  std::int64_t before = 0;
+  for (int step = 0; step < 4; ++step) {
+    if (step == 1) before = cast_counts().weight_casts;
+    optimizer.zero_grad();
+    scale_loss(loss_of(model), optimizer).backward();
+    optimizer.step();
+  }
+  EXPECT_EQ(cast_counts().weight_casts, before);
+}
+
+TEST(FusedStep, OfAFailedStepNoCopyIsStale) {
+  TinyNet net;
+  optim::FusedAdam adam(net->parameters(), optim::FusedAdamOptions(0.01));
+  auto [model, optimizer] = initialize(net, adam, at_level("O1"));
+  model->eval();
+  for (int step = 0; step < 2; ++step) {
+    optimizer.zero_grad();
+    scale_loss(loss_of(model), optimizer).backward();
+    optimizer.step();
+  }
+  optimizer.zero_grad();
+  scale_loss(loss_of(model), optimizer).backward();
+  const at::Tensor before = model(inputs());
+  net->second->bias.mutable_grad() = net->first->bias.detach().narrow(0, 0, 2);
+  EXPECT_THROW(optimizer.step(), ConfigError);
+  EXPECT_TRUE(torch::equal(model(inputs()), before));
+}
+
+}  // namespace
+}  // namespace mezzo::amp
