@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "amp/module_types.h"
 #include "distributed/agreement.h"
 #include "distributed/bucket_registry.h"
 
@@ -47,6 +48,21 @@ bool has_gradient(const at::Tensor& owner) {
 
 void drop_gradient(at::Tensor& owner) {
   clear_gradient(owner, /*set_to_none=*/true);
+}
+
+void free_gradient_type(at::Tensor& owner, bool free) {
+  if (free) {
+    owner.set_grad_dtype(std::nullopt);
+    return;
+  }
+  at::Tensor& grad = owner.mutable_grad();
+  grad = widened(grad, owner);
+  owner.set_grad_dtype(owner.scalar_type());
+}
+
+at::Tensor widened(const at::Tensor& gradient, const at::Tensor& owner) {
+  return gradient.defined() && is_low(gradient) && !is_low(owner) ? gradient.to(owner.scalar_type())
+                                                                  : gradient;
 }
 
 void clear_gradient(at::Tensor& owner, bool set_to_none) {

@@ -26,6 +26,14 @@ bool has_gradient(const at::Tensor& owner);
 /// The owner has no gradient any more; a bucket's is zeroed.
 void drop_gradient(at::Tensor& owner);
 
+/// Backward passes may leave a gradient of any type with this leaf: a low one that a cast's
+/// backward made then arrives as it is. Without `free` gradients have the leaf's type again, the
+/// one that is there too.
+void free_gradient_type(at::Tensor& owner, bool free);
+
+/// The gradient in the owner's type at least, so that others can be added without loss.
+at::Tensor widened(const at::Tensor& gradient, const at::Tensor& owner);
+
 /// As torch::optim::Optimizer::zero_grad does for one parameter.
 void clear_gradient(at::Tensor& owner, bool set_to_none);
 

@@ -68,6 +68,9 @@ void OptimizerState::rebuild_slots() {
       const auto old = known.find(parameter.unsafeGetTensorImpl());
       const bool keeps = old != known.end() && old->second.has_master();
       slots.push_back(keeps ? old->second : slot_of(parameter));
+      if (takes_gradients_as_they_come(slots.back())) {
+        free_gradient_type(slots.back().weight, true);
+      }
       // A gradient from before a parameter was ours may carry a scale that nobody knows any more.
       const bool is_new = was_synced_ && old == known.end();
       if (is_new && scales) drop_gradient(slots.back().weight);
@@ -77,6 +80,12 @@ void OptimizerState::rebuild_slots() {
   was_synced_ = true;
   find_models();
   witness_.look(slots_, inner());
+}
+
+/// Low gradients of a float weight's casts go to a step that unscales them itself.
+bool OptimizerState::takes_gradients_as_they_come(const Slot& slot) const {
+  return fused_ && session_.options().defer_unscale && session_.plan().policy.has_value() &&
+         !slot.has_master() && slot.weight.scalar_type() == at::kFloat && slot.weight.is_leaf();
 }
 
 void OptimizerState::find_models() {
@@ -124,6 +133,9 @@ Slot OptimizerState::slot_of(at::Tensor& parameter) {
 
 void OptimizerState::restore() {
   if (fused_) fused_->detach();
+  for (Slot& slot : slots_) {
+    if (takes_gradients_as_they_come(slot)) free_gradient_type(slot.weight, false);
+  }
   std::unordered_map<const c10::TensorImpl*, Slot*> by_master;
   for (Slot& slot : slots_) {
     if (slot.has_master()) by_master.emplace(slot.master.unsafeGetTensorImpl(), &slot);
@@ -196,6 +208,7 @@ void OptimizerState::leave_scaled(const StillScaled& scaled) {
   for (Slot& slot : slots_) {
     at::Tensor older = std::exchange(slot.stash, at::Tensor());
     if (!older.defined() || slot.in_bucket) continue;
+    older = widened(older, slot.master);
     if (!now_.still_scaled) {
       older.mul_(scaled.scale);
     } else if (ratio != 1.0) {

@@ -114,6 +114,7 @@ class OptimizerState {
   friend class ClosureRun;
 
   void rebuild_slots();
+  bool takes_gradients_as_they_come(const Slot& slot) const;
   void find_models();
   Slot slot_of(at::Tensor& parameter);
   void check_step();

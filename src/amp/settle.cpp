@@ -28,7 +28,7 @@ struct Scaled {
 
 /// The gradient in the type that the optimizer steps, free to be changed in place.
 at::Tensor to_own(const at::Tensor& grad, const Slot& slot) {
-  return grad.defined() && slot.has_master() ? grad.to(slot.master.scalar_type()) : grad;
+  return widened(grad, slot.master);
 }
 
 /// Takes a parameter's gradients from where autograd and the scope's entrance left them.

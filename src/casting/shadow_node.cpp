@@ -20,13 +20,17 @@ torch::autograd::variable_list ShadowNode::apply(torch::autograd::variable_list&
   at::Tensor gradient = std::move(gradients[0]);
   if (!gradient.defined()) return {gradient};
   if (gradient.scalar_type() == at::kFloat) gradient = gradient.to(way_.low);
+  // Who takes gradients of any type gets this one as it is.
+  const torch::autograd::Edge& to = next_edge(0);
+  const bool any_type = !to.function->input_metadata(to.input_nr).grad_dtype();
+  const at::ScalarType type = any_type ? gradient.scalar_type() : way_.leaf;
   if (way_.transposed) {
     gradient = gradient.t();
     // Contiguous like the weight, or the accumulator would copy it once more.
-    return {gradient.to(gradient.options().dtype(way_.leaf), false, false,
-                        at::MemoryFormat::Contiguous)};
+    return {
+        gradient.to(gradient.options().dtype(type), false, false, at::MemoryFormat::Contiguous)};
   }
-  return {gradient.to(way_.leaf)};
+  return {gradient.to(type)};
 }
 
 }  // namespace mezzo::casting

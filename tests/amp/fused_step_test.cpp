@@ -144,6 +144,46 @@ TEST_P(WeightCasts, AreNoneWithAClosureEither) {
   EXPECT_EQ(cast_counts().weight_casts, before);
 }
 
+TEST_P(WeightCasts, LeaveLowGradientsUntilADeferredStep) {
+  const at::ScalarType low = GetParam().level == "O1" ? at::kHalf : at::kBFloat16;
+  const auto train = [&](bool deferred, int passes) {
+    torch::manual_seed(1);
+    TinyNet net;
+    const auto inner = make_optimizer(GetParam().optimizer, net);
+    Options chosen = options();
+    chosen.defer_unscale = deferred;
+    auto [model, optimizer] = initialize(net, *inner, chosen);
+    for (int step = 0; step < 5; ++step) {
+      optimizer.zero_grad();
+      for (int pass = 0; pass < passes; ++pass) {
+        scale_loss(loss_of(model, inputs() * (pass + 1)), optimizer).backward();
+      }
+      EXPECT_EQ(net->first->weight.grad().scalar_type(),
+                deferred && passes == 1 ? low : at::kFloat);
+      EXPECT_EQ(net->norm->weight.grad().scalar_type(), at::kFloat);
+      EXPECT_TRUE(optimizer.step().applied());
+    }
+    return values_of(*net);
+  };
+  for (const int passes : {1, 3})
+    EXPECT_TRUE(same_values(train(true, passes), train(false, passes)));
+}
+
+TEST(FusedStep, GivesGradientsTheirTypeBackAtTheEnd) {
+  TinyNet net;
+  {
+    optim::FusedAdam adam(net->parameters(), optim::FusedAdamOptions(0.01));
+    Options options = at_level("O4");
+    options.defer_unscale = true;
+    auto [model, optimizer] = initialize(net, adam, options);
+    scale_loss(loss_of(model), optimizer).backward();
+    EXPECT_EQ(net->first->weight.grad().scalar_type(), at::kBFloat16);
+    EXPECT_FALSE(net->first->weight.grad_dtype().has_value());
+  }
+  EXPECT_EQ(net->first->weight.grad().scalar_type(), at::kFloat);
+  EXPECT_EQ(net->first->weight.grad_dtype(), at::kFloat);
+}
+
 TEST(FusedStep, LeavesWeightsWithoutGradientsAndTheirCopiesAlone) {
   TinyNet net;
   optim::FusedAdam adam(net->parameters(), optim::FusedAdamOptions(0.01));
