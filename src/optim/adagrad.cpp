@@ -52,23 +52,24 @@ void FusedAdagrad::check(const Options& given) const {
 void FusedAdagrad::update(StepWork& work) {
   auto& table = work.table<kernels::AdagradScalars<double>>();
   const auto& recipes = work.recipes_of(param_groups(), recipe_of);
-  for (std::size_t i = 0; i < work.rows.size(); ++i) {
+  const auto prepare = [&](std::size_t i, AdagradParamState* state) {
     const Stepped& stepped = work.parameters[i];
     const auto& options =
         static_cast<const FusedAdagradOptions&>(param_groups()[stepped.group].options());
-    auto& state = work.state_of<AdagradParamState>(*this, *stepped.param);
-    const bool fresh = !state.sum().defined();
-    work.rows[i].state[0] = work.state_memory(state.sum(), stepped);
+    const bool fresh = !state->sum().defined();
+    work.rows[i].state[0] = work.state_memory(state->sum(), stepped);
     if (fresh && options.initial_accumulator_value() != 0) {
-      state.sum().fill_(options.initial_accumulator_value());
+      state->sum().fill_(options.initial_accumulator_value());
     }
     work.rows[i].scalars = static_cast<std::uint32_t>(stepped.group);
-    if (work.device.has(i)) continue;
-    const std::int64_t step = state.step() + 1;
+    if (work.device.has(i)) return;
+    const std::int64_t step = state->step() + 1;
     work.rows[i].scalars = table.index_of(stepped.group, step, false, [&] {
       return kernels::scalars_at(recipes[stepped.group], step, work.group_factor[stepped.group]);
     });
-  }
+  };
+  work.for_each_state<AdagradParamState>(
+      *this, {&AdagradParamState::sum}, [](std::size_t) { return true; }, prepare);
   for (std::size_t i = 0; i < work.states.size(); ++i) {
     if (!work.device.has(i)) ++static_cast<AdagradParamState*>(work.states[i])->step();
   }

@@ -61,21 +61,23 @@ double FusedAdam::max_grad_norm(const Options& options) const {
 void FusedAdam::update(StepWork& work) {
   auto& table = work.table<kernels::AdamScalars<double>>();
   const auto& recipes = work.recipes_of(param_groups(), recipe_of);
-  for (std::size_t i = 0; i < work.rows.size(); ++i) {
+  const auto prepare = [&](std::size_t i, AdamParamState* state) {
     const Stepped& stepped = work.parameters[i];
     const kernels::AdamRecipe& recipe = recipes[stepped.group];
-    auto& state = work.state_of<AdamParamState>(*this, *stepped.param);
     kernels::StepRow& row = work.rows[i];
-    row.state[0] = work.state_memory(state.exp_avg(), stepped);
-    row.state[1] = work.state_memory(state.exp_avg_sq(), stepped);
-    if (recipe.amsgrad) row.state[2] = work.state_memory(state.max_exp_avg_sq(), stepped);
+    row.state[0] = work.state_memory(state->exp_avg(), stepped);
+    row.state[1] = work.state_memory(state->exp_avg_sq(), stepped);
+    if (recipe.amsgrad) row.state[2] = work.state_memory(state->max_exp_avg_sq(), stepped);
     row.scalars = static_cast<std::uint32_t>(stepped.group);
-    if (work.device.has(i)) continue;
-    const std::int64_t step = state.step() + 1;
+    if (work.device.has(i)) return;
+    const std::int64_t step = state->step() + 1;
     row.scalars = table.index_of(stepped.group, step, false, [&] {
       return kernels::scalars_at(recipe, step, work.group_factor[stepped.group]);
     });
-  }
+  };
+  work.for_each_state<AdamParamState>(
+      *this, {&AdamParamState::exp_avg, &AdamParamState::exp_avg_sq},
+      [](std::size_t) { return true; }, prepare);
   for (std::size_t i = 0; i < work.states.size(); ++i) {
     if (!work.device.has(i)) ++static_cast<AdamParamState*>(work.states[i])->step();
   }

@@ -64,15 +64,17 @@ void FusedLAMB::update(StepWork& work) {
     return recipes[work.parameters[row].group];
   };
   auto& table = work.table<kernels::LambScalars<double>>();
-  for (std::size_t i = 0; i < work.rows.size(); ++i) {
+  const auto prepare = [&](std::size_t i, AdamParamState* state) {
     const Stepped& stepped = work.parameters[i];
-    auto& state = work.state_of<AdamParamState>(*this, *stepped.param);
-    work.rows[i].state[0] = work.state_memory(state.exp_avg(), stepped);
-    work.rows[i].state[1] = work.state_memory(state.exp_avg_sq(), stepped);
+    work.rows[i].state[0] = work.state_memory(state->exp_avg(), stepped);
+    work.rows[i].state[1] = work.state_memory(state->exp_avg_sq(), stepped);
     work.rows[i].scalars = static_cast<std::uint32_t>(stepped.group);
     table.add(
-        kernels::scalars_at(recipe_at(i), state.step() + 1, work.group_factor[stepped.group]));
-  }
+        kernels::scalars_at(recipe_at(i), state->step() + 1, work.group_factor[stepped.group]));
+  };
+  work.for_each_state<AdamParamState>(
+      *this, {&AdamParamState::exp_avg, &AdamParamState::exp_avg_sq},
+      [](std::size_t) { return true; }, prepare);
   for (std::size_t i = 0; i < work.states.size(); ++i) {
     if (!work.device.has(i)) ++static_cast<AdamParamState*>(work.states[i])->step();
   }

@@ -85,25 +85,26 @@ void FusedNovoGrad::update(StepWork& work) {
   }
   auto& table = work.table<kernels::NovogradScalars<double>>();
   norms.resize(work.rows.size());
-  for (std::size_t i = 0; i < work.rows.size(); ++i) {
+  const auto prepare = [&](std::size_t i, AdamParamState* state) {
     const Stepped& stepped = work.parameters[i];
     const kernels::NovogradRecipe& recipe = recipes[stepped.group];
-    auto& state = work.state_of<AdamParamState>(*this, *stepped.param);
-    work.rows[i].state[0] = work.state_memory(state.exp_avg(), stepped);
+    work.rows[i].state[0] = work.state_memory(state->exp_avg(), stepped);
     work.rows[i].scalars = static_cast<std::uint32_t>(i);
     if (work.device.has(i)) {
       work.rows[i].scalars = static_cast<std::uint32_t>(stepped.group);
-      table.add({});
-      continue;
+      return table.add({});
     }
     const double scale = static_cast<double>(*work.guard.inv_scale);
     const double now = std::abs(scale) * (recipe.largest ? largest[i] : squares[i]);
-    const bool first = !state.exp_avg_sq().defined();
-    const double before = first ? 0 : state.exp_avg_sq().item<double>();
+    const bool first = !state->exp_avg_sq().defined();
+    const double before = first ? 0 : state->exp_avg_sq().item<double>();
     norms[i] = kernels::novograd_norm(recipe, first ? 1 : 2, before, now);
     table.add(
-        kernels::scalars_at(recipe, state.step() + 1, norms[i], work.group_factor[stepped.group]));
-  }
+        kernels::scalars_at(recipe, state->step() + 1, norms[i], work.group_factor[stepped.group]));
+  };
+  work.for_each_state<AdamParamState>(
+      *this, {&AdamParamState::exp_avg, &AdamParamState::exp_avg_sq},
+      [](std::size_t) { return true; }, prepare);
   for (std::size_t i = 0; i < work.states.size(); ++i) {
     if (work.device.has(i)) continue;
     auto& state = static_cast<AdamParamState&>(*work.states[i]);

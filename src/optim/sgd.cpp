@@ -66,24 +66,25 @@ void FusedSGD::update(StepWork& work) {
   auto& table = work.table<kernels::SgdScalars<double>>();
   const auto& recipes = work.recipes_of(param_groups(), recipe_of);
   std::vector<std::size_t> fresh;  // on devices, with a buffer that was just made
-  for (std::size_t i = 0; i < work.rows.size(); ++i) {
+  const auto keeps = [&](std::size_t i) { return recipes[work.parameters[i].group].momentum != 0; };
+  const auto prepare = [&](std::size_t i, SGDParamState* state) {
     const Stepped& stepped = work.parameters[i];
-    const kernels::SgdRecipe& recipe = recipes[stepped.group];
     bool first = false;
-    if (recipe.momentum != 0) {
-      auto& state = work.state_of<SGDParamState>(*this, *stepped.param);
-      first = !state.momentum_buffer().defined();
-      work.rows[i].state[0] = work.state_memory(state.momentum_buffer(), stepped);
+    if (state != nullptr) {
+      first = !state->momentum_buffer().defined();
+      work.rows[i].state[0] = work.state_memory(state->momentum_buffer(), stepped);
     }
     work.rows[i].scalars = static_cast<std::uint32_t>(stepped.group);
     if (work.device.has(i)) {
       if (first) fresh.push_back(i);
-      continue;
+      return;
     }
     work.rows[i].scalars = table.index_of(stepped.group, 0, first, [&] {
-      return kernels::scalars_at(recipe, first ? 1 : 2, work.group_factor[stepped.group]);
+      return kernels::scalars_at(recipes[stepped.group], first ? 1 : 2,
+                                 work.group_factor[stepped.group]);
     });
-  }
+  };
+  work.for_each_state<SGDParamState>(*this, {&SGDParamState::momentum_buffer}, keeps, prepare);
   work.lists.sgd(work.rows, table.all(), work.guard);
   work.device.step(&kernels::cuda::Interface::sgd, recipes, work.rows, [&](std::size_t i) {
     const bool is_fresh = std::binary_search(fresh.begin(), fresh.end(), i);
@@ -91,11 +92,7 @@ void FusedSGD::update(StepWork& work) {
   });
   for (const Elsewhere& e : work.elsewhere) {
     const kernels::SgdScalars<double>& h = table.all()[work.rows[e.row].scalars];
-    SGDParamState* state = nullptr;
-    if (h.momentum != 0) {
-      state = &static_cast<SGDParamState&>(
-          *this->state().at(work.parameters[e.row].param->unsafeGetTensorImpl()));
-    }
+    auto* state = static_cast<SGDParamState*>(work.states[e.row]);
     kernels::SgdElement<TensorElements> element{work.weight_of(e), {}};
     if (state != nullptr) element.buffer = {state->momentum_buffer()};
     element = kernels::sgd_element(element, work.gradient_of(e), h);

@@ -10,6 +10,7 @@
 #include <limits>
 #include <sstream>
 
+#include "bridge/prefetch.h"
 #include "bridge/tensors.h"
 
 namespace mezzo::optim {
@@ -46,28 +47,49 @@ std::string name_of(const Stepped& stepped) {
 void StepWork::gather(const char* optimizer, ParamGroups& groups) {
   release();
   for (std::size_t group = 0; group < groups.size(); ++group) {
-    const std::vector<at::Tensor>& params = groups[group].params();
-    for (std::size_t index = 0; index < params.size(); ++index) {
-      add(optimizer, {&params[index], group, index});
-    }
+    gather_group(optimizer, groups[group].params(), group);
   }
   group_factor.assign(groups.size(), 1.0);
   check_overlaps(optimizer);
   check_gradients_apart(optimizer);
 }
 
-void StepWork::add(const char* optimizer, const Stepped& stepped) {
+void StepWork::gather_group(const char* optimizer, const std::vector<at::Tensor>& params,
+                            std::size_t group) {
+  asked_.clear();
+  bridge::in_blocks(
+      params.size(), [&](std::size_t i) { bridge::prefetch(params[i]); },
+      [&](std::size_t i) { bridge::prefetch_parts(params[i]); },
+      [&](std::size_t i) {
+        const Asked& asked = asked_.emplace_back(ask(optimizer, {&params[i], group, i}));
+        bridge::prefetch(*asked.grad);
+        if (asked.lent.copy != nullptr) bridge::prefetch(*asked.lent.copy);
+      },
+      [&](std::size_t i) {
+        bridge::prefetch_parts(*asked_[i].grad);
+        if (asked_[i].lent.copy != nullptr) bridge::prefetch_parts(*asked_[i].lent.copy);
+      },
+      [&](std::size_t i) {
+        if (asked_[i].grad->defined()) add(optimizer, {&params[i], group, i}, asked_[i]);
+      });
+}
+
+StepWork::Asked StepWork::ask(const char* optimizer, const Stepped& stepped) {
   const at::Tensor& param = *stepped.param;
   if (!param.defined()) {
     raise<ConfigError>(optimizer, "parameter ", stepped.index, " of group ", stepped.group,
                        " is undefined");
   }
-  LowCopy lent;
-  if (context) lent = context->low_copy(param);
-  const at::Tensor& own = lent.source_grad != nullptr ? *lent.source_grad : param.grad();
-  if (!own.defined()) return;
+  Asked asked;
+  if (context) asked.lent = context->low_copy(param);
+  asked.grad = asked.lent.source_grad != nullptr ? asked.lent.source_grad : &param.grad();
+  return asked;
+}
+
+void StepWork::add(const char* optimizer, const Stepped& stepped, const Asked& asked) {
+  const at::Tensor& param = *stepped.param;
   if (by_operators || !bridge::has_kernels(param.device())) {
-    return add_elsewhere(optimizer, stepped, lent);
+    return add_elsewhere(optimizer, stepped, asked);
   }
   const auto param_dtype = bridge::kernel_dtype(param.scalar_type());
   if (!param_dtype || param.layout() != at::kStrided) {
@@ -77,33 +99,32 @@ void StepWork::add(const char* optimizer, const Stepped& stepped) {
     raise<ConfigError>(optimizer, name_of(stepped), " has strides ", param.strides(),
                        ", with holes or overlaps; expected a dense tensor");
   }
-  const at::Tensor* grad = &own;
-  const auto grad_dtype = bridge::kernel_dtype(own.scalar_type());
+  const at::Tensor* grad = asked.grad;
+  const auto grad_dtype = bridge::kernel_dtype(grad->scalar_type());
   const bool is_double = *param_dtype == DType::kFloat64;
-  const bool direct = grad_dtype && own.device() == param.device() &&
-                      own.layout() == at::kStrided && own.sizes() == param.sizes() &&
-                      (is_double || *grad_dtype != DType::kFloat64) && reads_directly(own, param);
+  const bool direct = grad_dtype && grad->device() == param.device() &&
+                      grad->layout() == at::kStrided && grad->sizes() == param.sizes() &&
+                      (is_double || *grad_dtype != DType::kFloat64) && reads_directly(*grad, param);
   if (!direct) {
-    held_.push_back(readable_gradient(optimizer, stepped, own, is_double));
+    held_.push_back(readable_gradient(optimizer, stepped, *grad, is_double));
     grad = &held_.back();
   }
-  kernels::StepRow row;
+  kernels::StepRow& row = rows.emplace_back();
   row.param = param.mutable_data_ptr();
   row.grad = grad->const_data_ptr();
   row.count = param.numel();
   row.param_dtype = *param_dtype;
   row.grad_dtype = direct ? *grad_dtype : *bridge::kernel_dtype(grad->scalar_type());
-  if (lent.copy != nullptr) add_copy(optimizer, stepped, lent, row);
-  lent_.push_back(lent);
-  rows.push_back(row);
+  if (asked.lent.copy != nullptr) add_copy(optimizer, stepped, asked.lent, row);
+  lent_.push_back(asked.lent);
   parameters.push_back(stepped);
-  if (const auto* cuda = cuda_kernels(param))
-    device.add(rows.size() - 1, *cuda, param, rows.back());
+  if (const auto* cuda = cuda_kernels(param)) device.add(rows.size() - 1, *cuda, param, row);
 }
 
-void StepWork::add_elsewhere(const char* optimizer, const Stepped& stepped, const LowCopy& lent) {
+void StepWork::add_elsewhere(const char* optimizer, const Stepped& stepped, const Asked& asked) {
   const at::Tensor& param = *stepped.param;
-  const at::Tensor grad = lent.source_grad != nullptr ? *lent.source_grad : param.grad();
+  const at::Tensor& grad = *asked.grad;
+  const LowCopy& lent = asked.lent;
   for (const at::Tensor& tensor : {param, grad}) {
     if (tensor.layout() != at::kStrided || !bridge::kernel_dtype(tensor.scalar_type()) ||
         tensor.sizes() != param.sizes() || tensor.device() != param.device()) {
@@ -300,10 +321,14 @@ void* StepWork::state_memory(at::Tensor& state, const Stepped& of) {
 }
 
 void StepWork::bump_versions() {
-  for (const Stepped& stepped : parameters) bridge::bump_version(*stepped.param);
-  for (const LowCopy& lent : lent_) {
-    if (lent.copy != nullptr) bridge::bump_version(*lent.copy);
-  }
+  const auto each = [this](std::size_t i, const auto& visit) {
+    visit(*parameters[i].param);
+    if (lent_[i].copy != nullptr) visit(*lent_[i].copy);
+  };
+  bridge::in_blocks(
+      parameters.size(), [&](std::size_t i) { each(i, bridge::prefetch); },
+      [&](std::size_t i) { each(i, bridge::prefetch_version); },
+      [&](std::size_t i) { each(i, bridge::bump_version); });
 }
 
 void StepWork::release() {

@@ -2,12 +2,14 @@
 // anything moves. The memory is kept from step to step, so that a steady step allocates nothing.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "bridge/overlap.h"
+#include "bridge/prefetch.h"
 #include "bridge/workers.h"
 #include "kernels/multi_tensor.h"
 #include "kernels/recipes.h"
@@ -59,16 +61,34 @@ class StepWork {
     std::vector<double> squares, largest, kept;
   } norms;
 
-  /// The states of `parameters`, for optimizers to fill.
+  /// The state of each row, once for_each_state() has been through; null where none is kept.
   std::vector<torch::optim::OptimizerParamState*> states;
 
-  /// The state of a parameter, made if missing; it also joins `states`.
-  template <typename State>
-  State& state_of(torch::optim::Optimizer& optimizer, const at::Tensor& param) {
-    auto& slot = optimizer.state()[param.unsafeGetTensorImpl()];
-    if (!slot) slot = std::make_unique<State>();
-    states.push_back(slot.get());
-    return static_cast<State&>(*slot);
+  /// visit(row, state) for each row in turn, the state made if missing, and null unless
+  /// `keeps(row)`. `tensors` are what a visit will ask of it.
+  template <typename State, typename Keeps, typename Visit>
+  void for_each_state(torch::optim::Optimizer& optimizer,
+                      std::initializer_list<at::Tensor& (State::*)() noexcept> tensors,
+                      const Keeps& keeps, const Visit& visit) {
+    auto& known = optimizer.state();
+    const auto state_of = [this](std::size_t i) { return static_cast<State*>(states[i]); };
+    const auto each_tensor = [&](std::size_t i, const auto& use) {
+      if (states[i] == nullptr) return;
+      for (const auto tensor : tensors) use((state_of(i)->*tensor)());
+    };
+    bridge::in_blocks(
+        rows.size(),
+        [&](std::size_t i) {
+          states.push_back(nullptr);
+          if (!keeps(i)) return;
+          auto& slot = known[parameters[i].param->unsafeGetTensorImpl()];
+          if (!slot) slot = std::make_unique<State>();
+          states.back() = slot.get();
+          bridge::prefetch_bytes(slot.get(), sizeof(State));
+        },
+        [&](std::size_t i) { each_tensor(i, bridge::prefetch); },
+        [&](std::size_t i) { each_tensor(i, bridge::prefetch_parts); },
+        [&](std::size_t i) { visit(i, state_of(i)); });
   }
 
   /// An empty table of the step's numbers.
@@ -124,10 +144,18 @@ class StepWork {
   void release();
 
  private:
-  void add(const char* optimizer, const Stepped& stepped);
+  /// What a parameter is stepped by.
+  struct Asked {
+    LowCopy lent;
+    const at::Tensor* grad = nullptr;  // the lent one or its own; may be undefined
+  };
+  void gather_group(const char* optimizer, const std::vector<at::Tensor>& params,
+                    std::size_t group);
+  Asked ask(const char* optimizer, const Stepped& stepped);
+  void add(const char* optimizer, const Stepped& stepped, const Asked& asked);
   void add_copy(const char* optimizer, const Stepped& stepped, const LowCopy& lent,
                 kernels::StepRow& row);
-  void add_elsewhere(const char* optimizer, const Stepped& stepped, const LowCopy& lent);
+  void add_elsewhere(const char* optimizer, const Stepped& stepped, const Asked& asked);
   at::Tensor readable_gradient(const char* optimizer, const Stepped& stepped,
                                const at::Tensor& grad, bool like_double);
   void check_overlaps(const char* optimizer);
@@ -135,6 +163,7 @@ class StepWork {
 
   AnyScalarTable table_;
   AnyRecipes recipes_;
+  std::vector<Asked> asked_;  // of one group
   std::vector<at::Tensor> held_;
   std::vector<LowCopy> lent_;
   std::vector<kernels::Input> gradients_;
