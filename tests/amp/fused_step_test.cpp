@@ -127,7 +127,6 @@ TEST_P(WeightCasts, OfASkippedStepShowTheWeightsAsTheyAre) {
 }
 
 TEST_P(WeightCasts, AreNoneWithAClosureEither) {
-  if (GetParam().deferred) GTEST_SKIP() << "closures unscale at the scope's exit";
   TinyNet net;
   const auto inner = make_optimizer(GetParam().optimizer, net);
   auto [model, optimizer] = initialize(net, *inner, options());

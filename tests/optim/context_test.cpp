@@ -111,6 +111,45 @@ TEST(StepContext, ClippingChecksOnTheWay) {
   EXPECT_TRUE(identical(params, before));
 }
 
+TEST(StepContext, LongListsAreSteppedLikeShortOnes) {
+  // More parameters than are looked at together, every seventh without a gradient.
+  constexpr int kParameters = 150;
+  torch::manual_seed(1);
+  std::vector<at::Tensor> params;
+  for (int i = 0; i < kParameters; ++i) params.push_back(torch::randn({i % 9, 3}).requires_grad_());
+  std::vector<at::Tensor> others;
+  for (const at::Tensor& param : params) others.push_back(param.detach().clone().requires_grad_());
+  FusedAdam together(params, FusedAdamOptions(0.01));
+  const auto lender = std::make_shared<Lender>();
+  std::vector<std::int64_t> versions;
+  for (const at::Tensor& param : params) {
+    at::Tensor& copy = lender->lent[param.unsafeGetTensorImpl()].copy;
+    copy = torch::zeros_like(param.detach(), at::kHalf);
+    versions.push_back(copy._version());
+  }
+  set_step_context(together, lender);
+  std::vector<std::unique_ptr<FusedAdam>> alone;
+  for (const at::Tensor& other : others) {
+    alone.push_back(
+        std::make_unique<FusedAdam>(std::vector<at::Tensor>{other}, FusedAdamOptions(0.01)));
+  }
+  for (int step = 0; step < 3; ++step) {
+    set_gradients(others, step);
+    for (int i = 0; i < kParameters; ++i) {
+      if (i % 7 == step) others[i].mutable_grad().reset();
+      params[i].mutable_grad() = others[i].grad();
+      alone[i]->step();
+    }
+    together.step();
+    EXPECT_TRUE(identical(params, others));
+  }
+  for (int i = 0; i < kParameters; ++i) {
+    const at::Tensor& copy = lender->lent[params[i].unsafeGetTensorImpl()].copy;
+    EXPECT_TRUE(torch::equal(copy, params[i].detach().to(at::kHalf))) << i;
+    EXPECT_EQ(copy._version() - versions[i], i % 7 < 3 ? 2 : 3) << i;
+  }
+}
+
 TEST(StepContext, ACopyThatDoesNotFitIsAnError) {
   const auto params = make_parameters();
   FusedSGD sgd(params, FusedSGDOptions(0.1));
