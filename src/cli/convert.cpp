@@ -9,6 +9,7 @@
 #include "cli/progress.h"
 #include "core/platform.h"
 #include "core/raise.h"
+#include "core/temporaries.h"
 #include "mezzo/convert.h"
 
 namespace mezzo::cli {
@@ -93,6 +94,7 @@ void check_reports(const std::vector<std::string>& paths) {
 
 int run(const CLI::App& app, const Options& options) {
   check_reports(options.reports);
+  platform::remove_temporaries_when_stopped();
   convert::Options resolved = resolve(app, options);
   std::optional<ProgressBar> bar;
   if (!options.quiet) {

@@ -13,6 +13,7 @@
 #include "convert/store.h"
 #include "convert/verify.h"
 #include "core/raise.h"
+#include "core/temporaries.h"
 #include "mezzo/convert.h"
 
 namespace mezzo::convert {
@@ -87,6 +88,7 @@ class Conversion {
  private:
   static void replace_target(const fs::path& made, const fs::path& out) {
     const auto data_of = [](const fs::path& model) { return fs::path(model.string() + ".data"); };
+    const auto together = platform::uninterrupted();
     if (fs::exists(data_of(made))) fs::rename(data_of(made), data_of(out));
     fs::rename(made, out);
   }

@@ -53,17 +53,14 @@ Array made_up(const Value& value, std::minstd_rand& random) {
 Workshop::Workshop(const fs::path& target) {
   const fs::path parent = target.parent_path().empty() ? fs::path(".") : target.parent_path();
   for (int i = 0;; ++i) {
-    folder_ = parent / concat({".", target.filename().string(), ".work", std::to_string(i)});
+    const fs::path folder =
+        parent / concat({".", target.filename().string(), ".work", std::to_string(i)});
     std::error_code failure;
-    if (fs::create_directory(folder_, failure)) return;
+    folder_ = platform::Temporary::new_folder(folder, failure);
+    if (folder_) return;
     if (failure || i > 1000)
       raise("convert", "cannot write beside '", target.string(), "': ", failure.message());
   }
-}
-
-Workshop::~Workshop() {
-  std::error_code ignored;
-  fs::remove_all(folder_, ignored);
 }
 
 std::vector<Sample> samples_for(const Graph& graph, const std::vector<fs::path>& files) {

@@ -10,6 +10,7 @@
 #include "convert/apply.h"
 #include "convert/decide.h"
 #include "convert/runner.h"
+#include "core/temporaries.h"
 
 namespace mezzo::convert {
 
@@ -17,13 +18,10 @@ namespace mezzo::convert {
 class Workshop {
  public:
   explicit Workshop(const std::filesystem::path& target);
-  ~Workshop();
-  Workshop(const Workshop&) = delete;
-  Workshop& operator=(const Workshop&) = delete;
-  std::filesystem::path file(const std::string& name) const { return folder_ / name; }
+  std::filesystem::path file(const std::string& name) const { return folder_->path() / name; }
 
  private:
-  std::filesystem::path folder_;
+  std::unique_ptr<const platform::Temporary> folder_;
 };
 
 /// Samples that fit the model's declared inputs: the given files, or made up where there are none

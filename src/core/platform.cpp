@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "core/raise.h"
+#include "core/temporaries.h"
 
 namespace mezzo::platform {
 
@@ -96,23 +97,17 @@ void flush_to_disk(const std::filesystem::path& path) {
 
 void write_atomically(const std::filesystem::path& target,
                       const std::function<void(std::ostream&)>& write) {
-  std::filesystem::path beside = target;
-  beside += ".tmp" + std::to_string(getpid());
-  try {
-    std::ofstream out(beside, std::ios::binary | std::ios::trunc);
-    if (!out) raise("file", "cannot write '", target.string(), "': ", std::strerror(errno));
-    write(out);
-    out.close();
-    if (!out) raise("file", "cannot write '", target.string(), "': ", std::strerror(errno));
-    flush_to_disk(beside);
-    std::error_code failure;
-    std::filesystem::rename(beside, target, failure);
-    if (failure) raise("file", "cannot replace '", target.string(), "': ", failure.message());
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(beside, ignored);
-    throw;
-  }
+  const std::filesystem::path name = target.string() + ".tmp" + std::to_string(getpid());
+  const Temporary beside(name);
+  std::ofstream out(name, std::ios::binary | std::ios::trunc);
+  if (!out) raise("file", "cannot write '", target.string(), "': ", std::strerror(errno));
+  write(out);
+  out.close();
+  if (!out) raise("file", "cannot write '", target.string(), "': ", std::strerror(errno));
+  flush_to_disk(name);
+  std::error_code failure;
+  std::filesystem::rename(name, target, failure);
+  if (failure) raise("file", "cannot replace '", target.string(), "': ", failure.message());
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {

@@ -1,12 +1,14 @@
 #include "core/platform.h"
 
 #include <gmock/gmock.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <fstream>
 
 #include "core/platform_process.h"
+#include "core/temporaries.h"
 #include "mezzo/error.h"
 
 namespace mezzo::platform {
@@ -50,6 +52,50 @@ TEST(WriteAtomically, NamesATargetThatCannotBeWritten) {
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("/nonexistent/folder/file"));
   }
+}
+
+TEST(Temporaries, GoWithTheirObjects) {
+  Folder folder;
+  {
+    const Temporary file(folder.path / "file");
+    std::ofstream(file.path()) << "text";
+    std::error_code failure;
+    const auto made = Temporary::new_folder(folder.path / "made", failure);
+    ASSERT_TRUE(made);
+    fs::create_directories(made->path() / "deeper");
+    EXPECT_EQ(Temporary::new_folder(folder.path / "made", failure), nullptr) << "is another's";
+    EXPECT_FALSE(failure);
+  }
+  EXPECT_TRUE(fs::is_empty(folder.path));
+}
+
+TEST(TemporariesDeathTest, GoWhenTheProcessIsStopped) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Folder folder;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const auto work = [&] {
+      remove_temporaries_when_stopped();
+      std::error_code failure;
+      const auto made = Temporary::new_folder(folder.path / "made", failure);
+      std::ofstream(made->path() / "part") << "text";
+      kill(getpid(), signal);
+      for (;;) pause();
+    };
+    EXPECT_EXIT(work(), testing::KilledBySignal(signal), "");
+    EXPECT_TRUE(fs::is_empty(folder.path)) << signal;
+  }
+}
+
+TEST(TemporariesDeathTest, AnIgnoredSignalStaysIgnored) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto work = [] {
+    signal(SIGHUP, SIG_IGN);
+    remove_temporaries_when_stopped();
+    kill(getpid(), SIGHUP);
+    kill(getpid(), SIGTERM);
+    for (;;) pause();
+  };
+  EXPECT_EXIT(work(), testing::KilledBySignal(SIGTERM), "");
 }
 
 TEST(Memory, ThePeakIsAtLeastTheResidentSize) {
