@@ -10,6 +10,7 @@
 
 #include "convert/fields.h"
 #include "convert/low.h"
+#include "convert/rules.h"
 
 namespace mezzo::convert {
 namespace {
@@ -141,6 +142,21 @@ bool is_arithmetic(const Node& node) {
                              "Pow", "Mod", "Clip", "Pad"});
 }
 
+// What is added to a sum of products: rounding it costs no more than rounding that sum does,
+// however small its values are.
+bool is_bias(const Graph& graph, const Node& node, int index, std::uint64_t count, Element low) {
+  if (is_one_of(node.op, {"Conv", "ConvTranspose", "Gemm", "BatchNormalization",
+                          "InstanceNormalization", "LayerNormalization", "GroupNormalization"}))
+    return index == 2;
+  if (is_one_of(node.op, {"LSTM", "GRU", "RNN", "DeformConv"})) return index == 3;
+  // A single value added to a product may well be an epsilon.
+  if (node.op != "Add" || node.inputs.size() != 2 || count == 1) return false;
+  const ValueId other = node.inputs[index == 0 ? 1 : 0];
+  const NodeId producer = other == kNone ? kNone : graph.value(other).producer;
+  return producer != kNone && graph.node(producer).domain.empty() &&
+         default_class(graph.node(producer).op, low) == CastClass::kLow;
+}
+
 template <typename... Parts>
 std::string sentence(const Parts&... parts) {
   std::ostringstream text;
@@ -160,12 +176,13 @@ std::string objection(const Graph& graph, Constants& constants, ValueId id, cons
     return sentence(is_sentinel ? "mask value '" : "constant '", name, "' reaches ", facts.largest,
                     ", beyond ", name_of(low), "'s ", largest(low));
   }
+  const bool is_harmless = is_bias(graph, node, index, facts.count, low);
   const bool is_scalar = facts.count <= kSmall && is_arithmetic(node);
-  if (is_scalar && facts.smallest != 0 && facts.smallest < smallest_normal(low)) {
+  if (is_scalar && !is_harmless && facts.smallest != 0 && facts.smallest < smallest_normal(low)) {
     return sentence("epsilon '", name, "' is ", facts.smallest, ", below ", name_of(low),
                     "'s smallest normal value ", smallest_normal(low));
   }
-  if (facts.largest != 0 && facts.largest < smallest_normal(low)) {
+  if (facts.largest != 0 && facts.largest < smallest_normal(low) && !is_harmless) {
     return sentence("constant '", name, "' reaches only ", facts.largest, ", below ", name_of(low),
                     "'s smallest normal value ", smallest_normal(low));
   }

@@ -152,13 +152,21 @@ class Decider {
   void pin_ranges(const ValueRanges* ranges) {
     if (ranges == nullptr) return;
     const double limit = largest(policy_.low()) / kHeadroom;
+    const double floor = smallest_normal(policy_.low()) * kHeadroom;
     const std::map<ValueId, double> in_order(ranges->begin(), ranges->end());
     for (const auto& [id, magnitude] : in_order) {
-      if (magnitude <= limit) continue;
+      const bool is_large = magnitude > limit;
+      if (!is_large && (magnitude >= floor || magnitude == 0)) continue;
+      if (map().is_constant[static_cast<std::size_t>(id)]) continue;  // judged by its values
       std::ostringstream text;
       text.precision(4);
-      text << '\'' << graph_.value(id).name << "' reaches " << magnitude
-           << " on the calibration data, beyond " << limit << " (a quarter of the range)";
+      text << '\'' << graph_.value(id).name << (is_large ? "' reaches " : "' reaches only ")
+           << magnitude << " on the calibration data, ";
+      if (is_large) {
+        text << "beyond " << limit << " (a quarter of the range)";
+      } else {
+        text << "below " << floor << " (four times the smallest normal value)";
+      }
       const std::string why = text.str();
       map().slots.pin(map().native[static_cast<std::size_t>(id)], Label::kHigh, Level::kNumeric,
                       why);

@@ -42,10 +42,20 @@ class Mapper {
     map_.slots.pin(slot, Label::kHigh, Level::kValidity, std::move(why));
   }
 
-  // Remembers that input `index` of a node, or output `index` of a scope, is read as `slot`.
-  void read_as(NodeId node, ScopeId scope, int index, Slot slot) {
-    const auto key = node == kNone ? std::pair(~scope, index) : std::pair(node, index);
-    wanted_[key] = slot;
+  // Where a value is read: input `index` of a node or, without a node, output `index` of a scope.
+  using Place = std::pair<std::int32_t, int>;
+  static Place place(NodeId node, ScopeId scope, std::size_t index) {
+    return {node == kNone ? ~scope : node, static_cast<int>(index)};
+  }
+
+  void read_as(NodeId node, ScopeId scope, std::size_t index, Slot slot) {
+    wanted_[place(node, scope, index)] = slot;
+  }
+
+  // The slot as which the value there is read; none where nothing was said.
+  Slot wanted(NodeId node, ScopeId scope, std::size_t index) const {
+    const auto found = wanted_.find(place(node, scope, index));
+    return found == wanted_.end() ? kNoSlot : found->second;
   }
 
   void apply_uses() {
@@ -54,10 +64,7 @@ class Mapper {
       if (!is_float_based(value.type)) continue;
       for (std::size_t u = 0; u < value.uses.size(); ++u) {
         const Use& use = value.uses[u];
-        const auto key =
-            use.node == kNone ? std::pair(~use.scope, use.input) : std::pair(use.node, use.input);
-        const auto found = wanted_.find(key);
-        Slot slot = found == wanted_.end() ? kNoSlot : found->second;
+        Slot slot = wanted(use.node, use.scope, static_cast<std::size_t>(use.input));
         if (slot == kNoSlot) {
           slot = map_.slots.add();
           forbid(slot, "its reader's type is not known");
@@ -72,8 +79,8 @@ class Mapper {
   void node(NodeId id) {
     const Node& node = graph_.node(id);
     if (node.instance != kNone) return call(id, node);
-    const bool is_standard = node.domain.empty() || node.domain == "ai.onnx.ml";
-    if (node.schema == nullptr || !is_standard) return unknown(id, node);
+    const bool is_foreign = !node.domain.empty() && node.domain != "ai.onnx.ml";
+    if (node.schema == nullptr || is_foreign) return unknown(id, node);
     if (!node.bodies.empty()) return with_bodies(id, node);
     general(id, node);
   }
@@ -87,7 +94,7 @@ class Mapper {
             : concat({"operators of domain ", node.domain, " are left as they are"});
     forbid(slot, why);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      if (is_float(node.inputs[i])) read_as(id, kNone, static_cast<int>(i), slot);
+      if (is_float(node.inputs[i])) read_as(id, kNone, i, slot);
     }
     for (const ValueId out : node.outputs) {
       if (is_float(out)) map_.slots.unite(native(out), slot);
@@ -97,22 +104,23 @@ class Mapper {
       for (const ValueId in : scope.inputs) {
         if (is_float(in)) map_.slots.unite(native(in), slot);
       }
-      for (std::size_t i = 0; i < scope.outputs.size(); ++i) {
-        read_as(kNone, body.scope, static_cast<int>(i), slot);
-      }
+      for (std::size_t i = 0; i < scope.outputs.size(); ++i) read_as(kNone, body.scope, i, slot);
+    }
+  }
+
+  // Input i of the node is input i of the body.
+  void pass(NodeId id, const Node& node, const Scope& body) {
+    for (std::size_t i = 0; i < std::min(node.inputs.size(), body.inputs.size()); ++i) {
+      if (is_float(body.inputs[i])) read_as(id, kNone, i, native(body.inputs[i]));
     }
   }
 
   void call(NodeId id, const Node& node) {
     const Scope& body = graph_.scope(node.instance);
-    for (std::size_t i = 0; i < std::min(node.inputs.size(), body.inputs.size()); ++i) {
-      if (is_float(node.inputs[i]) && is_float(body.inputs[i])) {
-        read_as(id, kNone, static_cast<int>(i), native(body.inputs[i]));
-      }
-    }
+    pass(id, node, body);
     for (std::size_t i = 0; i < std::min(node.outputs.size(), body.outputs.size()); ++i) {
       if (is_float(node.outputs[i])) {
-        read_as(kNone, node.instance, static_cast<int>(i), native(node.outputs[i]));
+        read_as(kNone, node.instance, i, native(node.outputs[i]));
       }
     }
   }
@@ -122,7 +130,7 @@ class Mapper {
     const Scope& scope = graph_.scope(body);
     for (std::size_t i = from; i < node.outputs.size() && i + first < scope.outputs.size(); ++i) {
       if (is_float(node.outputs[i])) {
-        read_as(kNone, body, static_cast<int>(i + first), native(node.outputs[i]));
+        read_as(kNone, body, i + first, native(node.outputs[i]));
         // A branch may hand on a container that was made outside.
         const ValueId result = scope.outputs[i + first];
         if (is_float(result) && !graph_.value(result).type.is_plain_tensor()) {
@@ -133,8 +141,8 @@ class Mapper {
     for (std::size_t i = 0; i < scope.outputs.size(); ++i) {
       const bool is_given = i >= first && i - first < node.outputs.size() && i - first >= from &&
                             node.outputs[i - first] != kNone;
-      if (is_given || wanted_.contains({~body, static_cast<int>(i)})) continue;
-      read_as(kNone, body, static_cast<int>(i), map_.slots.add());
+      if (is_given || wanted(kNone, body, i) != kNoSlot) continue;
+      read_as(kNone, body, i, map_.slots.add());
     }
   }
 
@@ -150,7 +158,8 @@ class Mapper {
       const std::size_t all = node.inputs.size() - std::min(first, node.inputs.size());
       scan(id, node, body, first, all - std::min(scanned, all));
     } else if (node.op == "SequenceMap" && body != kNone) {
-      sequence_map(id, node, body);
+      pass(id, node, graph_.scope(body));
+      give(node, body, 0);
     } else {
       return unknown(id, node);
     }
@@ -171,8 +180,8 @@ class Mapper {
              std::size_t body_output, std::size_t output) {
     if (!is_float(inner)) return;
     const Slot slot = native(inner);
-    read_as(id, kNone, static_cast<int>(input), slot);
-    read_as(kNone, body, static_cast<int>(body_output), slot);
+    read_as(id, kNone, input, slot);
+    read_as(kNone, body, body_output, slot);
     if (output < node.outputs.size() && is_float(node.outputs[output])) {
       map_.slots.unite(native(node.outputs[output]), slot);
     }
@@ -185,27 +194,16 @@ class Mapper {
     }
     for (std::size_t j = states; j < scope.inputs.size(); ++j) {
       if (is_float(scope.inputs[j])) {
-        read_as(id, kNone, static_cast<int>(j + first), native(scope.inputs[j]));
+        read_as(id, kNone, j + first, native(scope.inputs[j]));
       }
     }
     give(node, body, 0, states);
   }
 
-  void sequence_map(NodeId id, const Node& node, ScopeId body) {
-    const Scope& scope = graph_.scope(body);
-    for (std::size_t i = 0; i < std::min(node.inputs.size(), scope.inputs.size()); ++i) {
-      if (is_float(scope.inputs[i]))
-        read_as(id, kNone, static_cast<int>(i), native(scope.inputs[i]));
-    }
-    give(node, body, 0);
-  }
-
   // Containers that take no low type: what they read is forbidden, not what made it.
   void check_container(NodeId id, const Node& node) {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const auto read = wanted_.find({id, static_cast<int>(i)});
-      if (read != wanted_.end())
-        check_formal(node, node.schema->input(i), node.inputs[i], read->second);
+      check_formal(node, node.schema->input(i), node.inputs[i], wanted(id, kNone, i));
     }
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       if (!is_float(node.outputs[i])) continue;
@@ -241,7 +239,7 @@ class Mapper {
       const Formal* formal = node.schema->input(i);
       if (formal == nullptr || !is_float(node.inputs[i])) continue;
       const Slot slot = formal_slot(node, *formal, node.inputs[i], variables);
-      read_as(id, kNone, static_cast<int>(i), slot);
+      read_as(id, kNone, i, slot);
       has_container = has_container || !graph_.value(node.inputs[i]).type.is_plain_tensor();
     }
     std::vector<bool> has_input(variables.size());
@@ -259,8 +257,8 @@ class Mapper {
       has_container = has_container || !graph_.value(node.outputs[i]).type.is_plain_tensor();
     }
     std::string why;
-    const bool allowed =
-        profile_allows(policy_.options().profile, graph_, node, policy_.low(), &why);
+    const std::string& profile = policy_.options().profile;
+    const bool allowed = profile_allows(profile, graph_, node, policy_.low(), &why);
     Slot first = kNoSlot;
     for (const Slot slot : variables) {
       if (slot == kNoSlot) continue;
@@ -308,9 +306,8 @@ class Mapper {
   }
 
   void cast_output(const Node& node, Slot slot) {
-    const Element from = node.inputs.empty() || node.inputs[0] == kNone
-                             ? Element::kUndefined
-                             : graph_.value(node.inputs[0]).type.element;
+    const ValueId in = node.inputs.empty() ? kNone : node.inputs[0];
+    const Element from = in == kNone ? Element::kUndefined : graph_.value(in).type.element;
     if (Graph::is_reference(node, "to"))
       return forbid(slot, "its type is an attribute of the function");
     switch (from) {
@@ -339,7 +336,7 @@ class Mapper {
         map_.slots.pin(slot, io_label(main.outputs[i], has_cast), Level::kValidity,
                        "an output of the model");
       }
-      read_as(kNone, 0, static_cast<int>(i), slot);
+      read_as(kNone, 0, i, slot);
     }
   }
 
@@ -362,8 +359,7 @@ class Mapper {
     return label;
   }
 
-  // Scopes without a Cast to the low type, and initializers that are stored sparse, stay as they
-  // are.
+  // Scopes without a Cast to the low type, and sparse initializers, stay as they are.
   void forbid_where_no_cast() {
     for (std::size_t s = 0; s < graph_.scopes.size(); ++s) {
       const Scope& scope = graph_.scopes[s];
@@ -377,8 +373,7 @@ class Mapper {
       }
       if (possible || s == 0) continue;
       for (std::size_t i = 0; i < scope.outputs.size(); ++i) {
-        const auto found = wanted_.find({~static_cast<ScopeId>(s), static_cast<int>(i)});
-        if (found != wanted_.end()) forbid(found->second, "its opset has no Cast to the low type");
+        forbid(wanted(kNone, static_cast<ScopeId>(s), i), "its opset has no Cast to the low type");
       }
     }
   }
@@ -387,7 +382,7 @@ class Mapper {
   const ConvertPolicy& policy_;
   const Constants& constants_;
   SlotMap map_;
-  std::map<std::pair<std::int32_t, int>, Slot> wanted_;
+  std::map<Place, Slot> wanted_;
 };
 
 }  // namespace

@@ -32,9 +32,9 @@ class Temporary {
 /// steps that must be done together. No Temporary may be made or destroyed by its holder.
 [[nodiscard]] std::unique_lock<std::mutex> uninterrupted();
 
-/// From now on SIGINT, SIGTERM and SIGHUP end this process as before, but every Temporary is removed
-/// first; a signal that is ignored stays ignored. For programs, at their start, before they have
-/// threads: the signals are blocked in the calling thread and those that it starts.
+/// From now on SIGINT, SIGTERM and SIGHUP end this process as before, but every Temporary is
+/// removed first; a signal that is ignored stays ignored. For programs, at their start, before they
+/// have threads: the signals are blocked in the calling thread and those that it starts.
 void remove_temporaries_when_stopped();
 
 }  // namespace mezzo::platform

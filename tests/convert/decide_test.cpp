@@ -1,0 +1,115 @@
+// What constants and measured ranges keep in float32, and what they do not.
+#include "convert/decide.h"
+
+#include <gmock/gmock.h>
+
+#include "builder.h"
+#include "convert/document.h"
+
+namespace mezzo::convert {
+namespace {
+
+using testing::HasSubstr;
+
+// The decision about the node whose first output has that name.
+Decision decision_on(const Message& made, const std::string& output,
+                     const std::map<std::string, double>& ranges = {},
+                     const std::string& dtype = "float16") {
+  Document document(bytes_of(made));
+  const Graph graph(document);
+  Options options;
+  options.target_dtype = dtype;
+  const ConvertPolicy policy(options);
+  Constants constants(graph, policy.low());
+  ValueRanges measured;
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const auto found = ranges.find(std::string(graph.values[v].name));
+    if (found != ranges.end()) measured[static_cast<ValueId>(v)] = found->second;
+  }
+  Evidence evidence;
+  evidence.ranges = &measured;
+  for (const Decision& decision : decide(graph, policy, constants, evidence).list) {
+    if (decision.key == output) return decision;
+  }
+  ADD_FAILURE() << output << " is not there";
+  return {};
+}
+
+Message convolution(const std::vector<float>& weight, const std::vector<float>& bias) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 2, 4, 4});
+  g.weight("w", weight, {2, 2, 1, 1}).weight("b", bias, {2});
+  g.node("Conv", {"x", "w", "b"}, {"c"}).node("Relu", {"c"}, {"y"});
+  return model(g.output("y", Element::kFloat, {1, 2, 4, 4}).take());
+}
+
+TEST(ConstantRules, AConvolutionGoesLowHoweverSmallItsBiasIs) {
+  for (const float tiny : {1e-8F, 3e-5F, -1e-7F}) {
+    EXPECT_TRUE(decision_on(convolution({1, 2, 3, 4}, {tiny, 0}), "c").low) << tiny;
+  }
+}
+
+TEST(ConstantRules, ATinyWeightKeepsItsConvolutionFloat) {
+  const Decision decision = decision_on(convolution({1e-8F, 2e-8F, 1e-8F, 0}, {1, 2}), "c");
+  EXPECT_FALSE(decision.low);
+  EXPECT_THAT(decision.why, HasSubstr("'w' reaches only 2e-08"));
+}
+
+TEST(ConstantRules, ABiasBeyondTheRangeKeepsItsConvolutionFloat) {
+  EXPECT_FALSE(decision_on(convolution({1, 2, 3, 4}, {7e4F, 0}), "c").low);
+}
+
+TEST(ConstantRules, ABiasThatIsAddedApartFromItsProductGoesLowToo) {
+  GraphBuilder g;
+  g.input("x").weight("w").weight("b", {1e-8F, 2}, {2});
+  g.node("MatMul", {"x", "w"}, {"m"})
+      .node("Add", {"b", "m"}, {"a"})
+      .node("MatMul", {"a", "w"}, {"y"});
+  EXPECT_TRUE(decision_on(model(g.output("y").take()), "a").low);
+}
+
+TEST(ConstantRules, AnEpsilonBeforeADivisionStaysFloat) {
+  GraphBuilder g;
+  g.input("x").weight("w").weight("eps", {1e-8F}, {});
+  g.node("MatMul", {"x", "w"}, {"m"}).node("Relu", {"m"}, {"r"});
+  g.node("Add", {"r", "eps"}, {"a"}).node("Div", {"m", "a"}, {"y"});
+  EXPECT_FALSE(decision_on(model(g.output("y").take()), "a").low);
+}
+
+Message products() {
+  GraphBuilder g;
+  g.input("x").weight("w").weight("s", {0.5F}, {});
+  g.node("MatMul", {"x", "w"}, {"a"}).node("Mul", {"a", "s"}, {"b"});
+  g.node("MatMul", {"b", "w"}, {"c"}).node("MatMul", {"c", "w"}, {"y"});
+  return model(g.output("y").take());
+}
+
+TEST(MeasuredRanges, BeyondAQuarterOfTheRangeAValueStaysFloat) {
+  EXPECT_TRUE(decision_on(products(), "a", {{"a", 1.6e4}}).low);
+  const Decision decision = decision_on(products(), "a", {{"a", 1.7e4}});
+  EXPECT_FALSE(decision.low);
+  EXPECT_THAT(decision.why, HasSubstr("'a' reaches 1.7e+04 on the calibration data"));
+  EXPECT_TRUE(decision_on(products(), "c", {{"a", 1.7e4}}).low) << "reads what another one made";
+  EXPECT_TRUE(decision_on(products(), "a", {{"a", 1e30}}, "bfloat16").low);
+}
+
+TEST(MeasuredRanges, AmongTheSubnormalsAValueStaysFloat) {
+  EXPECT_TRUE(decision_on(products(), "a", {{"a", 3e-4}}).low);
+  const Decision decision = decision_on(products(), "a", {{"a", 1e-6}});
+  EXPECT_FALSE(decision.low);
+  EXPECT_THAT(decision.why, HasSubstr("'a' reaches only 1e-06 on the calibration data"));
+  EXPECT_TRUE(decision_on(products(), "a", {{"a", 0}}).low) << "zeros are exact";
+  EXPECT_TRUE(decision_on(products(), "a", {{"a", 1e-6}}, "bfloat16").low);
+}
+
+TEST(MeasuredRanges, SayNothingAboutConstants) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 2, 4, 4}).weight("w", {1, 2, 3, 4}, {2, 2, 1, 1});
+  g.node("Constant", {}, {"b"}, tensor_attribute("value", floats("", {2}, {1e-8F, 0})));
+  g.node("Conv", {"x", "w", "b"}, {"y"});
+  const Message made = model(g.output("y", Element::kFloat, {1, 2, 4, 4}).take());
+  EXPECT_TRUE(decision_on(made, "y", {{"b", 1e-8}}).low);
+}
+
+}  // namespace
+}  // namespace mezzo::convert
