@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "kernels/cuda/batch_norms.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/list.cuh"
 #include "kernels/cuda/norms.cuh"
@@ -53,6 +54,12 @@ constexpr Interface kInterface{
     .norm_forward = norm_forward,
     .norm_scratch = norm_scratch,
     .norm_backward = norm_backward,
+    .batch_scratch = batch_scratch,
+    .batch_moments = batch_moments,
+    .batch_merge = batch_merge,
+    .batch_normalise = batch_normalise,
+    .batch_backward_reduce = batch_backward_reduce,
+    .batch_backward_apply = batch_backward_apply,
 };
 
 }  // namespace

@@ -9,13 +9,14 @@
 
 #include <cstdint>
 
+#include "kernels/batch_norm.h"
 #include "kernels/buffers.h"
 #include "kernels/norms.h"
 #include "kernels/recipes.h"
 
 namespace mezzo::kernels::cuda {
 
-inline constexpr std::uint32_t kInterfaceVersion = 1;
+inline constexpr std::uint32_t kInterfaceVersion = 2;
 
 /// A cudaStream_t.
 using Stream = void*;
@@ -87,6 +88,20 @@ struct Interface {
   bool (*norm_forward)(const NormForward*, int device, Stream);
   std::int64_t (*norm_scratch)(const NormShape*, int device);
   bool (*norm_backward)(const NormBackward*, void* scratch, int device, Stream);
+
+  /// batch_norm.h on device memory, numbers of channels and `scratch` included. batch_scratch() is
+  /// what moments and sums need, in doubles.
+  std::int64_t (*batch_scratch)(const BatchShape*, int device);
+  bool (*batch_moments)(const Rows* x, const BatchShape*, const Moments*, double* scratch,
+                        int device, Stream);
+  /// merge_moments(). Rank r has its means, its sums of squared deviations and its count from
+  /// of_ranks + r * stride on.
+  bool (*batch_merge)(const double* of_ranks, std::int64_t ranks, std::int64_t stride,
+                      std::int64_t channels, const Moments*, int device, Stream);
+  bool (*batch_normalise)(const BatchNormalise*, int device, Stream);
+  bool (*batch_backward_reduce)(const BatchGradient*, double* sum_dy, double* sum_dy_xmu,
+                                double* scratch, int device, Stream);
+  bool (*batch_backward_apply)(const BatchBackwardApply*, int device, Stream);
 };
 
 }  // namespace mezzo::kernels::cuda

@@ -24,9 +24,9 @@ __device__ void set_at(const RowsOut& rows, std::int64_t i, S value) {
 }
 
 template <typename S>
-__global__ void __launch_bounds__(kThreads) forward(NormForward n) {
+__device__ void forward_row(const NormForward& n, std::int64_t row) {
   const std::int64_t columns = n.shape.columns;
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * columns;
+  const std::int64_t begin = row * columns;
   Rows x = n.x;
   S sum = 0;
   for (std::int64_t i = threadIdx.x; i < columns; i += kThreads) {
@@ -49,13 +49,18 @@ __global__ void __launch_bounds__(kThreads) forward(NormForward n) {
   const S variance = block_reduce<Sum, kThreads>(squares, S(0)) / count;
   const S rstd = S(1) / square_root(variance + static_cast<S>(n.shape.eps));
   if (threadIdx.x == 0) {
-    if (n.mean != nullptr) static_cast<S*>(n.mean)[blockIdx.x] = mean;
-    if (n.rstd != nullptr) static_cast<S*>(n.rstd)[blockIdx.x] = rstd;
+    if (n.mean != nullptr) static_cast<S*>(n.mean)[row] = mean;
+    if (n.rstd != nullptr) static_cast<S*>(n.rstd)[row] = rstd;
   }
   for (std::int64_t i = threadIdx.x; i < columns; i += kThreads) {
     const S hat = (value_at<S>(x, begin + i) - mean) * rstd;
     set_at(n.y, begin + i, hat * value_or(n.weight, i, S(1)) + value_or(n.bias, i, S(0)));
   }
+}
+
+template <typename S>
+__global__ void __launch_bounds__(kThreads) forward(NormForward n) {
+  for (std::int64_t row = blockIdx.x; row < n.shape.rows; row += gridDim.x) forward_row<S>(n, row);
 }
 
 /// What was normalised, from the row or from the result.
@@ -104,7 +109,9 @@ __global__ void __launch_bounds__(kThreads) backward(NormBackward n, S* scratch)
 }  // namespace
 
 void norm_any_forward(const NormForward& n, cudaStream_t stream) {
-  launch(stream, static_cast<unsigned>(n.shape.rows), kThreads,
+  constexpr std::int64_t kMostBlocks = std::int64_t{1} << 30;  // a grid has fewer than 2^31
+  const std::int64_t blocks = n.shape.rows < kMostBlocks ? n.shape.rows : kMostBlocks;
+  launch(stream, static_cast<unsigned>(blocks), kThreads,
          n.shape.wide ? forward<double> : forward<float>, n);
 }
 

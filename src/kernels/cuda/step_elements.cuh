@@ -6,6 +6,18 @@
 
 namespace mezzo::kernels::cuda {
 
+/// All states are read and written, whatever the numbers of the step are.
+struct EveryState {
+  template <typename H>
+  __device__ static bool reads(int, const H&) {
+    return true;
+  }
+  template <typename H>
+  __device__ static bool writes(int, const H&) {
+    return true;
+  }
+};
+
 struct AdamStep {
   template <typename S>
   using Scalars = AdamScalars<S>;
@@ -18,7 +30,7 @@ struct AdamStep {
   }
   template <typename S>
   __device__ static bool writes(int state, const Scalars<S>& h) {
-    return state < 2 || h.amsgrad;
+    return reads(state, h);
   }
   template <typename S>
   __device__ void element(S& param, S grad, S& m, S& v, S& largest_v, const Scalars<S>& h) {
@@ -52,20 +64,12 @@ struct SgdStep {
   }
 };
 
-struct AdagradStep {
+struct AdagradStep : EveryState {
   template <typename S>
   using Scalars = AdagradScalars<S>;
   static constexpr int kStates = 1;
   static constexpr bool kMovesParam = true;
 
-  template <typename S>
-  __device__ static bool reads(int, const Scalars<S>&) {
-    return true;
-  }
-  template <typename S>
-  __device__ static bool writes(int, const Scalars<S>&) {
-    return true;
-  }
   template <typename S>
   __device__ void element(S& param, S grad, S& sum, S&, S&, const Scalars<S>& h) {
     const AdagradElement<S> s = adagrad_element(AdagradElement<S>{param, sum}, grad, h);
@@ -74,20 +78,12 @@ struct AdagradStep {
   }
 };
 
-struct NovogradStep {
+struct NovogradStep : EveryState {
   template <typename S>
   using Scalars = NovogradScalars<S>;
   static constexpr int kStates = 1;
   static constexpr bool kMovesParam = true;
 
-  template <typename S>
-  __device__ static bool reads(int, const Scalars<S>&) {
-    return true;
-  }
-  template <typename S>
-  __device__ static bool writes(int, const Scalars<S>&) {
-    return true;
-  }
   template <typename S>
   __device__ void element(S& param, S grad, S& m, S&, S&, const Scalars<S>& h) {
     const NovogradElement<S> s = novograd_element(NovogradElement<S>{param, m}, grad, h);
@@ -97,7 +93,7 @@ struct NovogradStep {
 };
 
 /// LAMB's first half: the moments, and the sums of squares of weight and update.
-struct LambMomentsStep {
+struct LambMomentsStep : EveryState {
   template <typename S>
   using Scalars = LambScalars<S>;
   static constexpr int kStates = 2;
@@ -105,14 +101,6 @@ struct LambMomentsStep {
   double of_param = 0;
   double of_update = 0;
 
-  template <typename S>
-  __device__ static bool reads(int, const Scalars<S>&) {
-    return true;
-  }
-  template <typename S>
-  __device__ static bool writes(int, const Scalars<S>&) {
-    return true;
-  }
   template <typename S>
   __device__ void element(S& param, S grad, S& m, S& v, S&, const Scalars<S>& h) {
     const LambElement<S> s = lamb_moments(LambElement<S>{param, m, v}, grad, h);
@@ -126,18 +114,14 @@ struct LambMomentsStep {
 };
 
 /// LAMB's second half: the weight, by the update that follows from the moments.
-struct LambApplyStep {
+struct LambApplyStep : EveryState {
   template <typename S>
   using Scalars = LambScalars<S>;
   static constexpr int kStates = 2;
   static constexpr bool kMovesParam = true;
 
-  template <typename S>
-  __device__ static bool reads(int, const Scalars<S>&) {
-    return true;
-  }
-  template <typename S>
-  __device__ static bool writes(int, const Scalars<S>&) {
+  template <typename H>
+  __device__ static bool writes(int, const H&) {
     return false;
   }
   template <typename S>
