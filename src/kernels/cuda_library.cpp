@@ -1,5 +1,8 @@
 #include "kernels/cuda_library.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "core/platform.h"
 #include "core/raise.h"
 
@@ -16,6 +19,7 @@ std::string& given_path() {
 
 struct Found {
   const cuda::Interface* functions = nullptr;
+  std::vector<bool> runs_on;  // by device
   std::string why;
 };
 
@@ -27,6 +31,15 @@ void* open_kernels(std::string& why) {
     if (void* library = platform::open_library(place, why.empty() ? &why : nullptr)) return library;
   }
   return nullptr;
+}
+
+// Is there one that has code?
+bool find_devices(Found& found) {
+  const int count = found.functions->device_count();
+  for (int device = 0; device < count; ++device) {
+    found.runs_on.push_back(found.functions->runs_on(device));
+  }
+  return std::find(found.runs_on.begin(), found.runs_on.end(), true) != found.runs_on.end();
 }
 
 Found look() {
@@ -45,6 +58,10 @@ Found look() {
   } else if (found.functions->device_count() == 0) {
     found.why = std::string("no CUDA device: ") + found.functions->error();
     found.functions = nullptr;
+  } else if (!find_devices(found)) {
+    found.why =
+        std::string(kLibrary) + " has no code for the devices here: " + found.functions->error();
+    found.functions = nullptr;
   } else {
     found.why.clear();
   }
@@ -60,6 +77,12 @@ const Found& found() {
 
 const cuda::Interface* cuda_library() {
   return found().functions;
+}
+
+const cuda::Interface* cuda_library(int device) {
+  const Found& all = found();
+  const auto index = static_cast<std::size_t>(device);
+  return index < all.runs_on.size() && all.runs_on[index] ? all.functions : nullptr;
 }
 
 const std::string& why_no_cuda_library() {

@@ -9,9 +9,12 @@
 
 namespace mezzo::kernels {
 
-/// The library's functions, or null where it is not there, or finds no device. Looked for once;
-/// from any thread.
+/// The library's functions, or null where it is not there, or finds no device that it has code for.
+/// Looked for once; from any thread.
 const cuda::Interface* cuda_library();
+
+/// The same for one device: null as well where the library has no code for its generation.
+const cuda::Interface* cuda_library(int device);
 
 /// Why cuda_library() is null; empty where it is not.
 const std::string& why_no_cuda_library();

@@ -20,6 +20,16 @@ int device_count() {
   return succeeded(cudaGetDeviceCount(&count)) ? count : 0;
 }
 
+__global__ void nothing() {}
+
+bool runs_on(int device) {
+  const OnDevice on(device);
+  cudaFuncAttributes of_nothing;
+  const bool has_code = succeeded(cudaFuncGetAttributes(&of_nothing, nothing));
+  cudaGetLastError();
+  return has_code;
+}
+
 const char* error() {
   return cudaGetErrorString(last_error);
 }
@@ -37,6 +47,7 @@ void free_list(List* list) {
 constexpr Interface kInterface{
     .version = kInterfaceVersion,
     .device_count = device_count,
+    .runs_on = runs_on,
     .error = error,
     .make_list = make_list,
     .free_list = free_list,

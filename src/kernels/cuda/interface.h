@@ -49,6 +49,8 @@ struct Interface {
 
   /// Devices that the driver offers; 0 without a driver.
   int (*device_count)();
+  /// Is there code for this device, of its generation or to be translated?
+  bool (*runs_on)(int device);
   /// What went wrong last on this thread.
   const char* (*error)();
 

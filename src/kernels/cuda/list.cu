@@ -57,7 +57,8 @@ void write(const std::vector<unsigned char>& image, unsigned char* to, cudaStrea
   }
 }
 
-// While a stream is captured, another call that allocates would be refused.
+// While a stream is captured, by whichever thread, calls that allocate or free would be refused and
+// end the capture.
 class Relaxed {
  public:
   Relaxed() { cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -72,6 +73,7 @@ class Relaxed {
 }  // namespace
 
 DeviceMemory::~DeviceMemory() {
+  const Relaxed relaxed;
   // At the end of a program the driver may be gone, and the memory with it.
   if (data_ != nullptr) cudaFree(data_);
   for (void* memory : retired_) cudaFree(memory);

@@ -65,6 +65,10 @@ enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeR
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount };
 #define CUDART_VERSION 13000
 
+struct cudaFuncAttributes {};
+inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, void (*)()) {
+  return cudaSuccess;
+}
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
 cudaError_t cudaFree(void* memory);
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
