@@ -14,7 +14,7 @@ namespace parallel = mezzo::parallel;
 int main(int argc, char** argv) {
   parallel::init_process_group();
   torch::manual_seed(0);
-  points::Net net;
+  points::Net net = parallel::convert_syncbn_model(points::Net());
   torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
   auto [model, optimizer] = amp::initialize(
       net, sgd, {.opt_level = argc > 1 ? argv[1] : "O1", .verbosity = parallel::rank() == 0});
