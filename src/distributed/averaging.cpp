@@ -3,7 +3,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "distributed/float_sum.h"
 #include "distributed/scratch.h"
@@ -29,41 +31,64 @@ class DirectAverage final : public Pending {
   std::unique_ptr<Pending> sum_;
 };
 
+// In parts, so that one is summed while the next ones travel, and is still in the cache.
 class GatherAverage final : public Pending {
  public:
   GatherAverage(Lane& lane, at::Tensor flat, AverageScale scale)
       : flat_(std::move(flat)),
         factor_(scale.before * scale.after),
-        all_({lane.size(), flat_.numel()}, flat_.options()),
-        gather_(lane.all_gather(all_.tensor(), flat_)) {}
+        all_({lane.size() * flat_.numel()}, flat_.options()) {
+    const std::int64_t size = lane.size();
+    const std::int64_t each = gather_part(flat_.numel(), flat_.is_cpu());
+    for (std::int64_t begin = 0; begin < flat_.numel(); begin += each) {
+      const std::int64_t count = std::min(each, flat_.numel() - begin);
+      const at::Tensor own = flat_.narrow(0, begin, count);
+      const at::Tensor all =
+          all_.tensor().narrow(0, begin * size, count * size).view({size, count});
+      parts_.push_back({own, all, lane.all_gather(all, own)});
+    }
+  }
   void wait() override {
-    gather_->wait();
-    sum_in_float(all_.tensor(), flat_, factor_);
+    for (Part& part : parts_) {
+      part.gather->wait();
+      sum_in_float(part.all, part.own, factor_);
+    }
+    parts_.clear();
     all_.give_back();
   }
 
  private:
+  struct Part {
+    at::Tensor own;
+    at::Tensor all;  // [ranks, elements]
+    std::unique_ptr<Pending> gather;
+  };
   at::Tensor flat_;
   double factor_;
   Scratch all_;
-  std::unique_ptr<Pending> gather_;
+  std::vector<Part> parts_;
 };
 
 class FloatAverage final : public Pending {
  public:
   FloatAverage(Lane& lane, at::Tensor flat, AverageScale scale)
-      : flat_(std::move(flat)), wide_(flat_.to(at::kFloat)) {
-    average_ = std::make_unique<DirectAverage>(lane, wide_, scale);
+      : flat_(std::move(flat)),
+        after_(scale.after),
+        wide_({1, flat_.numel()}, flat_.options().dtype(at::kFloat)) {
+    sum_in_float(flat_.view({1, flat_.numel()}), wide_.tensor().view(-1), scale.before);
+    sum_ = lane.all_reduce(wide_.tensor());
   }
   void wait() override {
-    average_->wait();
-    flat_.copy_(wide_);
+    sum_->wait();
+    sum_in_float(wide_.tensor(), flat_, after_);
+    wide_.give_back();
   }
 
  private:
   at::Tensor flat_;
-  at::Tensor wide_;
-  std::unique_ptr<Pending> average_;
+  double after_;
+  Scratch wide_;
+  std::unique_ptr<Pending> sum_;
 };
 
 // The float tensor's values, rounded for the way.

@@ -4,6 +4,8 @@
 // the low type, and its average of 40000 in half is infinite.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 
 #include "distributed/lane.h"
@@ -35,6 +37,14 @@ constexpr Wire choose_wire(bool low_type, int size, bool always_float, std::int6
   if (!low_type || size == 1) return Wire::kDirect;
   const bool gathers = size == 2 || (size <= 4 && elements <= kLittle);
   return always_float || !gathers ? Wire::kFloat : Wire::kGather;
+}
+
+/// Elements of one part of a gather: equal parts, the last one smaller.
+constexpr std::int64_t gather_part(std::int64_t elements, bool on_cpu) {
+  constexpr std::int64_t kPart = 2 * 1024 * 1024;  // smaller ones cost more calls than they save
+  if (!on_cpu || elements <= kPart) return std::max<std::int64_t>(elements, 1);
+  const std::int64_t parts = (elements + kPart - 1) / kPart;
+  return (elements + parts - 1) / parts;
 }
 
 /// Starts before * ... * after of the sum over ranks, in place. `flat`: contiguous, one dimension,

@@ -63,6 +63,13 @@ const Rank kLowAverages("low averages", [] {
     world().all_reduce(large, ReduceOp::kAverage);
     EXPECT_TRUE(torch::equal(large, torch::full({70001}, 40000.0, type))) << type;
 
+    // Several parts, the last one smaller.
+    const at::Tensor larger = torch::arange(5'000'001).remainder(97).to(type) + rank();
+    world().all_reduce(larger, ReduceOp::kAverage);
+    const at::Tensor middle =
+        torch::arange(5'000'001).remainder(97).to(at::kFloat) + (world_size() - 1) / 2.0;
+    EXPECT_TRUE(torch::equal(larger, middle.to(type))) << type;
+
     torch::manual_seed(7);
     const at::Tensor all = torch::randn({world_size(), 100003}, at::kDouble).to(type);
     const at::Tensor mine = all[rank()].clone();
@@ -93,6 +100,13 @@ TEST(Averaging, TravelsAsFewBytesAsItCan) {
   EXPECT_EQ(choose_wire(true, 4, false, kMany), Wire::kFloat);
   EXPECT_EQ(choose_wire(true, 8, false, 10), Wire::kFloat);
   EXPECT_EQ(choose_wire(true, 2, true, 10), Wire::kFloat);
+}
+
+TEST(Averaging, GathersManyElementsInEqualParts) {
+  EXPECT_EQ(gather_part(0, true), 1);
+  EXPECT_EQ(gather_part(1'000'000, true), 1'000'000);
+  EXPECT_EQ(gather_part(7'000'001, true), 1'750'001);
+  EXPECT_EQ(gather_part(7'000'001, false), 7'000'001);
 }
 
 TEST(Scratch, IsTheSameMemoryAtTheNextStep) {
