@@ -7,6 +7,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "distributed/agreement.h"
 #include "distributed/group.h"
 #include "harness.h"
 #include "mezzo/parallel.h"
@@ -94,6 +95,13 @@ void averages(int repeats) {
   }
 }
 
+double collectives_of(const std::function<void()>& work) {
+  work();
+  const std::int64_t before = world().counts().collectives;
+  work();
+  return static_cast<double>(world().counts().collectives - before);
+}
+
 torch::nn::Sequential layers() {
   torch::manual_seed(1);
   torch::nn::Sequential net;
@@ -138,6 +146,17 @@ void steps(int repeats) {
         .peer = overlap.peer,
         .peer_name = "sent after the backward",
         .spread = overlap.spread});
+  const Pair watched = in_turns(
+      [&] {
+        const OverflowWatch watch;
+        step(overlapped);
+      },
+      [&] { step(overlapped); }, 1, repeats);
+  tell({.name = "the same, to name the rank of an overflow" + ranks,
+        .ours = watched.ours,
+        .peer = watched.peer,
+        .peer_name = "without",
+        .spread = watched.spread});
   const Pair alone = in_turns([&] { step(overlapped); },
                               [&] {
                                 plain->zero_grad();
@@ -150,12 +169,6 @@ void steps(int repeats) {
         .peer_name = "no communication at all",
         .spread = alone.spread});
 
-  const auto collectives_of = [&](const std::function<void()>& work) {
-    work();
-    const std::int64_t before = world().counts().collectives;
-    work();
-    return static_cast<double>(world().counts().collectives - before);
-  };
   tell({.name = "collectives of a step" + ranks,
         .unit = "count",
         .ours = collectives_of([&] { step(overlapped); }),
@@ -172,6 +185,41 @@ void steps(int repeats) {
         .target = 1.0});
 }
 
+// Four convolutions with a batch norm each.
+torch::nn::Sequential convolutions(bool synchronised) {
+  torch::manual_seed(1);
+  torch::nn::Sequential net;
+  for (int i = 0; i < 4; ++i) {
+    net->push_back(torch::nn::Conv2d(torch::nn::Conv2dOptions(i == 0 ? 3 : 32, 32, 3).padding(1)));
+    net->push_back(torch::nn::BatchNorm2d(32));
+    net->push_back(torch::nn::ReLU());
+  }
+  return synchronised ? convert_syncbn_model(net) : net;
+}
+
+void batch_norms(int repeats) {
+  const at::Tensor x = torch::randn({8, 3, 32, 32});
+  torch::nn::Sequential together = convolutions(true);
+  torch::nn::Sequential alone = convolutions(false);
+  const auto step = [&](torch::nn::Sequential& net) {
+    net->zero_grad(false);
+    net->forward(x).square().mean().backward();
+  };
+  const std::string ranks = ", " + std::to_string(world_size()) + " ranks";
+  tell({.name = "collectives of 4 batch norms, forward and backward" + ranks,
+        .unit = "count",
+        .ours = collectives_of([&] { step(together); }),
+        .peer = 2 * 4,
+        .peer_name = "one per layer and direction",
+        .target = 1.0});
+  const Pair pair = in_turns([&] { step(together); }, [&] { step(alone); }, 1, repeats);
+  tell({.name = "4 x (Conv2d(32), SyncBatchNorm, ReLU) of 8x3x32x32" + ranks,
+        .ours = pair.ours,
+        .peer = pair.peer,
+        .peer_name = "with batch norms of each rank's own",
+        .spread = pair.spread});
+}
+
 }  // namespace
 
 int run_distributed_rank(int repeats) {
@@ -179,6 +227,7 @@ int run_distributed_rank(int repeats) {
   torch::manual_seed(rank());
   averages(repeats);
   if (world_size() == 2) steps(repeats);
+  batch_norms(repeats);
   destroy_process_group();
   return 0;
 }

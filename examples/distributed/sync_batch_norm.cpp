@@ -1,4 +1,4 @@
-// 3. Batch norm over all ranks: four points are few to take a mean and a variance from, those of
+// 3. Batch norm over all ranks: eight points are few to take a mean and a variance from, those of
 // all processes are more. One line more than step 2, before DistributedDataParallel.
 //
 //   mezzo launch --nproc-per-node 2 -- distributed_sync_batch_norm
@@ -15,10 +15,10 @@ int main() {
   torch::manual_seed(0);
   points::Net net = parallel::convert_syncbn_model(points::Net());
   parallel::DistributedDataParallel ddp(net);
-  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
 
-  for (int step = 0; step < 400; ++step) {
-    const auto [x, kind] = points::batch(step * parallel::world_size() + parallel::rank(), 4);
+  for (int step = 0; step < 500; ++step) {
+    const auto [x, kind] = points::batch(step * parallel::world_size() + parallel::rank(), 8);
     optimizer.zero_grad();
     torch::nn::functional::cross_entropy(ddp(x), kind).backward();
     optimizer.step();

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "amp/overflow_ranks.h"
 #include "amp/step_record.h"
 #include "core/raise.h"
 #include "core/torch.h"
@@ -63,7 +64,9 @@ class GradScaler::Impl {
   explicit Impl(GradScalerOptions options)
       : enabled(options.enabled),
         scaler(rules_of(options.growth_factor, options.backoff_factor, options.growth_interval),
-               checked_scale(options.init_scale)) {}
+               checked_scale(options.init_scale)) {
+    if (enabled) watch.emplace();
+  }
 
   Progress& unscale(torch::optim::Optimizer& optimizer) {
     const std::vector<at::Tensor> gradients = gradients_of(optimizer);
@@ -80,6 +83,7 @@ class GradScaler::Impl {
   bool enabled;
   scaling::LossScaler scaler;
   std::map<const torch::optim::Optimizer*, Progress> progress;
+  std::optional<parallel::OverflowWatch> watch;
 };
 
 GradScaler::GradScaler(GradScalerOptions options) : impl_(std::make_unique<Impl>(options)) {}
@@ -127,6 +131,9 @@ StepResult GradScaler::step(torch::optim::Optimizer& optimizer) {
     optimizer.step();
   } else {
     record->reason = "a gradient is not finite";
+    if (auto ranks = parallel::nonfinite_ranks(gradients_of(optimizer))) {
+      record->reason += detail::OverflowRanks(std::move(*ranks)).describe();
+    }
   }
   one.stepped = true;
   return StepResult(record);

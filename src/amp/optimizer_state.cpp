@@ -220,8 +220,9 @@ void OptimizerState::leave_scaled(const StillScaled& scaled) {
   now_.still_scaled = scaled;
 }
 
-void OptimizerState::judge(int loss_id, const at::Tensor& found_inf, double scale_before) {
+void OptimizerState::judge(int loss_id, const Session::Verdict& verdict, double scale_before) {
   const at::NoGradGuard no_grad;
+  const at::Tensor& found_inf = verdict.found_inf;
   if (!now_.found_inf.defined()) {
     now_.found_inf = found_inf.clone();
   } else {
@@ -230,8 +231,9 @@ void OptimizerState::judge(int loss_id, const at::Tensor& found_inf, double scal
   }
   // The loss that overflowed is the one to tell about.
   const bool on_host = found_inf.device().is_cpu();
-  if (!now_.scale_known || !on_host || found_inf.item<float>() != 0)
-    note_scale(loss_id, scale_before);
+  const bool overflowed = !on_host || found_inf.item<float>() != 0;
+  if (overflowed) now_.overflow_ranks.add(verdict.ranks);
+  if (!now_.scale_known || overflowed) note_scale(loss_id, scale_before);
 }
 
 void OptimizerState::note_scale(int loss_id, double before) {
@@ -255,6 +257,7 @@ void OptimizerState::zero_grad(bool set_to_none) {
   }
   now_.still_scaled.reset();
   now_.found_inf.reset();
+  now_.overflow_ranks = {};
 }
 
 void OptimizerState::drop_gradients() {

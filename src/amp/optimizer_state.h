@@ -41,8 +41,9 @@ struct StillScaled {
 struct OptimizerProgress {
   bool had_backward = false;  // some scope was left with its backward pass done
   std::optional<StillScaled> still_scaled;
-  at::Tensor found_inf;  // what the losses since the last step said; undefined: nothing
-  int loss_id = 0;       // the loss to tell about
+  at::Tensor found_inf;          // what the losses since the last step said; undefined: nothing
+  OverflowRanks overflow_ranks;  // ... and of whom
+  int loss_id = 0;               // the loss to tell about
   double scale_before = 1;
   bool scale_known = false;
 };
@@ -81,8 +82,8 @@ class OptimizerState {
   /// `any` gradient was computed since the scope was entered.
   void leave_settled(bool any);
 
-  /// The loss's verdict: `found_inf` is not zero where the step must be skipped.
-  void judge(int loss_id, const at::Tensor& found_inf, double scale_before);
+  /// The loss's verdict: its flag is not zero where the step must be skipped.
+  void judge(int loss_id, const Session::Verdict& verdict, double scale_before);
   /// The scale of the loss before it moved; no verdict.
   void note_scale(int loss_id, double before);
   /// The loss itself, to be able to say later that it was not a number.

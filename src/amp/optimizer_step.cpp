@@ -67,9 +67,13 @@ std::shared_ptr<const StepRecord> OptimizerState::step_scaled() {
   const StillScaled scaled = *now_.still_scaled;
   scaling::LossScaler& scaler = session_.scaler(scaled.loss_id, kWhere);
   at::Tensor found_inf = at::zeros({}, scaled.inverse.options());
-  fused_->step_scaled(
-      slots_, session_.plan().policy.has_value(), found_inf, scaled.inverse,
-      [this](at::Tensor& flag) { flag.copy_(session_.agree(flag, weight_gradients())); });
+  const auto weight_of = [this](std::size_t i) -> const at::Tensor& { return slots_[i].weight; };
+  const auto agree = [&](at::Tensor& flag) {
+    const Session::Verdict verdict = session_.agree(flag, weight_gradients(), weight_of);
+    flag.copy_(verdict.found_inf);
+    now_.overflow_ranks = verdict.ranks;
+  };
+  fused_->step_scaled(slots_, session_.plan().policy.has_value(), found_inf, scaled.inverse, agree);
   scaler.update(found_inf);
   leave_settled(/*any=*/true);
   now_.found_inf = found_inf;
@@ -168,6 +172,7 @@ void OptimizerState::decide_without_step() {
     return;
   }
   now_.found_inf.reset();
+  now_.overflow_ranks = {};
   now_.scale_known = false;
   loss_.reset();
 }
@@ -188,8 +193,10 @@ std::string OptimizerState::overflow_reason() {
   } else {
     text += " gave a gradient that is not finite";
   }
-  if (first < slots_.size()) text += ", first in '" + session_.name_of(slots_[first].weight) + "'";
-  return text;
+  text += now_.overflow_ranks.describe();
+  std::string name = now_.overflow_ranks.parameter();
+  if (name.empty() && first < slots_.size()) name = session_.name_of(slots_[first].weight);
+  return name.empty() ? text : text + ", first in '" + name + "'";
 }
 
 std::shared_ptr<const StepRecord> OptimizerState::finish(bool applied) {
@@ -214,6 +221,7 @@ std::shared_ptr<const StepRecord> OptimizerState::finish(bool applied) {
   snapshot_.forget();
   calls_at_step_ = model_calls();
   now_.found_inf.reset();
+  now_.overflow_ranks = {};
   loss_.reset();
   now_.scale_known = false;
   witness_.look(slots_, inner());

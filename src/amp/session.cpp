@@ -8,8 +8,8 @@
 #include "amp/module_types.h"
 #include "amp/optimizer_state.h"
 #include "core/raise.h"
-#include "distributed/agreement.h"
 #include "mezzo/messages.h"
+#include "scaling/finite_check.h"
 
 namespace mezzo::detail {
 namespace {
@@ -46,7 +46,9 @@ void Claims::claim(const std::vector<const void*>& objects) {
 }
 
 Session::Session(amp::Options options, Plan plan)
-    : options_(std::move(options)), plan_(std::move(plan)) {}
+    : options_(std::move(options)), plan_(std::move(plan)) {
+  if (options_.enabled && plan_.check_finite) watch_.emplace();
+}
 
 Session::~Session() {
   try {
@@ -148,11 +150,26 @@ scaling::LossScaler& Session::scaler(int loss_id, std::string_view where) {
   return scalers_[static_cast<std::size_t>(loss_id)];
 }
 
-at::Tensor Session::agree(const at::Tensor& flag, const std::vector<at::Tensor>& gradients) const {
+Session::Verdict Session::agree(
+    const at::Tensor& flag, const std::vector<at::Tensor>& gradients,
+    const std::function<const at::Tensor&(std::size_t)>& weight_of) const {
   const std::optional<parallel::ProcessGroup> group =
       options_.overflow_group ? options_.overflow_group->group() : parallel::world_if_any();
-  if (!group || parallel::spread_by_reduction(gradients, *group)) return flag;
-  return parallel::agree_max(flag, *group);
+  if (!group) return {flag, {}};
+  if (parallel::spread_by_reduction(gradients, *group)) {
+    auto ranks = parallel::nonfinite_ranks(gradients);
+    return {flag, ranks ? OverflowRanks(std::move(*ranks)) : OverflowRanks()};
+  }
+  const auto place = [&]() -> std::optional<std::int64_t> {
+    const std::size_t first = scaling::first_nonfinite(gradients);
+    if (first == gradients.size()) return std::nullopt;
+    return static_cast<std::int64_t>(first);
+  };
+  const parallel::AgreedFlag agreed = parallel::agree_overflow(flag, place, *group);
+  const auto name = [&](std::size_t i) {
+    return i < gradients.size() ? name_of(weight_of(i)) : std::string();
+  };
+  return {agreed.found_inf, OverflowRanks(agreed.origin, *group, name)};
 }
 
 std::string Session::name_of(const at::Tensor& weight) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -10,9 +11,11 @@
 #include <vector>
 
 #include "amp/interface_use.h"
+#include "amp/overflow_ranks.h"
 #include "amp/properties.h"
 #include "amp/weight_table.h"
 #include "core/torch.h"
+#include "distributed/agreement.h"
 #include "mezzo/initialize.h"
 #include "scaling/loss_scaler.h"
 
@@ -67,9 +70,16 @@ class Session {
   /// The scale of a loss; out of range: ConfigError from `where`.
   scaling::LossScaler& scaler(int loss_id, std::string_view where);
 
+  /// An overflow flag, and whose overflow it was.
+  struct Verdict {
+    at::Tensor found_inf;
+    OverflowRanks ranks;
+  };
   /// The flag's maximum over the ranks that share it (Options::overflow_group): a collective,
-  /// unless the reduction of these gradients has made the flag the same everywhere.
-  at::Tensor agree(const at::Tensor& flag, const std::vector<at::Tensor>& gradients) const;
+  /// unless the reduction of these gradients has made the flag the same everywhere. `weight_of`
+  /// tells whose the gradient at a place is.
+  Verdict agree(const at::Tensor& flag, const std::vector<at::Tensor>& gradients,
+                const std::function<const at::Tensor&(std::size_t)>& weight_of) const;
 
   /// Brings what was added to the networks since into the level's types.
   void convert_new_weights();
@@ -98,6 +108,7 @@ class Session {
   std::mutex said_mutex_;
   std::set<std::string> said_;
   std::optional<InterfaceUse> use_;
+  std::optional<parallel::OverflowWatch> watch_;  // while gradients are checked
 };
 
 }  // namespace mezzo::detail

@@ -95,18 +95,22 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
     }
   }
 
-  at::Tensor found_inf = at::zeros({}, lists.front().inverse.options());
-  if (checks || !scaler.is_one()) unscale(lists, checks, found_inf);
-  if (checks && !delay_overflow_check) found_inf = session.agree(found_inf, raw);
+  Session::Verdict verdict{at::zeros({}, lists.front().inverse.options()), {}};
+  if (checks || !scaler.is_one()) unscale(lists, checks, verdict.found_inf);
+  if (checks && !delay_overflow_check) {
+    verdict = session.agree(verdict.found_inf, raw, [&](std::size_t i) -> const at::Tensor& {
+      return sums[i].slot->weight;
+    });
+  }
   for (const Sum& sum : sums) {
     put_gradient(sum.slot->master, plus(plus(sum.settled, sum.delayed), sum.fresh));
   }
 
-  if (!delay_overflow_check && (checks || !scaler.is_one())) scaler.update(found_inf);
+  if (!delay_overflow_check && (checks || !scaler.is_one())) scaler.update(verdict.found_inf);
   for (OptimizerState* optimizer : optimizers) {
     optimizer->leave_settled(!lists.front().gradients.empty());
     if (checks && !delay_overflow_check) {
-      optimizer->judge(loss_id, found_inf, before);
+      optimizer->judge(loss_id, verdict, before);
     } else {
       optimizer->note_scale(loss_id, before);
     }

@@ -3,6 +3,7 @@
 #include <ATen/ops/clone.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <unordered_map>
 
@@ -21,11 +22,53 @@ std::optional<ProcessGroup> world_if_any() {
 
 at::Tensor agree_max(const at::Tensor& flag, const ProcessGroup& group) {
   at::Tensor agreed = flag.detach().clone(at::MemoryFormat::Contiguous);
-  if (const auto& join = group.internals().join()) {
-    join->exchange({Coming::kFlag, flag.numel(), static_cast<std::int64_t>(flag.scalar_type())});
-  }
+  Notice notice;
+  notice.what = Coming::kFlag;
+  notice.elements = flag.numel();
+  notice.type = static_cast<std::int64_t>(flag.scalar_type());
+  notice.on_cuda = flag.is_cuda() ? 1 : 0;
+  announce(group.internals(), notice, "overflow flags");
   group.internals().flags().all_reduce(agreed, ReduceOp::kMax)->wait();
   return agreed;
+}
+
+AgreedFlag agree_overflow(const at::Tensor& flag,
+                          const std::function<std::optional<std::int64_t>()>& place,
+                          const ProcessGroup& group) {
+  const bool on_host = flag.device().is_cpu();
+  ranks::OverflowOrigin own{group.rank()};
+  if (on_host && flag.item<double>() != 0) own.place = place();
+  const at::Tensor number =
+      flag.ne(0).to(at::kDouble).mul(ranks::overflow_number(own, group.size()));
+  AgreedFlag agreed;
+  agreed.origin = agree_max(number, group);
+  agreed.found_inf = agreed.origin.ne(0).to(flag.scalar_type());
+  return agreed;
+}
+
+std::optional<ranks::OverflowOrigin> origin_of(const at::Tensor& origin,
+                                               const ProcessGroup& group) {
+  auto found = ranks::overflow_origin(origin.item<double>(), group.size());
+  if (found) found->rank = group.ranks()[static_cast<std::size_t>(found->rank)];
+  return found;
+}
+
+namespace {
+
+std::atomic<int> watches{0};
+
+}  // namespace
+
+OverflowWatch::OverflowWatch() {
+  ++watches;
+}
+
+OverflowWatch::~OverflowWatch() {
+  --watches;
+}
+
+int overflow_watches() {
+  return watches.load(std::memory_order_relaxed);
 }
 
 namespace {
@@ -84,6 +127,19 @@ bool spread_by_reduction(const std::vector<at::Tensor>& gradients, const Process
     }
   }
   return any;
+}
+
+std::optional<std::vector<int>> nonfinite_ranks(const std::vector<at::Tensor>& gradients) {
+  for (const at::Tensor& gradient : gradients) {
+    const auto mark = bucket_of(gradient);
+    if (mark == nullptr || !mark->reduced || !mark->nonfinite_ranks) continue;
+    std::vector<int> found;
+    for (int member : *mark->nonfinite_ranks) {
+      found.push_back(mark->ranks[static_cast<std::size_t>(member)]);
+    }
+    return found;
+  }
+  return std::nullopt;
 }
 
 bool is_bucket_view(const at::Tensor& gradient) {

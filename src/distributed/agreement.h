@@ -1,11 +1,13 @@
 // How other parts of the library decide together with the other ranks.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "core/torch.h"
 #include "mezzo/process_group.h"
+#include "ranks/overflow_origin.h"
 
 namespace mezzo::parallel {
 
@@ -17,6 +19,40 @@ std::optional<ProcessGroup> world_if_any();
 /// may be called while gradients are reduced; every member calls it equally often. A group of one:
 /// a copy. Throws as every collective.
 at::Tensor agree_max(const at::Tensor& flag, const ProcessGroup& group);
+
+/// A flag that all ranks of a group agreed on.
+struct AgreedFlag {
+  at::Tensor found_inf;  // not zero where any rank's is not; the type of the rank's own
+  at::Tensor origin;     // [], double: for origin_of()
+};
+
+/// agree_max() of the ranks' overflow flags, one element each, with the word who raised it. `place`
+/// is asked on a rank whose flag is up and on the host: the first gradient that is not finite.
+AgreedFlag agree_overflow(const at::Tensor& flag,
+                          const std::function<std::optional<std::int64_t>()>& place,
+                          const ProcessGroup& group);
+
+/// Whose overflow it was (a rank of the whole), with the place that it told; nothing where there is
+/// none. Reads the device.
+std::optional<ranks::OverflowOrigin> origin_of(const at::Tensor& origin, const ProcessGroup& group);
+
+/// While one lives, gradients are looked at before they are averaged: whose were not finite cannot
+/// be seen afterwards. For those who will tell of it. On CPUs.
+class OverflowWatch {
+ public:
+  OverflowWatch();
+  ~OverflowWatch();
+  OverflowWatch(const OverflowWatch&) = delete;
+  OverflowWatch& operator=(const OverflowWatch&) = delete;
+};
+
+/// How many live in this process.
+int overflow_watches();
+
+/// The ranks of the whole whose gradients were not finite before the reduction that made these
+/// equal: none where the average alone overflowed. Nothing where the gradients were not reduced, or
+/// nobody looked.
+std::optional<std::vector<int>> nonfinite_ranks(const std::vector<at::Tensor>& gradients);
 
 /// Did the reduction of a DistributedDataParallel over at least these ranks make all these
 /// gradients equal on all of them, with no backward since that added to them? Then a flag computed

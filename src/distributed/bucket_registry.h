@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/torch.h"
@@ -13,6 +14,9 @@ namespace mezzo::parallel {
 struct BucketMark {
   std::vector<int> ranks;            // whose gradients were averaged
   std::atomic<bool> reduced{false};  // equal on all ranks, and nothing was added since
+  // Of the group: those where something was not finite before the average of any bucket. Nothing
+  // where nobody looked. Set before `reduced`.
+  std::optional<std::vector<int>> nonfinite_ranks;
 };
 
 /// Registers a flat bucket; forgotten with `forget_bucket`. Safe from several threads.

@@ -1,5 +1,3 @@
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
 #include <cmath>
 #include <sstream>
@@ -145,13 +143,12 @@ struct DataParallel::State {
   std::vector<ReducedParameter> buffers;
   Masters masters;
   std::vector<std::shared_ptr<Lane>> lanes;
-  std::shared_ptr<JoinChannel> join;
-  std::unique_ptr<GradientReducer> reducer;
-  int number = 0;  // of this object within its group: which one a joined rank shadows
+  std::shared_ptr<Join> join;  // of the group; null before the first join()
+  int number = 0;              // of this object within its group: which one a joined rank shadows
   int pauses = 0;
   bool enabled = true;
-  bool joined = false;
   bool divide_by_active = false;
+  std::unique_ptr<GradientReducer> reducer;  // last: its end may need the rest
 
   std::vector<ReducedParameter> listed_masters() const {
     return masters.list ? distinct(masters.list()) : std::vector<ReducedParameter>{};
@@ -169,33 +166,45 @@ struct DataParallel::State {
 
   void update_sync() { reducer->set_sync(enabled && pauses == 0); }
 
-  AverageScale begin_backward() {
-    if (!joined) return scale_of(options, group->size());
-    join->exchange({Coming::kBackward, number, 0});
-    return scale_of(options, divide_by_active ? join->active() : group->size());
+  bool in_loop() const { return join != nullptr && join->has(number) && join->in_loop(); }
+  int ranks_with_data() const { return divide_by_active ? join->active() : group->size(); }
+
+  Notice notice(Coming what) const {
+    Notice own;
+    own.what = what;
+    own.model = number;
+    return own;
   }
 
-  void shadow(const Notice& notice) {
-    switch (notice.what) {
-      case Coming::kBuffers:
-        spread(*lanes.front(), buffers, 0, false);
-        break;
-      case Coming::kBackward:
-        if (notice.detail != number) {
-          raise("join", "another DistributedDataParallel runs than the one that is joined");
-        }
-        reducer->shadow_backward(
-            scale_of(options, divide_by_active ? join->active() : group->size()));
-        break;
-      case Coming::kFlag: {
-        const at::Tensor zero =
-            at::zeros({notice.detail}, static_cast<at::ScalarType>(notice.type));
-        group->internals().flags().all_reduce(zero, ReduceOp::kMax)->wait();
-        break;
-      }
-      case Coming::kNothing:
-        break;
-    }
+  GradientReducer::Terms begin_backward() {
+    if (!in_loop()) return {scale_of(options, group->size()), group->size()};
+    join->exchange(notice(Coming::kBackward));
+    return {scale_of(options, ranks_with_data()), join->active()};
+  }
+
+  void announce_bucket(int bucket) {
+    if (!in_loop()) return;
+    Notice own = notice(Coming::kBucket);
+    own.elements = bucket;
+    join->exchange(own);
+  }
+
+  void end_backward() {
+    if (in_loop()) join->exchange(notice(Coming::kBackwardEnd));
+  }
+
+  // Those of a rank that has left the loop do not move any more.
+  void spread_buffers() {
+    const bool in_join = join != nullptr && join->has(number);
+    spread(*lanes.front(), buffers, in_join ? join->first_active_rank() : 0, false);
+  }
+
+  void shadow(const Notice& coming) {
+    if (coming.what == Coming::kBuffers) spread_buffers();
+    if (coming.what == Coming::kBackward)
+      reducer->begin_shadow(scale_of(options, ranks_with_data()));
+    if (coming.what == Coming::kBucket) reducer->shadow_bucket(static_cast<int>(coming.elements));
+    if (coming.what == Coming::kBackwardEnd) reducer->end_shadow();
   }
 };
 
@@ -236,7 +245,8 @@ DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, Master
   settings.scale = scale_of(s.options, s.group->size());
   settings.triggers = triggers;
   s.reducer = std::make_unique<GradientReducer>(s.parameters, settings, *s.group, s.lanes);
-  s.reducer->set_on_begin([&s] { return s.begin_backward(); });
+  s.reducer->set_on_backward([&s] { return s.begin_backward(); }, [&s] { s.end_backward(); });
+  s.reducer->sender().set_before_hook([&s](int bucket) { s.announce_bucket(bucket); });
 }
 
 DataParallel::~DataParallel() = default;
@@ -246,8 +256,8 @@ void DataParallel::before_forward(bool training) {
   s.reducer->prepare();
   const bool syncs = s.enabled && s.pauses == 0;
   if (!syncs || !training || !s.options.broadcast_buffers || s.buffers.empty()) return;
-  if (s.joined) s.join->exchange({Coming::kBuffers, 0, 0});
-  spread(*s.lanes.front(), s.buffers, 0, false);
+  if (s.in_loop()) s.join->exchange(s.notice(Coming::kBuffers));
+  s.spread_buffers();
 }
 
 void DataParallel::pause() {
@@ -267,32 +277,30 @@ void DataParallel::set_enabled(bool enabled) {
 
 void DataParallel::open_join(bool divide_by_active) {
   State& s = *state_;
-  if (s.joined) raise("join", "this DistributedDataParallel is in a join() already");
-  if (s.join == nullptr)
-    s.join = std::make_shared<JoinChannel>(s.group->internals().open_lane("join"));
-  s.group->internals().set_join(s.join);
-  s.joined = true;
+  s.join = s.group->internals().join();
+  if (s.join->has(s.number)) {
+    raise("join", "this DistributedDataParallel is in a join() already");
+  }
   s.divide_by_active = divide_by_active;
+  s.join->enter(s.number, {s.parameters.front().tensor.device(),
+                           [&s](const Notice& coming) { s.shadow(coming); },
+                           [&s] { s.reducer->close_broken_backward(); }});
 }
 
 void DataParallel::close_join() {
   State& s = *state_;
-  if (!s.joined) return;
-  // Left whatever happens: after an error the process group is of no use, but the object is.
-  s.joined = false;
-  s.group->internals().set_join(nullptr);
-  const std::shared_ptr<JoinChannel> channel = s.join;
-  while (const std::optional<Notice> coming = channel->exchange({})) s.shadow(*coming);
-  s.spread_state(channel->last_active_rank());
+  if (s.join == nullptr || !s.join->has(s.number)) return;
+  s.join->leave(s.number, *s.group->internals().session());
+  s.spread_state(s.join->first_active_rank());
 }
 
 void DataParallel::set_hook(CommHook hook) {
   if (!hook) raise<ConfigError>(kWhere, "the communication hook is empty");
-  state_->reducer->set_hook(std::move(hook));
+  state_->reducer->sender().set_hook(std::move(hook));
 }
 
 void DataParallel::compress(at::ScalarType type) {
-  state_->reducer->set_compression(type);
+  state_->reducer->sender().set_compression(type);
 }
 
 void DataParallel::finish_backward() {

@@ -4,22 +4,22 @@
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/zeros.h>
 
+#include "ranks/bucket_notes.h"
+
 namespace mezzo::parallel {
 
 FlatBuckets::FlatBuckets(const ranks::BucketPlan& plan,
                          std::span<const ReducedParameter> parameters,
-                         const std::vector<int>& ranks) {
+                         const std::vector<int>& members) {
   views_.resize(parameters.size());
-  note_of_.assign(parameters.size(), 0);
   // Parts of the bucket that autograd does not know as views: optimizers detach gradients in place.
   const at::AutoDispatchBelowADInplaceOrView untracked;
   for (const ranks::Bucket& bucket : plan.buckets) {
-    const auto notes = static_cast<std::int64_t>(bucket.parameters.size()) + 1;
+    const std::int64_t notes = ranks::note_count(bucket, static_cast<int>(members.size()));
     const at::Tensor& first = parameters[index(bucket.parameters.front())].tensor;
     const at::Tensor flat =
         at::zeros({bucket.elements + notes}, first.options().requires_grad(false));
     std::int64_t at = 0;
-    std::int64_t note = 0;
     for (int number : bucket.parameters) {
       const at::Tensor& parameter = parameters[index(number)].tensor;
       // Autograd keeps a gradient in the memory order of its parameter; a view in another one
@@ -27,11 +27,10 @@ FlatBuckets::FlatBuckets(const ranks::BucketPlan& plan,
       views_[index(number)] = parameter.is_non_overlapping_and_dense()
                                   ? flat.as_strided(parameter.sizes(), parameter.strides(), at)
                                   : flat.narrow(0, at, parameter.numel()).view(parameter.sizes());
-      note_of_[index(number)] = note++;
       at += parameter.numel();
     }
     auto mark = std::make_shared<BucketMark>();
-    mark->ranks = ranks;
+    mark->ranks = members;
     register_bucket(flat, mark);
     flats_.push_back(flat);
     elements_.push_back(bucket.elements);

@@ -1,7 +1,6 @@
 // The memory of a plan's buckets: flat tensors, of which gradients are views.
 //
-// Behind the gradients a bucket has one element per parameter, "somebody used it", and one, "a
-// backward broke off": so no collective of their own is needed for either.
+// Behind the gradients a bucket has the notes of ranks/bucket_notes.h.
 #pragma once
 
 #include <memory>
@@ -22,26 +21,24 @@ struct ReducedParameter {
 
 class FlatBuckets {
  public:
-  /// Allocates the buckets for parameters as the plan numbers them; `ranks` take part.
+  /// Allocates the buckets for parameters as the plan numbers them; `members` take part.
   FlatBuckets(const ranks::BucketPlan& plan, std::span<const ReducedParameter> parameters,
-              const std::vector<int>& ranks);
+              const std::vector<int>& members);
   ~FlatBuckets();
   FlatBuckets(const FlatBuckets&) = delete;
   FlatBuckets& operator=(const FlatBuckets&) = delete;
 
   int count() const noexcept { return static_cast<int>(flats_.size()); }
-  /// Gradients, usage and failure of a bucket: what travels.
+  /// Gradients and notes of a bucket: what travels.
   const at::Tensor& flat(int bucket) const { return flats_[index(bucket)]; }
   /// Its gradients alone.
   at::Tensor gradients(int bucket) const;
-  /// Its usage and failure elements alone.
+  /// Its notes alone.
   at::Tensor notes(int bucket) const;
   /// A parameter's view, shaped and strided as the parameter.
   const at::Tensor& view(int parameter) const { return views_[index(parameter)]; }
   /// Is this gradient the parameter's view?
   bool is_view(int parameter, const at::Tensor& gradient) const;
-  /// Which of the notes is the parameter's.
-  std::int64_t note_of(int parameter) const { return note_of_[index(parameter)]; }
   BucketMark& mark(int bucket) const { return *marks_[index(bucket)]; }
 
  private:
@@ -50,7 +47,6 @@ class FlatBuckets {
   std::vector<at::Tensor> flats_;
   std::vector<std::int64_t> elements_;  // of each bucket: those of its gradients
   std::vector<at::Tensor> views_;
-  std::vector<std::int64_t> note_of_;
   std::vector<std::shared_ptr<BucketMark>> marks_;
 };
 

@@ -6,9 +6,11 @@
 
 #include <limits>
 #include <numeric>
-#include <sstream>
 #include <utility>
 
+#include "bridge/multi_tensor.h"
+#include "bridge/tensors.h"
+#include "distributed/agreement.h"
 #include "distributed/gradient_hooks.h"
 #include "distributed/group.h"
 #include "distributed/same_lines.h"
@@ -43,22 +45,18 @@ GradientReducer::GradientReducer(std::vector<ReducedParameter> parameters, Setti
     : all_(std::move(parameters)),
       settings_(std::move(settings)),
       group_(std::move(group)),
-      lanes_(std::move(lanes)) {
+      sender_(group_, std::move(lanes), settings_.always_float) {
   refresh(false);
 }
 
 GradientReducer::~GradientReducer() {
   hooks_.reset();
-  if (schedule_ == nullptr || !schedule_->open()) return;
+  if (schedule_ == nullptr) return;
   try {
     close_broken_backward();
   } catch (const std::exception&) {
     // The others learn of it from their own collectives.
   }
-}
-
-void GradientReducer::set_hook(CommHook hook) {
-  hook_ = std::move(hook);
 }
 
 bool GradientReducer::is_current() const {
@@ -91,8 +89,9 @@ void GradientReducer::refresh(bool compare) {
     tensors.push_back(parameter.tensor);
     lines.push_back(parameter.name + " " + c10::toString(parameter.tensor.scalar_type()));
   }
-  if (compare) check_same_lines(*lanes_.front(), lines, kWhere);
+  if (compare) check_same_lines(sender_.lane(), lines, kWhere);
   touched_.assign(parameters_.size(), false);
+  nonfinite_.assign(parameters_.size(), false);
   order_agreed_ = false;
   std::vector<int> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), 0);
@@ -123,7 +122,7 @@ void GradientReducer::rebuild(const std::vector<int>& order) {
 
 void GradientReducer::prepare() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (schedule_->open()) close_broken_backward();
+  if (schedule_->open()) close_open_backward();
   if (!is_current()) refresh(true);
 }
 
@@ -139,6 +138,7 @@ void GradientReducer::hook(int parameter) {
     // Also what only accumulates lies in its bucket: so everybody sees that it waits for the
     // others.
     adopt(parameter);
+    look_for_overflow(parameter);
     return;
   }
   const std::int64_t backward = current_backward();
@@ -150,6 +150,7 @@ void GradientReducer::hook(int parameter) {
     });
   }
   adopt(parameter);
+  look_for_overflow(parameter);
   arrived_[index(parameter)] = true;
   if (schedule_->arrive(parameter) == ranks::BucketSchedule::Arrival::kTooLate) {
     raise(kWhere, "the gradient of '", name_of(parameter), "' was added to again in one backward ",
@@ -171,9 +172,18 @@ void GradientReducer::adopt(int parameter) {
   gradient = view;
 }
 
+// After the average every rank has the overflow: whose it was can be seen only before, while the
+// gradient that was just written is in the cache.
+void GradientReducer::look_for_overflow(int parameter) {
+  if (overflow_watches() == 0) return;
+  const at::Tensor& view = buckets_->view(parameter);
+  if (!view.is_cpu() || !bridge::kernel_dtype(view.scalar_type())) return;
+  nonfinite_[index(parameter)] = !bridge::all_finite(kWhere, at::TensorList(&view, 1));
+}
+
 void GradientReducer::begin(std::int64_t backward) {
-  if (schedule_->open()) close_broken_backward();
-  scale_ = on_begin_ ? on_begin_() : settings_.scale;
+  if (schedule_->open()) close_open_backward();
+  terms_ = on_begin_ ? on_begin_() : Terms{settings_.scale, group_.size()};
   arrived_.assign(parameters_.size(), false);
   was_defined_.assign(parameters_.size(), false);
   notes_.clear();
@@ -184,61 +194,43 @@ void GradientReducer::begin(std::int64_t backward) {
 
 void GradientReducer::send(int bucket) {
   fill_bucket(bucket);
-  start_bucket(bucket, buckets_->flat(bucket));
+  sender_.start(*buckets_, bucket, buckets_->flat(bucket), terms_.scale);
 }
 
 void GradientReducer::fill_bucket(int bucket) {
-  std::vector<double> notes;
-  for (int parameter : schedule_->plan().buckets[index(bucket)].parameters) {
-    if (!arrived_[index(parameter)]) {
-      const at::Tensor& gradient = parameters_[index(parameter)].tensor.grad();
-      was_defined_[index(parameter)] = gradient.defined();
-      if (gradient.defined()) {
-        adopt(parameter);
-      } else {
-        buckets_->view(parameter).zero_();
-      }
+  const ranks::Bucket& planned = schedule_->plan().buckets[index(bucket)];
+  bool overflowed = false;
+  for (int parameter : planned.parameters) {
+    overflowed = overflowed || nonfinite_[index(parameter)];
+    if (arrived_[index(parameter)]) continue;
+    const at::Tensor& gradient = parameters_[index(parameter)].tensor.grad();
+    was_defined_[index(parameter)] = gradient.defined();
+    if (gradient.defined()) {
+      adopt(parameter);
+    } else {
+      buckets_->view(parameter).zero_();
     }
-    notes.push_back(touched_[index(parameter)] ? 1 : 0);
   }
-  notes.push_back(0);
-  const at::Tensor there = buckets_->notes(bucket);
+  put_notes(
+      buckets_->notes(bucket),
+      ranks::bucket_notes(planned, touched_,
+                          overflowed ? std::optional(group_.rank()) : std::nullopt, group_.size()));
+}
+
+void GradientReducer::put_notes(const at::Tensor& there, const std::vector<double>& notes) {
   const at::Tensor written = at::empty({there.numel()}, at::kDouble);
   std::copy(notes.begin(), notes.end(), written.mutable_data_ptr<double>());
   there.copy_(written);
   notes_.insert(notes_.end(), notes.begin(), notes.end());
 }
 
-void GradientReducer::start_bucket(int bucket, const at::Tensor& flat) {
-  Lane& lane = *lanes_[index(bucket) % lanes_.size()];
-  counts_.bytes_sent += static_cast<std::int64_t>(flat.nbytes());
-  if (hook_) {
-    const std::int64_t elements = buckets_->gradients(bucket).numel();
-    const GradientBucket given{bucket, buckets_->count(), flat.narrow(0, 0, elements)};
-    sent_.push_back({nullptr, hook_(given, group_)});
-  } else if (settings_.compress) {
-    sent_.push_back({start_compressed_average(lane, flat, scale_, *settings_.compress), nullptr});
-  } else {
-    sent_.push_back({start_average(lane, flat, scale_, settings_.always_float), nullptr});
-  }
-}
-
-void GradientReducer::wait_all() {
-  std::vector<Sent> sent;
-  sent.swap(sent_);
-  for (Sent& one : sent) {
-    if (one.average != nullptr) one.average->wait();
-    if (one.finish_hook) one.finish_hook();
-  }
-}
-
-// How many ranks said yes to each note: usage of each bucket's parameters, then its failure. Empty
-// where nobody needs to know, since reading costs a GPU a stop.
+// How many ranks said yes to each note on each bucket. Empty where nobody needs to know, since
+// reading costs a GPU a stop.
 std::vector<double> GradientReducer::read_notes() {
-  if (hook_) return spread_notes(notes_);
+  if (sender_.has_hook()) return sender_.sum(notes_);
   bool all_arrived = true;
   for (bool arrived : arrived_) all_arrived = all_arrived && arrived;
-  const double unit = scale_.before * scale_.after;
+  const double unit = terms_.scale.before * terms_.scale.after;
   std::vector<double> counts;
   for (int b = 0; b < buckets_->count(); ++b) {
     if (buckets_->flat(b).is_cuda() && all_arrived) return {};
@@ -250,47 +242,50 @@ std::vector<double> GradientReducer::read_notes() {
   return counts;
 }
 
-// A user's hook carries gradients alone.
-std::vector<double> GradientReducer::spread_notes(std::vector<double> own) {
-  const at::Tensor sum = at::empty({static_cast<std::int64_t>(own.size())}, at::kDouble);
-  std::copy(own.begin(), own.end(), sum.mutable_data_ptr<double>());
-  lanes_.front()->all_reduce(sum)->wait();
-  std::copy_n(sum.const_data_ptr<double>(), own.size(), own.begin());
-  return own;
-}
-
 void GradientReducer::end() {
   if (!schedule_->open()) return;
   schedule_->finish();
-  wait_all();
+  if (on_end_) on_end_();
+  sender_.wait_all();
   settle(read_notes());
   touched_.assign(parameters_.size(), false);
-  for (int b = 0; b < buckets_->count(); ++b) buckets_->mark(b).reduced = true;
+  nonfinite_.assign(parameters_.size(), false);
   if (!order_agreed_) agree_on_order();
 }
 
 void GradientReducer::settle(const std::vector<double>& notes) {
-  if (notes.empty()) return;
+  if (notes.empty()) return mark_reduced(std::nullopt);
   constexpr double kSomebody = 0.5;
-  std::ostringstream unused;
-  std::size_t at = 0;
+  const ranks::BucketReport report =
+      ranks::read_bucket_notes(schedule_->plan(), notes, group_.size());
+  std::string unused;
   for (const ranks::Bucket& bucket : schedule_->plan().buckets) {
     for (int parameter : bucket.parameters) {
-      const double users = notes[at++];
+      const double users = report.users[index(parameter)];
       const bool is_new = !arrived_[index(parameter)] && !was_defined_[index(parameter)];
       if (is_new && users > kSomebody) {
         parameters_[index(parameter)].tensor.mutable_grad() = buckets_->view(parameter);
       }
-      if (users < group_.size() - kSomebody) unused << " '" << name_of(parameter) << '\'';
-    }
-    if (notes[at++] > kSomebody) {
-      raise(kWhere, "a backward pass broke off on another rank: the gradients of this step are ",
-            "incomplete on all ranks");
+      if (users < terms_.ranks - kSomebody) unused += " '" + name_of(parameter) + "'";
     }
   }
-  if (!settings_.unused_allowed && !unused.str().empty()) {
+  if (report.broke_off) {
+    raise(kWhere, "a backward pass broke off on another rank: the gradients of this step are ",
+          "incomplete on all ranks");
+  }
+  if (!settings_.unused_allowed && !unused.empty()) {
     raise(kWhere, "with find_unused_parameters = false every parameter needs a gradient on every ",
-          "rank; these had none somewhere:", unused.str());
+          "rank; these had none somewhere:", unused);
+  }
+  const bool looked = overflow_watches() > 0 && buckets_->flat(0).is_cpu();
+  mark_reduced(looked ? std::optional(report.nonfinite_ranks) : std::nullopt);
+}
+
+void GradientReducer::mark_reduced(const std::optional<std::vector<int>>& nonfinite_ranks) {
+  for (int b = 0; b < buckets_->count(); ++b) {
+    BucketMark& mark = buckets_->mark(b);
+    mark.nonfinite_ranks = nonfinite_ranks;
+    mark.reduced = true;
   }
 }
 
@@ -300,46 +295,63 @@ void GradientReducer::agree_on_order() {
   const std::vector<int> own = schedule_->arrival_order();
   const at::Tensor order = at::empty({static_cast<std::int64_t>(own.size())}, at::kLong);
   std::copy(own.begin(), own.end(), order.mutable_data_ptr<std::int64_t>());
-  lanes_.front()->broadcast(order, 0)->wait();
+  sender_.lane().broadcast(order, 0)->wait();
   const std::int64_t* first = order.const_data_ptr<std::int64_t>();
+  const std::optional<std::vector<int>> nonfinite_ranks = buckets_->mark(0).nonfinite_ranks;
   rebuild(std::vector<int>(first, first + order.numel()));
-  for (int b = 0; b < buckets_->count(); ++b) buckets_->mark(b).reduced = true;
+  mark_reduced(nonfinite_ranks);
 }
 
-void GradientReducer::send_substitutes(int first, double gradient, double failed) {
-  for (int b = first; b < buckets_->count(); ++b) {
-    const at::Tensor substitute = at::zeros_like(buckets_->flat(b));
-    const std::int64_t elements = buckets_->gradients(b).numel();
-    if (gradient != 0) substitute.narrow(0, 0, elements).fill_(gradient);
-    substitute.narrow(0, substitute.numel() - 1, 1).fill_(failed);
-    const auto count = static_cast<std::size_t>(substitute.numel() - elements);
-    notes_.insert(notes_.end(), count - 1, 0.0);
-    notes_.push_back(failed);
-    start_bucket(b, substitute);
-  }
+void GradientReducer::send_substitute(int bucket, double gradient, bool broke_off) {
+  const at::Tensor substitute = at::zeros_like(buckets_->flat(bucket));
+  const std::int64_t elements = buckets_->gradients(bucket).numel();
+  if (gradient != 0) substitute.narrow(0, 0, elements).fill_(gradient);
+  put_notes(
+      substitute.narrow(0, elements, substitute.numel() - elements),
+      ranks::substitute_notes(schedule_->plan().buckets[index(bucket)], group_.size(), broke_off));
+  sender_.start(*buckets_, bucket, substitute, terms_.scale);
+}
+
+void GradientReducer::close_broken_backward() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (schedule_->open()) close_open_backward();
 }
 
 // An exception left a backward of this rank after some buckets had been sent. The others wait for
 // the rest: they get it, marked, so that both sides count the same collectives.
-void GradientReducer::close_broken_backward() {
+void GradientReducer::close_open_backward() {
   const int first = schedule_->next();
   schedule_->close();
-  send_substitutes(first, std::numeric_limits<double>::quiet_NaN(), 1);
-  wait_all();
-  if (hook_) spread_notes(notes_);
+  for (int b = first; b < buckets_->count(); ++b) {
+    send_substitute(b, std::numeric_limits<double>::quiet_NaN(), true);
+  }
+  if (on_end_) on_end_();
+  sender_.wait_all();
+  if (sender_.has_hook()) sender_.sum(notes_);
   // What was sent came back averaged with the others' breaks, perhaps after the caller had zeroed
   // it.
   for (int b = 0; b < first; ++b) buckets_->gradients(b).zero_();
   touched_.assign(parameters_.size(), false);
+  nonfinite_.assign(parameters_.size(), false);
 }
 
-void GradientReducer::shadow_backward(AverageScale scale) {
+void GradientReducer::begin_shadow(AverageScale scale) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  scale_ = scale;
+  terms_.scale = scale;
   notes_.clear();
-  send_substitutes(0, 0, 0);
-  wait_all();
-  if (hook_) spread_notes(notes_);
+  if (sender_.has_hook()) return;
+  for (int b = 0; b < buckets_->count(); ++b) send_substitute(b, 0, false);
+}
+
+void GradientReducer::shadow_bucket(int bucket) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  send_substitute(bucket, 0, false);
+}
+
+void GradientReducer::end_shadow() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  sender_.wait_all();
+  if (sender_.has_hook()) sender_.sum(notes_);
   if (!order_agreed_) agree_on_order();
 }
 
@@ -368,7 +380,9 @@ std::vector<at::Tensor> GradientReducer::buffers() const {
 }
 
 DDPStatistics GradientReducer::statistics() const {
-  return counts_;
+  DDPStatistics all = counts_;
+  all.bytes_sent = sender_.bytes_sent();
+  return all;
 }
 
 }  // namespace mezzo::parallel

@@ -12,9 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "distributed/averaging.h"
+#include "distributed/bucket_sender.h"
 #include "distributed/flat_buckets.h"
 #include "mezzo/parallel.h"
+#include "ranks/bucket_notes.h"
 #include "ranks/bucket_schedule.h"
 
 namespace mezzo::parallel {
@@ -28,9 +29,8 @@ class GradientReducer {
     bool delayed = false;
     bool always_float = false;
     bool unused_allowed = true;
-    AverageScale scale;
-    std::vector<std::uint8_t> triggers;           // of each parameter
-    std::optional<at::ScalarType> compress = {};  // the type on the wire
+    AverageScale scale;                  // of a backward of all ranks
+    std::vector<std::uint8_t> triggers;  // of each parameter
   };
 
   /// `lanes`: buckets take turns on them.
@@ -43,15 +43,27 @@ class GradientReducer {
   void prepare();
   /// While false, backwards accumulate and nothing travels.
   void set_sync(bool sync) { sync_ = sync; }
-  /// The user's way for a bucket instead of the average.
-  void set_hook(CommHook hook);
-  void set_compression(at::ScalarType type) { settings_.compress = type; }
-  /// Called when a synchronised backward begins, before anything travels; returns the scale of this
-  /// backward's average.
-  void set_on_begin(std::function<AverageScale()> on_begin) { on_begin_ = std::move(on_begin); }
+  /// How buckets travel.
+  BucketSender& sender() noexcept { return sender_; }
+  /// What a synchronised backward averages over.
+  struct Terms {
+    AverageScale scale;
+    int ranks = 1;  // that have data
+  };
+  /// Called when a synchronised backward begins, before anything travels, and when all that it has
+  /// to give travels, before it is waited for.
+  void set_on_backward(std::function<Terms()> begins, std::function<void()> ends) {
+    on_begin_ = std::move(begins);
+    on_end_ = std::move(ends);
+  }
 
-  /// Takes part in a backward of the other ranks with gradients of zero.
-  void shadow_backward(AverageScale scale);
+  /// Takes part in a backward of the other ranks with gradients of zero. Between begin and end
+  /// other collectives of that backward may come, and each bucket where a hook sends them.
+  void begin_shadow(AverageScale scale);
+  void shadow_bucket(int bucket);
+  void end_shadow();
+  /// Ends a backward that an exception left, if there is one.
+  void close_broken_backward();
   /// For a rank whose loss touched no parameter: its backward ran no hook.
   void finish_without_gradients();
   /// Zeroes the gradients that are views, drops the others.
@@ -61,28 +73,23 @@ class GradientReducer {
   DDPStatistics statistics() const;
 
  private:
-  struct Sent {
-    std::unique_ptr<Pending> average;
-    std::function<void()> finish_hook;
-  };
-
   void refresh(bool compare);
   bool is_current() const;
   void rebuild(const std::vector<int>& order);
   void hook(int parameter);
   void adopt(int parameter);
+  void look_for_overflow(int parameter);
   void begin(std::int64_t backward);
   void end();
   void send(int bucket);
   void fill_bucket(int bucket);
-  void start_bucket(int bucket, const at::Tensor& flat);
-  void send_substitutes(int first, double gradient, double failed);
-  void wait_all();
+  void put_notes(const at::Tensor& there, const std::vector<double>& notes);
+  void send_substitute(int bucket, double gradient, bool broke_off);
   std::vector<double> read_notes();
-  std::vector<double> spread_notes(std::vector<double> own);
   void settle(const std::vector<double>& notes);
+  void mark_reduced(const std::optional<std::vector<int>>& nonfinite_ranks);
   void agree_on_order();
-  void close_broken_backward();
+  void close_open_backward();
   std::string name_of(int parameter) const;
 
   std::vector<ReducedParameter> all_;         // as given
@@ -90,20 +97,20 @@ class GradientReducer {
   std::vector<int> active_;                   // their indices in all_
   Settings settings_;
   const ProcessGroup group_;
-  const std::vector<std::shared_ptr<Lane>> lanes_;
-  CommHook hook_;
-  std::function<AverageScale()> on_begin_;
+  BucketSender sender_;
+  std::function<Terms()> on_begin_;
+  std::function<void()> on_end_;
   std::mutex mutex_;  // hooks may come from several device threads
   bool sync_ = true;
   bool order_agreed_ = false;
-  AverageScale scale_;
+  Terms terms_;
   std::unique_ptr<FlatBuckets> buckets_;
   std::unique_ptr<ranks::BucketSchedule> schedule_;
   std::unique_ptr<GradientHooks> hooks_;
-  std::vector<Sent> sent_;
   std::vector<double> notes_;      // of all buckets: what this rank says in the open backward
   std::vector<bool> arrived_;      // its gradient came in the open backward
   std::vector<bool> touched_;      // a gradient came since the last reduction
+  std::vector<bool> nonfinite_;    // ... and held an infinity or a NaN, as far as was looked
   std::vector<bool> was_defined_;  // there was a gradient before this backward though none came
   DDPStatistics counts_;
 };

@@ -3,10 +3,22 @@
 #include <algorithm>
 #include <utility>
 
+#include "distributed/join.h"
+
 namespace mezzo::parallel::detail {
 
-Group::Group(std::string name, std::shared_ptr<Session> session, std::vector<int> ranks)
-    : name_(std::move(name)), session_(std::move(session)), ranks_(std::move(ranks)) {
+std::shared_ptr<Group> Group::connect(int number, std::shared_ptr<Session> session,
+                                      std::vector<int> ranks) {
+  auto group = std::make_shared<Group>(number, std::move(session), std::move(ranks));
+  if (group->rank() >= 0) group->session()->remember_group(number, group);
+  return group;
+}
+
+Group::Group(int number, std::shared_ptr<Session> session, std::vector<int> ranks)
+    : number_(number),
+      name_(number == 0 ? "world" : "group" + std::to_string(number)),
+      session_(std::move(session)),
+      ranks_(std::move(ranks)) {
   const auto own = std::find(ranks_.begin(), ranks_.end(), session_->rank());
   if (own == ranks_.end()) return;
   rank_ = static_cast<int>(own - ranks_.begin());
@@ -27,6 +39,14 @@ std::shared_ptr<Lane> Group::open_lane(const std::string& purpose) {
   auto lane = session_->open_lane(name_ + "/" + purpose + std::to_string(++opened_), rank_, size());
   others_.push_back(lane);
   return lane;
+}
+
+const std::shared_ptr<Join>& Group::join() {
+  if (join_ == nullptr) {
+    join_ = std::make_shared<Join>(open_lane("join"));
+    session_->remember_join(ranks_, join_);
+  }
+  return join_;
 }
 
 ProcessGroup::Counts Group::counts() const {

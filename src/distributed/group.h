@@ -11,17 +11,20 @@
 #include "mezzo/process_group.h"
 
 namespace mezzo::parallel {
-class JoinChannel;
+class Join;
 }
 
 namespace mezzo::parallel::detail {
 
 class Group {
  public:
-  /// Connects the members; all of them come here with the same name. A process that is no member
-  /// gets a handle without lanes.
-  Group(std::string name, std::shared_ptr<Session> session, std::vector<int> ranks);
+  /// Connects the members; all of them come here with the same number (0: all ranks). A process
+  /// that is no member gets a handle without lanes.
+  static std::shared_ptr<Group> connect(int number, std::shared_ptr<Session> session,
+                                        std::vector<int> ranks);
+  Group(int number, std::shared_ptr<Session> session, std::vector<int> ranks);
 
+  int number() const noexcept { return number_; }
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return static_cast<int>(ranks_.size()); }
   const std::vector<int>& ranks() const noexcept { return ranks_; }
@@ -40,9 +43,8 @@ class Group {
 
   /// Counts objects made over this group, equally on all ranks.
   int next_number() { return ++numbered_; }
-  /// While some ranks may be out of data, what is agreed over the group is announced here first.
-  void set_join(std::shared_ptr<JoinChannel> join) { join_ = std::move(join); }
-  const std::shared_ptr<JoinChannel>& join() const noexcept { return join_; }
+  /// The loop that members may leave one by one. All members ask for it first in the same order.
+  const std::shared_ptr<Join>& join();
 
   /// The sum over all lanes, the opened ones included.
   ProcessGroup::Counts counts() const;
@@ -50,13 +52,14 @@ class Group {
  private:
   Lane& member(const std::shared_ptr<Lane>& lane) const;
 
+  const int number_;
   const std::string name_;
   const std::shared_ptr<Session> session_;
   const std::vector<int> ranks_;
   int rank_ = -1;
   int opened_ = 0;
   int numbered_ = 0;
-  std::shared_ptr<JoinChannel> join_;
+  std::shared_ptr<Join> join_;
   std::shared_ptr<Lane> calls_;
   std::shared_ptr<Lane> statistics_;
   std::shared_ptr<Lane> flags_;

@@ -54,7 +54,7 @@ void init_process_group(const InitOptions& options) {
   const std::shared_ptr<Session> session = meet(options);
   std::vector<int> all;
   for (int rank = 0; rank < session->size(); ++rank) all.push_back(rank);
-  auto world = std::make_shared<detail::Group>("world", session, std::move(all));
+  auto world = detail::Group::connect(0, session, std::move(all));
   // Rank 0 may host the store: nobody leaves before all are connected.
   ProcessGroup(world).barrier();
   Current& now = current();
@@ -122,8 +122,7 @@ ProcessGroup new_group(const std::vector<int>& ranks) {
     const std::lock_guard<std::mutex> lock(now.mutex);
     number = ++now.groups;
   }
-  ProcessGroup group(
-      std::make_shared<detail::Group>("group" + std::to_string(number), all.session(), ranks));
+  ProcessGroup group(detail::Group::connect(number, all.session(), ranks));
   if (group.is_member()) group.barrier();
   return group;
 }

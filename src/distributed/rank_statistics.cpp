@@ -4,12 +4,14 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
 #include <vector>
 
 #include "distributed/group.h"
+#include "distributed/join.h"
 #include "kernels/batch_norm.h"
 
 namespace mezzo::parallel {
@@ -17,6 +19,30 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
+
+constexpr std::string_view kWhere = "SyncBatchNorm";
+
+void announce_tensor(const ProcessGroup& group, Coming what, const at::Tensor& tensor,
+                     std::int64_t elements) {
+  Notice notice;
+  notice.what = what;
+  notice.elements = elements;
+  notice.type = static_cast<std::int64_t>(tensor.scalar_type());
+  notice.on_cuda = tensor.is_cuda() ? 1 : 0;
+  announce(group.internals(), notice, kWhere);
+}
+
+// A rank's row in the exchange: means, squared deviations, count, and what its backward will do.
+at::Tensor row_of(const at::Tensor& moments, double count, Backward backward) {
+  const at::Tensor tail = at::tensor({count, static_cast<double>(backward)}, moments.options());
+  return at::cat({moments.reshape({-1}), tail});
+}
+
+at::Tensor gather_rows(const at::Tensor& row, const detail::Group& group) {
+  const at::Tensor all = at::empty({group.size(), row.size(0)}, row.options());
+  group.statistics().all_gather(all, row)->wait();
+  return all;
+}
 
 struct GroupHolder final : torch::CustomClassHolder {
   explicit GroupHolder(ProcessGroup of) : group(std::move(of)) {}
@@ -46,11 +72,8 @@ RankStatistics exchange_moments(const at::Tensor& moments, double count, Backwar
     return {moments[0], moments[1], count, backward == Backward::kInput, -1};
   }
   const std::int64_t channels = moments.size(1);
-  const at::Tensor tail = at::tensor({count, static_cast<double>(backward)}, moments.options());
-  const at::Tensor mine = at::cat({moments.reshape({-1}), tail});
-  const at::Tensor gathered = at::empty({group->size(), mine.size(0)}, mine.options());
-  group->internals().statistics().all_gather(gathered, mine)->wait();
-  const at::Tensor all = gathered.cpu();
+  announce_tensor(*group, Coming::kMoments, moments, channels);
+  const at::Tensor all = gather_rows(row_of(moments, count, backward), group->internals()).cpu();
   RankStatistics result;
   std::vector<kernels::RankMoments> ranks;
   for (int r = 0; r < group->size(); ++r) {
@@ -69,8 +92,14 @@ RankStatistics exchange_moments(const at::Tensor& moments, double count, Backwar
   return result;
 }
 
+void give_no_moments(std::int64_t channels, const at::Device& device, const detail::Group& group) {
+  const at::Tensor none = at::zeros({2, channels}, at::TensorOptions(device).dtype(at::kDouble));
+  (void)gather_rows(row_of(none, 0, Backward::kAbsent), group);
+}
+
 at::Tensor sum_over_ranks(const at::Tensor& sums, const std::optional<ProcessGroup>& group) {
   if (!group) return sums;
+  announce_tensor(*group, Coming::kSum, sums, sums.numel());
   at::Tensor total = sums.detach().clone(at::MemoryFormat::Contiguous);
   group->internals().statistics().all_reduce(total)->wait();
   return total;

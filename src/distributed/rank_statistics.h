@@ -14,6 +14,7 @@ enum class Backward : std::int64_t {
   kNone = 0,     // its forward records nothing
   kWeights = 1,  // gradients of the weights alone: no collective
   kInput = 2,    // the input's gradient too
+  kAbsent = 3,   // no data, and whatever the others do
 };
 
 struct RankStatistics {
@@ -28,6 +29,9 @@ struct RankStatistics {
 /// One collective: all ranks' moments ([2, C], double), merged in the order of the ranks.
 RankStatistics exchange_moments(const at::Tensor& moments, double count, Backward backward,
                                 const std::optional<ProcessGroup>& group);
+
+/// A rank without data in the others' exchange_moments().
+void give_no_moments(std::int64_t channels, const at::Device& device, const detail::Group& group);
 
 /// One collective: the sum over all ranks. The tensor itself without a group.
 at::Tensor sum_over_ranks(const at::Tensor& sums, const std::optional<ProcessGroup>& group);

@@ -1,9 +1,9 @@
 #include "distributed/rendezvous.h"
 
 #include <atomic>
-#include <sstream>
 
 #include "core/platform_process.h"
+#include "ranks/rank_list.h"
 #include "ranks/starter.h"
 
 namespace mezzo::parallel {
@@ -59,12 +59,6 @@ Starter identify(const InitOptions& options, const MeetingPoint& point) {
   return self;
 }
 
-std::string list(const std::vector<int>& ranks) {
-  std::ostringstream text;
-  for (std::size_t i = 0; i < ranks.size(); ++i) text << (i == 0 ? "" : ", ") << ranks[i];
-  return text.str();
-}
-
 // Every rank signs in and waits for the others, so that a missing one is named before any
 // transport is built.
 void sign_in(Store& store, const Starter& self, std::chrono::milliseconds limit) {
@@ -79,7 +73,7 @@ void sign_in(Store& store, const Starter& self, std::chrono::milliseconds limit)
   const std::vector<int> missing = store.wait(keys, limit);
   if (!missing.empty()) {
     raise(kWhere, "rank ", self.rank, " waited ", limit.count(), " ms for ", missing.size(), " of ",
-          self.world_size, " ranks that did not come: ", list(missing));
+          self.world_size, " ranks that did not come: ", ranks::listed(missing));
   }
   for (int rank = 0; rank < self.world_size; ++rank) {
     const std::string size = store.get(key(rank));

@@ -4,19 +4,15 @@
 #include <sstream>
 #include <thread>
 
+#include "distributed/join.h"
 #include "distributed/lane.h"
+#include "ranks/rank_list.h"
 
 namespace mezzo::parallel {
 namespace {
 
 // How long a failed rank waits for the notes of the others: they see its connection go at once.
 constexpr std::chrono::milliseconds kReportTime{1000};
-
-std::string join(const std::vector<int>& ranks) {
-  std::ostringstream text;
-  for (std::size_t i = 0; i < ranks.size(); ++i) text << (i == 0 ? "" : ", ") << ranks[i];
-  return text.str();
-}
 
 }  // namespace
 
@@ -85,7 +81,7 @@ std::string Session::describe_others() {
     if (!silent.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   if (!silent.empty()) {
-    text << "; ranks that did not report: " << join(silent)
+    text << "; ranks that did not report: " << ranks::listed(silent)
          << " (ended, or hanging outside of collectives)";
   }
   return text.str();
@@ -122,6 +118,43 @@ void Session::close() {
   drop_lanes();
   const std::lock_guard<std::mutex> lock(mutex_);
   closed_ = true;
+}
+
+void Session::remember_group(std::int64_t number, const std::shared_ptr<detail::Group>& group) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  groups_[number] = group;
+}
+
+std::shared_ptr<detail::Group> Session::group_of(std::int64_t number) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = groups_.find(number);
+  return found == groups_.end() ? nullptr : found->second.lock();
+}
+
+void Session::remember_join(const std::vector<int>& ranks, const std::shared_ptr<Join>& join) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(loops_, [](const Loop& loop) { return loop.join.expired(); });
+  loops_.push_back({ranks, join});
+}
+
+std::shared_ptr<Join> Session::join_of(const std::vector<int>& ranks,
+                                       std::string_view where) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Loop& loop : loops_) {
+    std::shared_ptr<Join> join = loop.join.lock();
+    if (join == nullptr || !join->in_loop()) continue;
+    const auto inside = std::ranges::count_if(
+        ranks, [&](int one) { return std::ranges::find(loop.ranks, one) != loop.ranks.end(); });
+    if (inside == static_cast<std::ptrdiff_t>(ranks.size())) return join;
+    if (inside > 0) {
+      raise<UnsupportedError>(
+          where, "inside join() over ranks ", ranks::listed(loop.ranks),
+          " a process group of ranks ", ranks::listed(ranks),
+          " cannot be used: ranks outside of the join() would not learn who has "
+          "left; wrap the model over all of them");
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace mezzo::parallel

@@ -2,9 +2,11 @@
 // the first failure, after which nothing works any more.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "distributed/communicator.h"
@@ -12,7 +14,12 @@
 
 namespace mezzo::parallel {
 
+class Join;
 class Lane;
+
+namespace detail {
+class Group;
+}
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
@@ -46,6 +53,15 @@ class Session : public std::enable_shared_from_this<Session> {
   /// Drops all transports.
   void close();
 
+  /// The groups that this process is a member of, by their numbers; null for others.
+  void remember_group(std::int64_t number, const std::shared_ptr<detail::Group>& group);
+  std::shared_ptr<detail::Group> group_of(std::int64_t number) const;
+  /// A loop that these ranks may leave one by one.
+  void remember_join(const std::vector<int>& ranks, const std::shared_ptr<Join>& join);
+  /// The loop that all these ranks are in; null where this process is in none with any of them.
+  /// Throws UnsupportedError where it is in one with some of them: those outside would not be told.
+  std::shared_ptr<Join> join_of(const std::vector<int>& ranks, std::string_view where) const;
+
  private:
   void drop_lanes();
   std::string describe_others();
@@ -55,6 +71,12 @@ class Session : public std::enable_shared_from_this<Session> {
   std::string failure_;
   bool closed_ = false;
   std::vector<std::weak_ptr<Lane>> lanes_;
+  std::map<std::int64_t, std::weak_ptr<detail::Group>> groups_;
+  struct Loop {
+    std::vector<int> ranks;
+    std::weak_ptr<Join> join;
+  };
+  std::vector<Loop> loops_;
 };
 
 }  // namespace mezzo::parallel

@@ -184,11 +184,6 @@ void check_call(const BatchNormCall& call) {
                          bridge::describe(call.x), "; expected the same sizes and device");
     }
   }
-  if (call.batch_statistics && call.group && call.group->internals().join() != nullptr) {
-    raise<UnsupportedError>(call.where,
-                            "statistics of all ranks cannot be taken inside join(), where some may "
-                            "have left; give a rank without data an empty batch instead");
-  }
 }
 
 // (C) is one sample; channels come to dimension 1.

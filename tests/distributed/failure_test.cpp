@@ -245,5 +245,24 @@ TEST(Failures, AStoreThatVanishesIsAnErrorInTime) {
   }
 }
 
+const Rank kHostDies("store vanishes in a training", [] {
+  init_process_group(by_address(std::stoi(std::getenv("STORE_PORT")), starters_rank(), 3));
+  at("started");
+  torch::nn::Linear net(3, 1);
+  DistributedDataParallel ddp(net);
+  for (int step = 0; step < 30; ++step) {
+    if (rank() == 0 && step == 3) std::raise(SIGKILL);
+    ddp.zero_grad();
+    ddp(torch::randn({4, 3})).sum().backward();
+  }
+});
+
+TEST(Failures, AStoreThatVanishesInATrainingIsAnErrorInTime) {
+  int port = 0;
+  platform::close_descriptor(platform::listen_at("127.0.0.1", port));
+  expect_all_report("store vanishes in a training", "its host (rank 0 or the launcher) is gone",
+                    {.ranks = 3, .environment = {{"STORE_PORT", std::to_string(port)}}}, 0);
+}
+
 }  // namespace
 }  // namespace mezzo::parallel

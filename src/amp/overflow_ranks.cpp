@@ -1,0 +1,52 @@
+#include "amp/overflow_ranks.h"
+
+#include <ATen/ops/maximum.h>
+
+#include "distributed/agreement.h"
+
+namespace mezzo::detail {
+namespace {
+
+std::string on_ranks(const std::vector<int>& ranks) {
+  std::string text;
+  for (int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  return (ranks.size() == 1 ? " on rank " : " on ranks ") + text;
+}
+
+}  // namespace
+
+OverflowRanks::OverflowRanks(std::vector<int> before_the_average)
+    : ranks_(std::move(before_the_average)) {}
+
+OverflowRanks::OverflowRanks(const at::Tensor& origin, const parallel::ProcessGroup& group,
+                             const std::function<std::string(std::size_t)>& name_of) {
+  if (!origin.device().is_cpu()) {
+    origin_ = origin;
+    group_ = group;
+    return;
+  }
+  const auto found = parallel::origin_of(origin, group);
+  if (!found) return;
+  ranks_ = std::vector<int>{found->rank};
+  if (found->place) parameter_ = name_of(static_cast<std::size_t>(*found->place));
+}
+
+void OverflowRanks::add(const OverflowRanks& later) {
+  if (origin_.defined() && later.origin_.defined()) {
+    origin_ = at::maximum(origin_, later.origin_.to(origin_.device(), /*non_blocking=*/true));
+  } else if (!known()) {
+    *this = later;
+  }
+}
+
+std::string OverflowRanks::describe() const {
+  if (ranks_) {
+    return ranks_->empty() ? " in the average over the ranks, though each rank's own is"
+                           : on_ranks(*ranks_);
+  }
+  if (!origin_.defined()) return {};
+  const auto found = parallel::origin_of(origin_, *group_);
+  return found ? on_ranks({found->rank}) : std::string();
+}
+
+}  // namespace mezzo::detail

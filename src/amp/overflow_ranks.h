@@ -1,0 +1,45 @@
+// Whose gradient was not finite, in a program of several processes: known where a flag is agreed
+// on, told where a step is skipped for it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/torch.h"
+#include "mezzo/process_group.h"
+
+namespace mezzo::detail {
+
+class OverflowRanks {
+ public:
+  /// One process, or a flag that it did not share, or gradients at which nobody looked.
+  OverflowRanks() = default;
+  /// Gradients that were averaged: the ranks (of the whole) whose own were not finite before; none
+  /// where the average alone may be.
+  explicit OverflowRanks(std::vector<int> before_the_average);
+  /// A flag that was agreed on: `origin` as of distributed/agreement.h. `name_of` tells a parameter
+  /// by its place in the list of gradients.
+  OverflowRanks(const at::Tensor& origin, const parallel::ProcessGroup& group,
+                const std::function<std::string(std::size_t)>& name_of);
+
+  /// Several losses: the first that overflowed is told of.
+  void add(const OverflowRanks& later);
+
+  /// To follow "a gradient that is not finite": " on rank 1", " on ranks 0, 2", or that the average
+  /// alone is not; empty where nothing is known. Reads the device.
+  std::string describe() const;
+  /// The parameter on the first of these ranks; empty where it is not known.
+  const std::string& parameter() const noexcept { return parameter_; }
+
+ private:
+  bool known() const { return ranks_ || origin_.defined(); }
+
+  std::optional<std::vector<int>> ranks_;
+  std::string parameter_;
+  at::Tensor origin_;  // on a device: read when a step is skipped
+  std::optional<parallel::ProcessGroup> group_;
+};
+
+}  // namespace mezzo::detail
