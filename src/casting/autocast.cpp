@@ -44,7 +44,7 @@ Snapshot::Snapshot() {
   const auto mode =
       frame->rules.casts_operators ? casting::Mode::kOperators : casting::Mode::kEmulationOnly;
   state_ = std::make_shared<const casting::ScopeState>(
-      casting::ScopeState{*frame->source, mode, frame->listener, casting::WeightKeeping::here()});
+      casting::ScopeState{*frame->source, mode, frame->listener, frame->keeps_weights});
 }
 
 Snapshot::Snapshot(const Snapshot&) = default;

@@ -8,7 +8,6 @@
 #include "casting/scope.h"
 #include "casting/shadow_cache.h"
 #include "casting/weight_shadows.h"
-#include "casting/weights.h"
 
 namespace mezzo::casting {
 
@@ -17,9 +16,9 @@ C10_NOINLINE at::Tensor Casting::cast(const at::Tensor& tensor) {
   if (frame_.listener != nullptr)
     (*frame_.listener)(row_.name(), tensor.scalar_type(), decision_.target);
   at::Tensor result;
-  if (decision_.target != at::kFloat && WeightKeeping::here()) {
+  if (decision_.target != at::kFloat && frame_.keeps_weights) {
     const ShadowKind kind{decision_.target, emulate};
-    result = WeightShadows::global().use(tensor, kind, frame_.shadows);
+    result = WeightShadows::global().use(tensor, kind, frame_.shadows_for(decision_));
   }
   if (!result.defined()) {
     count_activation_cast();
@@ -30,17 +29,10 @@ C10_NOINLINE at::Tensor Casting::cast(const at::Tensor& tensor) {
 }
 
 at::Tensor Casting::apply(const at::Tensor& tensor) {
-  // Frames with a listener have no shadows, so that it hears of each use.
-  if (frame_.shadows != nullptr && decision_.target != at::kFloat) {
-    const ShadowCache::Found found =
-        frame_.shadows->find(tensor, {decision_.target, decision_.plan == Plan::kEmulate});
-    if (const Shadow::Lock lock(found.shadow); lock) {
-      const at::Tensor* copy =
-          found.shadow->peek(*tensor.unsafeGetTensorImpl(), *found.weight, found.use);
-      if (copy != nullptr) return *copy;
-    }
-  }
-  return cast(tensor);
+  using Reference = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  const ShadowCache* const shadows = frame_.shadows_for(decision_);
+  c10::TensorImpl* const copy = shadows != nullptr ? shadows->copy_of(tensor) : nullptr;
+  return copy != nullptr ? at::Tensor(Reference::reclaim(copy)) : cast(tensor);
 }
 
 }  // namespace mezzo::casting

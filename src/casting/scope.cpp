@@ -10,6 +10,7 @@
 #include "casting/layer.h"
 #include "casting/shadow_cache.h"
 #include "casting/weight_shadows.h"
+#include "casting/weights.h"
 
 namespace mezzo::casting {
 namespace {
@@ -33,6 +34,17 @@ ScopeRules rules_of(const CompiledPolicy& policy, Mode mode) {
           .casts_operators = mode == Mode::kOperators};
 }
 
+// Emulation is for processors: where it is chosen, tensors on devices are cast all the same.
+std::array<KnownShadows, 2> shadows_of(const ScopeRules& rules) {
+  const auto known = [&](Plan plan) -> KnownShadows {
+    ShadowCache* const cache =
+        ShadowCache::of_this_thread({rules.low, /*in_float=*/plan == Plan::kEmulate});
+    return cache == nullptr ? KnownShadows{} : KnownShadows{{plan, rules.low}, cache};
+  };
+  if (!rules.emulated) return {known(Plan::kCast)};
+  return {known(Plan::kEmulate), known(Plan::kCast)};
+}
+
 }  // namespace
 
 Scope::Scope(const Policy& policy, Mode mode, const CastListener* listener) : policy_(policy) {
@@ -42,7 +54,9 @@ Scope::Scope(const Policy& policy, Mode mode, const CastListener* listener) : po
   frame_.rules = rules_of(*frame_.policy, mode);
   frame_.graph_task = torch::autograd::get_current_graph_task_id();
   frame_.listener = listener;
-  frame_.shadows = listener == nullptr ? ShadowCache::of_this_thread() : nullptr;
+  frame_.keeps_weights = WeightKeeping::here();
+  // A listener hears of each use.
+  if (listener == nullptr && frame_.keeps_weights) frame_.shadows = shadows_of(frame_.rules);
   frame_.below = c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, layer_key()) -
                  c10::autocast_dispatch_keyset;
   frame_.previous = std::exchange(innermost, &frame_);
@@ -66,6 +80,7 @@ Disabled::Disabled() {
     frame_.rules = innermost->rules;
     frame_.rules.casts_operators = false;
     frame_.graph_task = innermost->graph_task;
+    frame_.keeps_weights = innermost->keeps_weights;
     frame_.shadows = innermost->shadows;
     frame_.below = innermost->below;
   }

@@ -1,6 +1,8 @@
 // The scope on the stack inside which operators are cast, and what the kernels ask it.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <functional>
 #include <string_view>
 
@@ -24,6 +26,17 @@ using CastListener =
 
 class ShadowCache;
 
+/// The thread's own way to the copies that a decision asks for. None: a decision that casts
+/// nothing.
+struct KnownShadows {
+  Decision decision;
+  ShadowCache* cache = nullptr;
+
+  bool serves(const Decision& wanted) const {
+    return std::bit_cast<std::uint16_t>(decision) == std::bit_cast<std::uint16_t>(wanted);
+  }
+};
+
 /// What the kernels see of the innermost scope of their thread.
 struct Frame {
   const Frame* previous = nullptr;
@@ -32,8 +45,15 @@ struct Frame {
   ScopeRules rules;
   int graph_task = -1;
   const CastListener* listener = nullptr;
-  ShadowCache* shadows = nullptr;  // of the frame's thread; null: ask the registry each time
-  c10::DispatchKeySet below;       // what comes after the layer and all other autocasts
+  bool keeps_weights = true;              // weights are cast once for many uses
+  std::array<KnownShadows, 2> shadows{};  // the likelier first
+  c10::DispatchKeySet below;              // what comes after the layer and all other autocasts
+
+  /// Null: ask the registry each time.
+  C10_ALWAYS_INLINE ShadowCache* shadows_for(const Decision& decision) const {
+    if (shadows[0].serves(decision)) return shadows[0].cache;
+    return shadows[1].serves(decision) ? shadows[1].cache : nullptr;
+  }
 };
 
 /// Switches the casting layer on for this thread until it is destroyed. Scopes nest, the inner one

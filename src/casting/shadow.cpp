@@ -7,7 +7,6 @@
 #include <ATen/ops/to.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <thread>
 #include <utility>
 
 #include "casting/counts.h"
@@ -16,70 +15,43 @@
 namespace mezzo::casting {
 namespace {
 
-std::uint32_t version_of(const at::Tensor& tensor) {
-  return tensor.unsafeGetTensorImpl()->version_counter().current_version();
-}
-
 at::Tensor values_for(const at::Tensor& weight, ShadowKind kind) {
   const at::Tensor values = weight.detach();
   return kind.in_float ? rounded(values, kind.low) : values.to(kind.low);
 }
 
 bool is_transpose(const at::Tensor& view, const at::Tensor& weight) {
-  return weight.dim() == 2 && view.dim() == 2 && view.size(0) == weight.size(1) &&
-         view.size(1) == weight.size(0) && view.stride(0) == weight.stride(1) &&
-         view.stride(1) == weight.stride(0) && view.storage_offset() == weight.storage_offset();
+  return view.storage_offset() == weight.storage_offset() &&
+         transposed_layout(*view.unsafeGetTensorImpl(), *weight.unsafeGetTensorImpl());
 }
 
 }  // namespace
 
-void Shadow::enter() noexcept {
-  while (locked_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
-}
-
-void Shadow::close() noexcept {
-  enter();
-  storage_ = nullptr;
-  leave();
-  // Before the weight is read: a gradient that flows while it is read makes the copy doubtful.
-  flowed_->store(false, std::memory_order_release);
-}
-
 void Shadow::open(const at::Tensor& weight) {
   invalid_ = false;
-  enter();
-  type_ = weight.dtype();
-  version_ = version_of(weight);
-  storage_ = weight.storage().unsafeGetStorageImpl();
-  offset_ = weight.storage_offset();
-  leave();
+  gate_->open(weight);
 }
 
 bool Shadow::fresh(const at::Tensor& weight) const {
-  return base_.defined() && storage_ != nullptr && version_ == version_of(weight) &&
-         !flowed_->load(std::memory_order_acquire);
-}
-
-void Shadow::drop_aliases() {
-  for (at::Tensor& alias : aliases_) alias.reset();
+  return base_.defined() && gate_->holds_for(weight);
 }
 
 void Shadow::cast_again(const at::Tensor& weight) {
   const Unrecorded guard;
-  const bool changed = base_.defined() && !invalid_ && version_ != version_of(weight);
-  close();
+  const bool changed = base_.defined() && !invalid_ && gate_->version_differs(weight);
+  gate_->close();
   if (changed) {
     base_.copy_(kind_.in_float ? values_for(weight, kind_) : weight);
   } else {
     base_ = values_for(weight, kind_);
-    drop_aliases();
+    gate_->drop_copies();
   }
   count_weight_casts();
   open(weight);
 }
 
 const at::Tensor& Shadow::whole(const at::Tensor& weight, Use use) {
-  if (const at::Tensor& known = alias(use); known.defined()) return known;
+  if (const at::Tensor& known = gate_->copy(use); known.defined()) return known;
   const Unrecorded guard;
   at::Tensor made = use.transposed ? base_.t().detach() : base_.detach();
   if (use.with_history) {
@@ -87,16 +59,13 @@ const at::Tensor& Shadow::whole(const at::Tensor& weight, Use use) {
     std::uint32_t& output = outputs_[use.transposed];
     if (!node) {
       const ShadowNode::Way way{weight.scalar_type(), kind_.low, use.transposed};
-      node =
-          std::make_shared<ShadowNode>(torch::autograd::impl::gradient_edge(weight), way, flowed_);
+      node = std::make_shared<ShadowNode>(torch::autograd::impl::gradient_edge(weight), way, gate_);
       output = node->add_input_metadata(made);
     }
     torch::autograd::impl::set_gradient_edge(made, {node, output});
   }
-  enter();
-  alias(use) = std::move(made);
-  leave();
-  return alias(use);
+  gate_->keep(use, std::move(made));
+  return gate_->copy(use);
 }
 
 // Its history goes on through the view's own.
@@ -110,14 +79,14 @@ at::Tensor Shadow::viewed(const at::Tensor& weight, const at::Tensor& view,
   if (with_history) {
     const ShadowNode::Way way{view.scalar_type(), kind_.low, false};
     auto node =
-        std::make_shared<ShadowNode>(torch::autograd::impl::gradient_edge(view), way, flowed_);
+        std::make_shared<ShadowNode>(torch::autograd::impl::gradient_edge(view), way, gate_);
     torch::autograd::impl::set_gradient_edge(shaped, {node, node->add_input_metadata(shaped)});
   }
   return shaped;
 }
 
 at::Tensor Shadow::use(const at::Tensor& weight, const at::Tensor* view, bool with_history) {
-  used_.store(true, std::memory_order_relaxed);
+  gate_->mark_used();
   if (view == nullptr) return whole(weight, {.transposed = false, .with_history = with_history});
   if (is_transpose(*view, weight))
     return whole(weight, {.transposed = true, .with_history = with_history});
@@ -125,14 +94,14 @@ at::Tensor Shadow::use(const at::Tensor& weight, const at::Tensor* view, bool wi
 }
 
 void Shadow::invalidate() {
-  close();
+  gate_->close();
   invalid_ = true;
 }
 
 bool Shadow::begin_refill() {
   if (!base_.defined()) return false;
-  close();
-  invalid_ = !used_.exchange(false, std::memory_order_relaxed);
+  gate_->close();
+  invalid_ = !gate_->take_used();
   return !invalid_;
 }
 
@@ -148,8 +117,8 @@ void Shadow::end_refill(const at::Tensor& weight) {
 }
 
 void Shadow::retire() {
-  close();
-  drop_aliases();
+  gate_->close();
+  gate_->drop_copies();
   base_.reset();
   nodes_ = {};
 }

@@ -10,13 +10,13 @@ namespace mezzo::casting {
 // The highest sequence number makes the engine run it as soon as its gradient is there, as it does
 // accumulators. With an ordinary number a node that lives on from earlier iterations would run
 // last, and all weight gradients would pile up.
-ShadowNode::ShadowNode(torch::autograd::Edge edge, Way way, GradientFlowed flowed)
-    : Node(UINT64_MAX), way_(way), flowed_(std::move(flowed)) {
+ShadowNode::ShadowNode(torch::autograd::Edge edge, Way way, std::shared_ptr<ShadowGate> gate)
+    : Node(UINT64_MAX), way_(way), gate_(std::move(gate)) {
   add_next_edge(std::move(edge));
 }
 
 torch::autograd::variable_list ShadowNode::apply(torch::autograd::variable_list&& gradients) {
-  flowed_->store(true, std::memory_order_release);
+  gate_->gradient_flowed();
   at::Tensor gradient = std::move(gradients[0]);
   if (!gradient.defined()) return {gradient};
   if (gradient.scalar_type() == at::kFloat) gradient = gradient.to(way_.low);

@@ -3,20 +3,16 @@
 
 #include <torch/csrc/autograd/function.h>
 
-#include <atomic>
 #include <memory>
 
+#include "casting/shadow_gate.h"
 #include "core/torch.h"
 
 namespace mezzo::casting {
 
-/// Set by the backward pass when a gradient has gone to the weight; the copy is doubtful from then
-/// on.
-using GradientFlowed = std::shared_ptr<std::atomic<bool>>;
-
 /// Takes the gradient of the copy back to the weight: undoes the transposition, rounds it to the
-/// low type as a computation in that type would have, and gives it the weight's type. Saves
-/// nothing, so that one node serves every use and iteration.
+/// low type as a computation in that type would have, and gives it the weight's type. Closes the
+/// copy's gate. Saves nothing, so that one node serves every use and iteration.
 class ShadowNode final : public torch::autograd::Node {
  public:
   struct Way {
@@ -27,14 +23,14 @@ class ShadowNode final : public torch::autograd::Node {
 
   /// @param edge  where the gradient goes: the weight's accumulator, or the history of a view of
   /// the weight
-  ShadowNode(torch::autograd::Edge edge, Way way, GradientFlowed flowed);
+  ShadowNode(torch::autograd::Edge edge, Way way, std::shared_ptr<ShadowGate> gate);
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
   std::string name() const override { return "MezzoWeightCast"; }
 
  private:
   Way way_;
-  GradientFlowed flowed_;
+  std::shared_ptr<ShadowGate> gate_;
 };
 
 }  // namespace mezzo::casting

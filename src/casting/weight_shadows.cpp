@@ -138,7 +138,7 @@ at::Tensor WeightShadows::use_weight(const at::Tensor& weight, ShadowKind kind,
   entry.follow_memory(weight);
   const std::shared_ptr<Shadow>& shadow = entry.shadow_of(kind);
   if (!shadow->fresh(weight)) shadow->cast_again(weight);
-  if (cache != nullptr) cache->put(weight, shadow);
+  if (cache != nullptr) cache->put(weight, shadow->gate());
   return shadow->use(weight, view, with_history);
 }
 
@@ -257,20 +257,14 @@ namespace {
 
 thread_local bool keeps_weights = true;
 
-void keep_weights(bool keeps) noexcept {
-  keeps_weights = keeps;
-  if (ShadowCache* const cache = ShadowCache::of_this_thread(); cache != nullptr)
-    cache->switch_on(keeps);
-}
-
 }  // namespace
 
 WeightKeeping::WeightKeeping(bool keeps) noexcept : before_(keeps_weights) {
-  keep_weights(keeps);
+  keeps_weights = keeps;
 }
 
 WeightKeeping::~WeightKeeping() {
-  keep_weights(before_);
+  keeps_weights = before_;
 }
 
 bool WeightKeeping::here() noexcept {

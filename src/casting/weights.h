@@ -22,8 +22,8 @@ void invalidate_all_casts();
 /// Nothing is kept alive.
 void remember_weights(at::TensorList weights);
 
-/// While it lives, are weights on this thread cast once for many uses (as without it), or at each
-/// use? Nests.
+/// In the scopes that are opened on this thread while it lives: are weights cast once for many uses
+/// (as without it), or at each use? Nests.
 class WeightKeeping {
  public:
   [[nodiscard]] explicit WeightKeeping(bool keeps) noexcept;
