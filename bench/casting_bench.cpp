@@ -1,8 +1,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 
+#include "callgrind.h"
 #include "casting/weights.h"
-#include "casting_instructions.h"
 #include "mezzo/autocast.h"
 #include "mezzo/cast_counts.h"
 #include "mezzo/hardware.h"
@@ -13,7 +13,7 @@ namespace {
 
 // What the casting layer adds to an operator, against what LibTorch's own autocast adds.
 void instructions(Report& report) {
-  const std::map<std::string, double> counts = casting_instructions();
+  const std::map<std::string, double> counts = counted_instructions("casting");
   const auto extra = [&](const std::string& name, const char* way) {
     return counts.at(name + way) - counts.at(name + "/off");
   };

@@ -2,14 +2,8 @@
 
 #include <ATen/autocast_mode.h>
 #include <torch/torch.h>
-#include <valgrind/callgrind.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <optional>
-
-#include "core/raise.h"
+#include "callgrind.h"
 #include "mezzo/autocast.h"
 #include "mezzo/hardware.h"
 
@@ -34,10 +28,7 @@ class NativeAutocast {
 
 template <typename F>
 void count(const std::string& name, F call) {
-  for (int i = 0; i < 3; ++i) call();
-  CALLGRIND_ZERO_STATS;
-  for (int i = 0; i < kCalls; ++i) call();
-  CALLGRIND_DUMP_STATS_AT(name.c_str());
+  count_instructions(name, kCalls, call);
 }
 
 template <typename F>
@@ -59,6 +50,7 @@ void count_all(const std::string& name, F call) {
 }  // namespace
 
 int count_casting_instructions() {
+  take_memory_from_free_blocks();
   const at::NoGradGuard no_grad;
   at::set_num_threads(1);
   set_compute_mode(at::kBFloat16, ComputeMode::kNative);
@@ -80,49 +72,6 @@ int count_casting_instructions() {
   count_scopes("low argument: mm", [&] { return torch::mm(low, low_with_history); });
   count_scopes("cached weight: mm", [&] { return torch::mm(low, weight); });
   return 0;
-}
-
-namespace {
-
-std::string command_line(const std::filesystem::path& folder) {
-  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-  return "valgrind --tool=callgrind --callgrind-out-file='" + (folder / "counts").string() + "' '" +
-         program + "' --count-instructions yes >'" + (folder / "log").string() + "' 2>&1";
-}
-
-// A dump says its reason in "desc: Trigger: Client Request: NAME" and its sum in "totals: N".
-std::optional<std::pair<std::string, double>> read_dump(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  std::string name;
-  constexpr std::string_view kTrigger = "desc: Trigger: Client Request: ";
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with(kTrigger)) name = line.substr(kTrigger.size());
-    if (!name.empty() && line.starts_with("totals: "))
-      return std::pair(name, std::stod(line.substr(8)) / kCalls);
-    if (!name.empty() && line.starts_with("summary: "))
-      return std::pair(name, std::stod(line.substr(9)) / kCalls);
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
-std::map<std::string, double> casting_instructions() {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / "mezzo_bench_callgrind";
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
-  if (std::system(command_line(folder).c_str()) != 0) {
-    raise("bench", "counting instructions needs valgrind, and it failed; its words are in ",
-          (folder / "log").string());
-  }
-  std::map<std::string, double> counts;
-  for (const auto& file : std::filesystem::directory_iterator(folder)) {
-    if (const auto dump = read_dump(file.path())) counts.insert(*dump);
-  }
-  std::filesystem::remove_all(folder);
-  if (counts.empty()) raise("bench", "callgrind wrote no counts");
-  return counts;
 }
 
 }  // namespace mezzo::bench

@@ -9,6 +9,7 @@
 #include <malloc.h>
 #endif
 
+#include "amp_instructions.h"
 #include "casting_instructions.h"
 #ifdef MEZZO_WITH_DISTRIBUTED
 #include "distributed_ranks.h"
@@ -64,6 +65,7 @@ int main(int argc, char** argv) {
   app.add_option("--only", settings.only,
                  "of step and layers: cases whose names contain this text");
   app.add_option("--count-instructions", counted, "used by the program itself, under callgrind")
+      ->check(CLI::IsMember({"amp", "casting"}))
       ->group("");
   bool is_rank = false;
   app.add_flag("--distributed-rank", is_rank, "used by the program itself, in each rank")
@@ -79,7 +81,8 @@ int main(int argc, char** argv) {
     }
   }
   try {
-    if (!counted.empty()) return mezzo::bench::count_casting_instructions();
+    if (counted == "amp") return mezzo::bench::count_amp_instructions();
+    if (counted == "casting") return mezzo::bench::count_casting_instructions();
 #ifdef MEZZO_WITH_DISTRIBUTED
     if (is_rank) return mezzo::bench::run_distributed_rank(settings.repeats);
 #endif

@@ -8,6 +8,7 @@
 
 namespace mezzo::bench {
 
+void run_amp(Report&, const Settings&);
 void run_casting(Report&, const Settings&);
 void run_convert(Report&, const Settings&);
 void run_cuda(Report&, const Settings&);
@@ -23,6 +24,8 @@ struct Suite {
 };
 
 inline constexpr std::array kSuites{
+    Suite{"amp", "the handles: steps with enabled = false, and what a skipped step gives back",
+          run_amp},
     Suite{"casting", "the casting layer: instructions per operator, weight copies, emulation",
           run_casting},
     Suite{"convert", "mezzo convert as a program: nodes and weights per second", run_convert},
