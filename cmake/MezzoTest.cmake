@@ -29,3 +29,22 @@ function(mezzo_test)
                        ENVIRONMENT "OMP_WAIT_POLICY=passive;GOMP_SPINCOUNT=0"
                        WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 endfunction()
+
+# mezzo_cuda_test(NAME optim_cuda SOURCES ...): a TORCH test of what runs the CUDA kernels: compiled for the processor
+# everywhere, and on a GPU where there is one (support/cuda_places.h). All of them are built by mezzo_cuda_tests.
+
+function(mezzo_cuda_test)
+  if(MEZZO_SANITIZE OR NOT MEZZO_TORCH) # the emulation's fibers are not for sanitizers
+    return()
+  endif()
+  mezzo_test(TORCH LABELS cuda ${ARGN})
+  cmake_parse_arguments(PARSE_ARGV 0 t "" "NAME" "")
+  set(target mezzo_${t_NAME}_test)
+  target_compile_definitions(${target} PRIVATE MEZZO_CUDA_EMULATION="$<TARGET_FILE:mezzo_cuda_emulation>")
+  add_dependencies(${target} mezzo_cuda_emulation)
+  if(TARGET mezzo_cuda)
+    target_compile_definitions(${target} PRIVATE MEZZO_CUDA_LIBRARY="$<TARGET_FILE:mezzo_cuda>")
+    add_dependencies(${target} mezzo_cuda)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY MEZZO_CUDA_TESTS ${target})
+endfunction()

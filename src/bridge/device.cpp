@@ -9,14 +9,33 @@
 namespace mezzo::bridge {
 namespace {
 
+const kernels::cuda::Interface* stand_in = nullptr;
+
 int index_of(const at::Device& device) {
   return device.has_index() ? device.index() : 0;
+}
+
+at::Tensor scratch_of(std::int64_t numbers, at::ScalarType type, const at::Device& device) {
+  return at::empty({numbers}, at::TensorOptions(device).dtype(type));
+}
+
+// Doubles for the partial results of a batch.
+at::Tensor batch_scratch(const kernels::BatchShape& shape, const kernels::cuda::Interface* cuda,
+                         const at::Device& device) {
+  return scratch_of(cuda == nullptr ? kernels::batch_scratch(shape)
+                                    : cuda->batch_scratch(&shape, index_of(device)),
+                    at::kDouble, device);
 }
 
 }  // namespace
 
 const kernels::cuda::Interface* cuda_kernels(const at::Device& device) {
-  return device.is_cuda() ? kernels::cuda_library() : nullptr;
+  if (device.is_cuda()) return kernels::cuda_library(index_of(device));
+  return device.is_cpu() ? stand_in : nullptr;
+}
+
+void treat_cpus_as_cuda(const kernels::cuda::Interface* functions) {
+  stand_in = functions;
 }
 
 bool has_kernels(const at::Device& device) {
@@ -45,12 +64,78 @@ void norm_backward(const kernels::NormBackward& norm, const at::Device& device) 
   const kernels::cuda::Interface* cuda = cuda_kernels(device);
   const std::int64_t numbers = cuda == nullptr ? kernels::norm_scratch(norm.shape)
                                                : cuda->norm_scratch(&norm.shape, index_of(device));
-  const at::Tensor scratch = at::empty(
-      {numbers}, at::TensorOptions(device).dtype(norm.shape.wide ? at::kDouble : at::kFloat));
+  const at::Tensor scratch =
+      scratch_of(numbers, norm.shape.wide ? at::kDouble : at::kFloat, device);
   void* memory = scratch.mutable_data_ptr();
   if (cuda == nullptr) return kernels::norm_backward(norm, memory, torch_workers());
   kernels::check_cuda(
       *cuda, cuda->norm_backward(&norm, memory, index_of(device), current_stream(device)), "norm");
+}
+
+void batch_moments(const kernels::Rows& x, const kernels::BatchShape& shape,
+                   const kernels::Moments& moments, const at::Device& device) {
+  const kernels::cuda::Interface* cuda = cuda_kernels(device);
+  const at::Tensor scratch = batch_scratch(shape, cuda, device);
+  auto* memory = scratch.mutable_data_ptr<double>();
+  if (cuda == nullptr) return kernels::batch_moments(x, shape, moments, memory, torch_workers());
+  kernels::check_cuda(
+      *cuda,
+      cuda->batch_moments(&x, &shape, &moments, memory, index_of(device), current_stream(device)),
+      "batch norm");
+}
+
+void batch_normalise(const kernels::BatchNormalise& norm, const at::Device& device) {
+  const kernels::cuda::Interface* cuda = cuda_kernels(device);
+  if (cuda == nullptr) return kernels::batch_normalise(norm, torch_workers());
+  kernels::check_cuda(*cuda, cuda->batch_normalise(&norm, index_of(device), current_stream(device)),
+                      "batch norm");
+}
+
+void batch_backward_reduce(const kernels::BatchGradient& gradient, double* sum_dy,
+                           double* sum_dy_xmu, const at::Device& device) {
+  const kernels::cuda::Interface* cuda = cuda_kernels(device);
+  const at::Tensor scratch = batch_scratch(gradient.shape, cuda, device);
+  auto* memory = scratch.mutable_data_ptr<double>();
+  if (cuda == nullptr) {
+    return kernels::batch_backward_reduce(gradient, sum_dy, sum_dy_xmu, memory, torch_workers());
+  }
+  kernels::check_cuda(*cuda,
+                      cuda->batch_backward_reduce(&gradient, sum_dy, sum_dy_xmu, memory,
+                                                  index_of(device), current_stream(device)),
+                      "batch norm");
+}
+
+void batch_backward_apply(const kernels::BatchBackwardApply& apply, const at::Device& device) {
+  const kernels::cuda::Interface* cuda = cuda_kernels(device);
+  if (cuda == nullptr) return kernels::batch_backward_apply(apply, torch_workers());
+  kernels::check_cuda(*cuda,
+                      cuda->batch_backward_apply(&apply, index_of(device), current_stream(device)),
+                      "batch norm");
+}
+
+at::Tensor merge_moments(const at::Tensor& gathered, std::int64_t channels) {
+  const at::Device device = gathered.device();
+  at::Tensor result = at::empty({2, channels}, at::TensorOptions(device).dtype(at::kDouble));
+  const auto* rows = gathered.const_data_ptr<double>();
+  auto* mean = result.mutable_data_ptr<double>();
+  const kernels::Moments moments{mean, mean + channels};
+  const std::int64_t ranks = gathered.size(0);
+  const std::int64_t stride = gathered.size(1);
+  if (const kernels::cuda::Interface* cuda = cuda_kernels(device)) {
+    kernels::check_cuda(*cuda,
+                        cuda->batch_merge(rows, ranks, stride, channels, &moments, index_of(device),
+                                          current_stream(device)),
+                        "batch norm");
+    return result;
+  }
+  if (!device.is_cpu()) return merge_moments(gathered.cpu(), channels).to(device);
+  std::vector<kernels::RankMoments> all;
+  for (std::int64_t r = 0; r < ranks; ++r) {
+    const double* row = rows + r * stride;
+    all.push_back({row[2 * channels], row, row + channels});
+  }
+  kernels::merge_moments(all, channels, moments);
+  return result;
 }
 
 }  // namespace mezzo::bridge

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "core/torch.h"
+#include "kernels/batch_norm.h"
 #include "kernels/cuda/interface.h"
 #include "kernels/norms.h"
 
@@ -12,6 +13,9 @@ namespace mezzo::bridge {
 
 /// The CUDA kernels for this device; null on other devices, and where the library is not there.
 const kernels::cuda::Interface* cuda_kernels(const at::Device&);
+
+/// For tests: from now on CPUs are devices with these kernels; null: CPUs again. For the process.
+void treat_cpus_as_cuda(const kernels::cuda::Interface*);
 
 /// Are there kernels of ours for this device? Without, LibTorch's operators do the same.
 bool has_kernels(const at::Device&);
@@ -32,5 +36,18 @@ CudaList make_cuda_list(const kernels::cuda::Interface&, const at::Device&);
 /// there.
 void norm_forward(const kernels::NormForward&, const at::Device&);
 void norm_backward(const kernels::NormBackward&, const at::Device&);
+
+/// batch_norm.h likewise; everything that the structures name is there.
+void batch_moments(const kernels::Rows& x, const kernels::BatchShape&, const kernels::Moments&,
+                   const at::Device&);
+void batch_normalise(const kernels::BatchNormalise&, const at::Device&);
+void batch_backward_reduce(const kernels::BatchGradient&, double* sum_dy, double* sum_dy_xmu,
+                           const at::Device&);
+void batch_backward_apply(const kernels::BatchBackwardApply&, const at::Device&);
+
+/// Merges what ranks have gathered, a row of doubles each on the result's device: their means,
+/// their sums of squared deviations, their count, and what else follows.
+/// [2, C] on that device: means and sums. By the host where there are no kernels.
+at::Tensor merge_moments(const at::Tensor& gathered, std::int64_t channels);
 
 }  // namespace mezzo::bridge

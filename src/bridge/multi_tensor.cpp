@@ -12,6 +12,8 @@
 #include "kernels/cuda_library.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 namespace mezzo::bridge {
 namespace {
@@ -119,29 +121,44 @@ std::vector<kernels::Input> inputs_of(Buffers& buffers, const char* name, at::Te
   return inputs;
 }
 
-// One call of the CUDA kernels, with numbers that they leave.
+// Descriptors and scratch memory are kept, so that calls neither allocate nor free: freeing would
+// wait for the device. Each stream has its own, since calls on two of them may run at once.
+kernels::cuda::List* kept_list(const kernels::cuda::Interface& cuda, const at::Device& device,
+                               kernels::cuda::Stream stream) {
+  using Key = std::tuple<const void*, c10::DeviceIndex, kernels::cuda::Stream>;
+  static thread_local std::map<Key, CudaList> lists;
+  CudaList& list = lists[{&cuda, device.index(), stream}];
+  if (!list) list = make_cuda_list(cuda, device);
+  return list.get();
+}
+
+// One call of the CUDA kernels, with the flag that they leave.
 class CudaCall {
  public:
   CudaCall(std::string_view where, const kernels::cuda::Interface& functions,
            const at::Device& device)
       : cuda(functions),
-        list(make_cuda_list(cuda, device)),
         stream(current_stream(device)),
+        list(kept_list(cuda, device, stream)),
         where_(where),
-        found_(at::zeros({}, at::TensorOptions(device).dtype(at::kFloat))) {}
+        device_(device) {}
 
-  float* found() const { return found_.mutable_data_ptr<float>(); }
+  float* found() {
+    found_ = at::zeros({}, at::TensorOptions(device_).dtype(at::kFloat));
+    return found_.mutable_data_ptr<float>();
+  }
   bool finite(bool done) const {
     kernels::check_cuda(cuda, done, where_);
     return found_.item<float>() == 0;
   }
 
   const kernels::cuda::Interface& cuda;
-  CudaList list;
-  kernels::cuda::Stream stream;
+  const kernels::cuda::Stream stream;
+  kernels::cuda::List* const list;
 
  private:
   std::string_view where_;
+  at::Device device_;
   at::Tensor found_;
 };
 
@@ -155,9 +172,8 @@ double norm_on(const CudaCall& call, const at::Device& device,
   const auto count = size_of_list(inputs);
   const at::Tensor norms = at::empty({count + 1}, at::TensorOptions(device).dtype(at::kDouble));
   auto* numbers = norms.mutable_data_ptr<double>();
-  const bool done =
-      call.cuda.norm(call.list.get(), inputs.data(), count, which == kernels::Norm::kMax, numbers,
-                     numbers + 1, nullptr, call.stream);
+  const bool done = call.cuda.norm(call.list, inputs.data(), count, which == kernels::Norm::kMax,
+                                   numbers, numbers + 1, nullptr, call.stream);
   kernels::check_cuda(call.cuda, done, "norm");
   const at::Tensor here = norms.to(at::kCPU);
   const auto* read = here.const_data_ptr<double>();
@@ -200,9 +216,9 @@ bool all_finite(std::string_view where, at::TensorList tensors) {
   Buffers buffers(where);
   const auto inputs = inputs_of(buffers, "tensors", tensors, false);
   if (const auto* cuda = cuda_kernels(buffers.device())) {
-    const CudaCall call(where, *cuda, buffers.device());
-    return call.finite(cuda->check(call.list.get(), inputs.data(), size_of_list(inputs),
-                                   call.found(), call.stream));
+    CudaCall call(where, *cuda, buffers.device());
+    return call.finite(
+        cuda->check(call.list, inputs.data(), size_of_list(inputs), call.found(), call.stream));
   }
   return kernels::Lists(torch_workers()).all_finite(inputs);
 }
@@ -240,9 +256,9 @@ bool scale(std::string_view where, at::TensorList in, at::TensorList out, double
   buffers.check_overlaps();
   bool finite = true;
   if (const auto* cuda = cuda_kernels(buffers.device())) {
-    const CudaCall call(where, *cuda, buffers.device());
+    CudaCall call(where, *cuda, buffers.device());
     finite =
-        call.finite(cuda->scale(call.list.get(), inputs.data(), buffers.outputs.data(),
+        call.finite(cuda->scale(call.list, inputs.data(), buffers.outputs.data(),
                                 size_of_list(inputs), factor, nullptr, call.found(), call.stream));
   } else {
     finite = kernels::Lists(torch_workers()).scale(inputs, buffers.outputs, factor);
@@ -268,10 +284,10 @@ bool axpby(std::string_view where, at::TensorList x, at::TensorList y, at::Tenso
   buffers.check_overlaps();
   bool finite = true;
   if (const auto* cuda = cuda_kernels(buffers.device())) {
-    const CudaCall call(where, *cuda, buffers.device());
-    finite = call.finite(cuda->axpby(call.list.get(), inputs_x.data(), inputs_y.data(),
-                                     buffers.outputs.data(), size_of_list(inputs_x), a, b,
-                                     call.found(), call.stream));
+    CudaCall call(where, *cuda, buffers.device());
+    finite =
+        call.finite(cuda->axpby(call.list, inputs_x.data(), inputs_y.data(), buffers.outputs.data(),
+                                size_of_list(inputs_x), a, b, call.found(), call.stream));
   } else {
     finite = kernels::Lists(torch_workers()).axpby(inputs_x, inputs_y, buffers.outputs, a, b);
   }
@@ -293,7 +309,7 @@ void copy(std::string_view where, at::TensorList in, at::TensorList out) {
   if (const auto* cuda = cuda_kernels(buffers.device())) {
     const CudaCall call(where, *cuda, buffers.device());
     kernels::check_cuda(*cuda,
-                        cuda->copy(call.list.get(), inputs.data(), buffers.outputs.data(),
+                        cuda->copy(call.list, inputs.data(), buffers.outputs.data(),
                                    size_of_list(inputs), call.stream),
                         "copy");
   } else {

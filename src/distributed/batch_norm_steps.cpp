@@ -1,12 +1,11 @@
 #include "distributed/batch_norm_steps.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 
+#include "bridge/device.h"
 #include "bridge/rows.h"
 #include "bridge/tensors.h"
-#include "bridge/workers.h"
 #include "kernels/batch_norm.h"
 
 namespace mezzo::parallel {
@@ -35,13 +34,9 @@ at::Tensor per_channel(const at::Tensor& tensor) {
 // The memory of another tensor in the order of x's.
 at::Tensor laid_out_as(const at::Tensor& tensor, const at::Tensor& x) {
   if (!tensor.defined()) return tensor;
-  const at::Tensor plain = tensor.detach();
+  at::Tensor plain = tensor.detach();
   if (bridge::is_dense(plain) && bridge::same_layout(plain, x)) return plain;
   return bridge::empty_laid_out_as(x, plain.scalar_type()).copy_(plain);
-}
-
-bool has_kernels(const at::Tensor& x) {
-  return x.is_cpu();
 }
 
 kernels::BatchGradient gradient_of(const BatchStep& step, const at::Tensor& dy,
@@ -55,8 +50,9 @@ kernels::BatchGradient gradient_of(const BatchStep& step, const at::Tensor& dy,
   return gradient;
 }
 
-at::Tensor scratch_for(const kernels::BatchShape& shape) {
-  return at::empty({kernels::batch_scratch(shape)}, at::kDouble);
+// Two numbers a channel, beside x.
+at::Tensor two_rows(const at::Tensor& x) {
+  return at::zeros({2, x.size(1)}, at::TensorOptions(x.device()).dtype(at::kDouble));
 }
 
 }  // namespace
@@ -66,17 +62,16 @@ at::Tensor laid_out(const at::Tensor& x) {
 }
 
 at::Tensor batch_moments(const at::Tensor& x) {
-  if (!has_kernels(x)) return by_operators::batch_moments(x);
+  if (!bridge::has_kernels(x.device())) return by_operators::batch_moments(x);
   const kernels::BatchShape shape = shape_of(x);
-  at::Tensor moments = at::zeros({2, shape.channels}, at::kDouble);
+  at::Tensor moments = two_rows(x);
   auto* mean = moments.mutable_data_ptr<double>();
-  kernels::batch_moments(rows_of(x), shape, {mean, mean + shape.channels},
-                         scratch_for(shape).mutable_data_ptr<double>(), bridge::torch_workers());
+  bridge::batch_moments(rows_of(x), shape, {mean, mean + shape.channels}, x.device());
   return moments;
 }
 
 at::Tensor batch_normalised(const BatchStep& step, const at::Tensor& z) {
-  if (!has_kernels(step.x)) return by_operators::batch_normalised(step, z);
+  if (!bridge::has_kernels(step.x.device())) return by_operators::batch_normalised(step, z);
   const at::Tensor residual = laid_out_as(z, step.x);
   const at::Tensor weight = per_channel(step.weight);
   const at::Tensor bias = per_channel(step.bias);
@@ -91,21 +86,19 @@ at::Tensor batch_normalised(const BatchStep& step, const at::Tensor& z) {
   norm.weight = rows_of(weight);
   norm.bias = rows_of(bias);
   norm.relu = step.relu;
-  kernels::batch_normalise(norm, bridge::torch_workers());
+  bridge::batch_normalise(norm, step.x.device());
   return y;
 }
 
 at::Tensor batch_gradient_sums(const BatchStep& step, const at::Tensor& dy, const at::Tensor& y) {
-  if (!has_kernels(step.x)) return by_operators::batch_gradient_sums(step, dy, y);
+  if (!bridge::has_kernels(step.x.device())) return by_operators::batch_gradient_sums(step, dy, y);
   const at::Tensor dense_dy = laid_out_as(dy, step.x);
   const at::Tensor dense_y = laid_out_as(y, step.x);
   const kernels::BatchGradient gradient = gradient_of(step, dense_dy, dense_y);
   const std::int64_t channels = gradient.shape.channels;
-  at::Tensor sums = at::zeros({2, channels}, at::kDouble);
+  at::Tensor sums = two_rows(step.x);
   auto* sum_dy = sums.mutable_data_ptr<double>();
-  kernels::batch_backward_reduce(gradient, sum_dy, sum_dy + channels,
-                                 scratch_for(gradient.shape).mutable_data_ptr<double>(),
-                                 bridge::torch_workers());
+  bridge::batch_backward_reduce(gradient, sum_dy, sum_dy + channels, step.x.device());
   return sums;
 }
 
@@ -113,7 +106,7 @@ std::pair<at::Tensor, at::Tensor> batch_gradients(const BatchStep& step, const a
                                                   const at::Tensor& y, const at::Tensor& means,
                                                   bool wants_dx, bool wants_dz) {
   if (!wants_dx && !wants_dz) return {};
-  if (!has_kernels(step.x)) {
+  if (!bridge::has_kernels(step.x.device())) {
     return by_operators::batch_gradients(step, dy, y, means, wants_dx, wants_dz);
   }
   const at::Tensor dense_dy = laid_out_as(dy, step.x);
@@ -132,7 +125,7 @@ std::pair<at::Tensor, at::Tensor> batch_gradients(const BatchStep& step, const a
   }
   apply.dx = rows_out_of(result.first);
   apply.dresidual = rows_out_of(result.second);
-  kernels::batch_backward_apply(apply, bridge::torch_workers());
+  bridge::batch_backward_apply(apply, step.x.device());
   return result;
 }
 

@@ -1,5 +1,5 @@
-// Batch norm of this rank's batch, in the steps between which ranks exchange sums. By the kernels
-// on CPUs, by LibTorch's operators elsewhere.
+// Batch norm of this rank's batch, in the steps between which ranks exchange sums: by our kernels
+// on CPUs and on CUDA devices that have them, by LibTorch's operators elsewhere.
 #pragma once
 
 #include <utility>

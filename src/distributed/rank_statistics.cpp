@@ -8,11 +8,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
-#include <vector>
-
+#include "bridge/device.h"
 #include "distributed/group.h"
 #include "distributed/join.h"
-#include "kernels/batch_norm.h"
 
 namespace mezzo::parallel {
 namespace {
@@ -73,22 +71,20 @@ RankStatistics exchange_moments(const at::Tensor& moments, double count, Backwar
   }
   const std::int64_t channels = moments.size(1);
   announce_tensor(*group, Coming::kMoments, moments, channels);
-  const at::Tensor all = gather_rows(row_of(moments, count, backward), group->internals()).cpu();
+  const at::Tensor gathered = gather_rows(row_of(moments, count, backward), group->internals());
+  // All that the host needs to know; the moments stay where they are.
+  const at::Tensor tails = gathered.narrow(1, 2 * channels, 2).contiguous().cpu();
   RankStatistics result;
-  std::vector<kernels::RankMoments> ranks;
   for (int r = 0; r < group->size(); ++r) {
-    const double* row = all.const_data_ptr<double>() + r * all.size(1);
-    ranks.push_back({row[2 * channels], row, row + channels});
-    const auto other = static_cast<Backward>(static_cast<std::int64_t>(row[2 * channels + 1]));
+    const double* row = tails.const_data_ptr<double>() + 2 * static_cast<std::int64_t>(r);
+    result.count += row[0];
+    const auto other = static_cast<Backward>(static_cast<std::int64_t>(row[1]));
     if (other == Backward::kInput) result.any_input = true;
     if (other == Backward::kNone && result.without_graph < 0) result.without_graph = r;
   }
-  const at::Tensor merged = at::empty({2, channels}, all.options());
-  auto* mean = merged.mutable_data_ptr<double>();
-  result.count = kernels::merge_moments(ranks, channels, {mean, mean + channels});
-  const at::Tensor there = merged.to(moments.device());
-  result.mean = there[0];
-  result.m2 = there[1];
+  const at::Tensor merged = bridge::merge_moments(gathered, channels);
+  result.mean = merged[0];
+  result.m2 = merged[1];
   return result;
 }
 

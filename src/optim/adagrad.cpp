@@ -75,7 +75,7 @@ void FusedAdagrad::update(StepWork& work) {
   }
   work.lists.adagrad(work.rows, table.all(), work.guard);
   work.device.step(&kernels::cuda::Interface::adagrad, recipes, work.rows, [&](std::size_t i) {
-    return HostState{static_cast<AdagradParamState*>(work.states[i])->step()};
+    return HostState{static_cast<AdagradParamState*>(work.states[i])->step(), work.fresh[i]};
   });
   for (const Elsewhere& e : work.elsewhere) {
     auto& state = static_cast<AdagradParamState&>(*work.states[e.row]);

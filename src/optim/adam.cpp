@@ -83,7 +83,7 @@ void FusedAdam::update(StepWork& work) {
   }
   work.lists.adam(work.rows, table.all(), work.guard);
   work.device.step(&kernels::cuda::Interface::adam, recipes, work.rows, [&](std::size_t i) {
-    return HostState{static_cast<AdamParamState*>(work.states[i])->step()};
+    return HostState{static_cast<AdamParamState*>(work.states[i])->step(), work.fresh[i]};
   });
   for (const Elsewhere& e : work.elsewhere) {
     auto& state = static_cast<AdamParamState&>(*work.states[e.row]);

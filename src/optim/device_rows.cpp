@@ -17,9 +17,12 @@ at::Tensor numbers(std::vector<std::int64_t>& values, const at::Device& device) 
       .to(device, at::kLong, /*non_blocking=*/false, /*copy=*/true);
 }
 
-/// A flag or scale as the kernels read it; the same tensor where it is that already.
+// A flag or scale as the kernels read it; the same tensor where it is that already. Pinned memory
+// is waited for: its owner may write it again before the device has read it.
 at::Tensor number_on(const at::Tensor& tensor, const at::Device& device, at::ScalarType type) {
-  return tensor.defined() ? tensor.detach().to(device, type, /*non_blocking=*/true) : tensor;
+  if (!tensor.defined()) return tensor;
+  const bool waits = tensor.is_cpu() && device.is_cuda() && tensor.is_pinned();
+  return tensor.detach().to(device, type, /*non_blocking=*/!waits);
 }
 
 template <typename T>
@@ -40,12 +43,13 @@ void DeviceCounters::reserve(std::size_t count, const at::Device& device) {
   counts_ = larger;
 }
 
-std::int64_t* DeviceCounters::address(const at::Tensor& param, std::int64_t host_count) {
+std::int64_t* DeviceCounters::address(const at::Tensor& param, std::int64_t host_count,
+                                      bool fresh) {
   const auto next = static_cast<std::int64_t>(of_param_.size());
   const auto [found, is_new] = of_param_.try_emplace(param.unsafeGetTensorImpl(), Counter{next, 0});
   Counter& counter = found->second;
   if (is_new && host_count == kNoOpinion) host_count = 1;
-  if (host_count != kNoOpinion && host_count != counter.known) {
+  if (host_count != kNoOpinion && (fresh || host_count != counter.known)) {
     counter.known = host_count;
     changed_.push_back(counter.index);
     changed_to_.push_back(host_count);
@@ -180,7 +184,7 @@ void DeviceRows::prepare(Part& part, const std::vector<kernels::StepRow>& rows,
     part.rows.back().count = part.counts[k];
     const HostState state = host_state(part.index[k]);
     part.states.push_back(
-        {part.counters.address(*part.params[k], state.count), state.running_norm});
+        {part.counters.address(*part.params[k], state.count, state.fresh), state.running_norm});
   }
   part.counters.push();
 }
@@ -212,23 +216,20 @@ void DeviceRows::forget_counts() {
   for (auto& part : parts_) part->counters = DeviceCounters();
 }
 
-using kernels::cuda::Interface;
-using kernels::cuda::StepFunction;
+template <typename Recipe>
+using StepOf = kernels::cuda::StepFunction<Recipe> kernels::cuda::Interface::*;
 using HostStates = std::function<HostState(std::size_t)>;
 using StepRows = std::vector<kernels::StepRow>;
-template void DeviceRows::step(StepFunction<kernels::AdamRecipe> Interface::*,
-                               const std::vector<kernels::AdamRecipe>&, const StepRows&,
-                               const HostStates&);
-template void DeviceRows::step(StepFunction<kernels::SgdRecipe> Interface::*,
-                               const std::vector<kernels::SgdRecipe>&, const StepRows&,
-                               const HostStates&);
-template void DeviceRows::step(StepFunction<kernels::AdagradRecipe> Interface::*,
+template void DeviceRows::step(StepOf<kernels::AdamRecipe>, const std::vector<kernels::AdamRecipe>&,
+                               const StepRows&, const HostStates&);
+template void DeviceRows::step(StepOf<kernels::SgdRecipe>, const std::vector<kernels::SgdRecipe>&,
+                               const StepRows&, const HostStates&);
+template void DeviceRows::step(StepOf<kernels::AdagradRecipe>,
                                const std::vector<kernels::AdagradRecipe>&, const StepRows&,
                                const HostStates&);
-template void DeviceRows::step(StepFunction<kernels::LambRecipe> Interface::*,
-                               const std::vector<kernels::LambRecipe>&, const StepRows&,
-                               const HostStates&);
-template void DeviceRows::step(StepFunction<kernels::NovogradRecipe> Interface::*,
+template void DeviceRows::step(StepOf<kernels::LambRecipe>, const std::vector<kernels::LambRecipe>&,
+                               const StepRows&, const HostStates&);
+template void DeviceRows::step(StepOf<kernels::NovogradRecipe>,
                                const std::vector<kernels::NovogradRecipe>&, const StepRows&,
                                const HostStates&);
 

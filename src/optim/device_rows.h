@@ -22,9 +22,9 @@ class DeviceCounters {
 
   /// Makes room, so that the next `count` addresses stay good.
   void reserve(std::size_t count, const at::Device&);
-  /// Where a parameter's counter is. `host_count` overrides it where it is not what the host knew
-  /// last; without an opinion a new counter begins at 1.
-  std::int64_t* address(const at::Tensor& param, std::int64_t host_count);
+  /// Where a parameter's counter is. `host_count` overrides it where its state is `fresh`, or where
+  /// it is not what the host knew last; without an opinion a new counter begins at 1.
+  std::int64_t* address(const at::Tensor& param, std::int64_t host_count, bool fresh);
   /// Writes what was overridden.
   void push();
   /// Reads all counters, which waits for the device.
@@ -43,6 +43,7 @@ class DeviceCounters {
 /// What the host knows of a parameter when a step is asked for.
 struct HostState {
   std::int64_t count = DeviceCounters::kNoOpinion;
+  bool fresh = false;  // its state was made for this step: no counter of it counts any more
   double* running_norm = nullptr;
 };
 

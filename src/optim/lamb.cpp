@@ -83,7 +83,7 @@ void FusedLAMB::update(StepWork& work) {
                     return kernels::lamb_rate(recipe_at(row), param_norm, update_norm);
                   });
   work.device.step(&kernels::cuda::Interface::lamb, recipes, work.rows, [&](std::size_t i) {
-    return HostState{static_cast<AdamParamState*>(work.states[i])->step()};
+    return HostState{static_cast<AdamParamState*>(work.states[i])->step(), work.fresh[i]};
   });
   for (const Elsewhere& e : work.elsewhere) {
     auto& state = static_cast<AdamParamState&>(*work.states[e.row]);

@@ -96,7 +96,8 @@ void FusedNovoGrad::update(StepWork& work) {
     }
     const double scale = static_cast<double>(*work.guard.inv_scale);
     const double now = std::abs(scale) * (recipe.largest ? largest[i] : squares[i]);
-    const bool first = !state->exp_avg_sq().defined();
+    // On a device a first step may have been skipped after its state was made.
+    const bool first = !state->exp_avg_sq().defined() || state->step() == 0;
     const double before = first ? 0 : state->exp_avg_sq().item<double>();
     norms[i] = kernels::novograd_norm(recipe, first ? 1 : 2, before, now);
     table.add(
@@ -119,7 +120,7 @@ void FusedNovoGrad::update(StepWork& work) {
     state.exp_avg_sq(state.exp_avg_sq().defined()
                          ? state.exp_avg_sq().to(param.device(), at::kDouble)
                          : at::zeros({}, at::TensorOptions(param.device()).dtype(at::kDouble)));
-    return HostState{state.step(), state.exp_avg_sq().mutable_data_ptr<double>()};
+    return HostState{state.step(), work.fresh[i], state.exp_avg_sq().mutable_data_ptr<double>()};
   });
   for (const Elsewhere& e : work.elsewhere) {
     auto& state = static_cast<AdamParamState&>(*work.states[e.row]);

@@ -88,7 +88,7 @@ void FusedSGD::update(StepWork& work) {
   work.lists.sgd(work.rows, table.all(), work.guard);
   work.device.step(&kernels::cuda::Interface::sgd, recipes, work.rows, [&](std::size_t i) {
     const bool is_fresh = std::binary_search(fresh.begin(), fresh.end(), i);
-    return HostState{is_fresh ? 0 : DeviceCounters::kNoOpinion};
+    return HostState{is_fresh ? 0 : DeviceCounters::kNoOpinion, is_fresh};
   });
   for (const Elsewhere& e : work.elsewhere) {
     const kernels::SgdScalars<double>& h = table.all()[work.rows[e.row].scalars];

@@ -118,7 +118,8 @@ void StepWork::add(const char* optimizer, const Stepped& stepped, const Asked& a
   if (asked.lent.copy != nullptr) add_copy(optimizer, stepped, asked.lent, row);
   lent_.push_back(asked.lent);
   parameters.push_back(stepped);
-  if (const auto* cuda = cuda_kernels(param)) device.add(rows.size() - 1, *cuda, param, row);
+  if (const auto* cuda = bridge::cuda_kernels(param.device()))
+    device.add(rows.size() - 1, *cuda, param, row);
 }
 
 void StepWork::add_elsewhere(const char* optimizer, const Stepped& stepped, const Asked& asked) {
@@ -337,6 +338,7 @@ void StepWork::release() {
   elsewhere.clear();
   device.clear();
   states.clear();
+  fresh.clear();
   held_.clear();
   lent_.clear();
   gradients_.clear();

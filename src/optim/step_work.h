@@ -52,8 +52,6 @@ class StepWork {
   DeviceRows device;
   /// For tests: treat every device as one without kernels.
   bool by_operators = false;
-  /// For tests: treat CPUs as devices with these kernels.
-  const kernels::cuda::Interface* as_cuda = nullptr;
   kernels::Lists lists{bridge::torch_workers()};
 
   /// Numbers of each parameter's gradient, for optimizers that step by them.
@@ -63,6 +61,8 @@ class StepWork {
 
   /// The state of each row, once for_each_state() has been through; null where none is kept.
   std::vector<torch::optim::OptimizerParamState*> states;
+  /// Which of them were made for this step.
+  std::vector<bool> fresh;
 
   /// visit(row, state) for each row in turn, the state made if missing, and null unless
   /// `keeps(row)`. `tensors` are what a visit will ask of it.
@@ -80,8 +80,10 @@ class StepWork {
         rows.size(),
         [&](std::size_t i) {
           states.push_back(nullptr);
+          fresh.push_back(false);
           if (!keeps(i)) return;
           auto& slot = known[parameters[i].param->unsafeGetTensorImpl()];
+          fresh.back() = slot == nullptr;
           if (!slot) slot = std::make_unique<State>();
           states.back() = slot.get();
           bridge::prefetch_bytes(slot.get(), sizeof(State));
@@ -131,11 +133,6 @@ class StepWork {
   TensorElements weight_of(const Elsewhere&) const;
   TensorElements gradient_of(const Elsewhere&) const;
   void write_weight(const Elsewhere&, const TensorElements&) const;
-
-  /// The kernels that step this parameter on its device; null for CPUs.
-  const kernels::cuda::Interface* cuda_kernels(const at::Tensor& param) const {
-    return as_cuda != nullptr ? as_cuda : bridge::cuda_kernels(param.device());
-  }
 
   /// Bumps the versions of weights and copies.
   void bump_versions();

@@ -1,26 +1,15 @@
 // Norms through the CUDA kernels, against the same call on the processor.
-#include <ATen/Context.h>
-
-#include "core/platform.h"
-#include "kernels/cuda_library.h"
 #include "mezzo/nn.h"
+#include "support/cuda_places.h"
 
 namespace mezzo::nn {
 namespace {
 
-class NormsOnCuda : public testing::Test {
- protected:
-  void SetUp() override {
-    static const bool once = [] {
-      kernels::set_cuda_library_path(MEZZO_CUDA_LIBRARY);
-      return true;
-    }();
-    (void)once;
-    if (kernels::cuda_library() == nullptr) GTEST_SKIP() << kernels::why_no_cuda_library();
-    platform::open_library("libtorch_cuda.so");
-    if (!at::hasCUDA()) GTEST_SKIP() << "this LibTorch has no CUDA part";
-  }
-};
+class NormsOnCuda : public testing_cuda::AtPlaces {};
+INSTANTIATE_TEST_SUITE_P(Nn, NormsOnCuda,
+                         testing::Values(testing_cuda::Place::kEmulation,
+                                         testing_cuda::Place::kGpu),
+                         [](const auto& row) { return testing_cuda::name_of(row.param); });
 
 std::vector<at::Tensor> run(const at::Device& device, at::ScalarType type, bool memory_efficient) {
   torch::manual_seed(3);
@@ -43,11 +32,12 @@ std::vector<at::Tensor> run(const at::Device& device, at::ScalarType type, bool 
   return result;
 }
 
-TEST_F(NormsOnCuda, AgreeWithTheProcessorForwardAndBackward) {
+TEST_P(NormsOnCuda, AgreeWithTheProcessorForwardAndBackward) {
   for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble}) {
     for (const bool memory_efficient : {false, true}) {
       const auto here = run(at::kCPU, type, memory_efficient);
-      const auto there = run(at::kCUDA, type, memory_efficient);
+      const testing_cuda::KernelsAt kernels(place());
+      const auto there = run(device(), type, memory_efficient);
       const double tolerance = type == at::kDouble  ? 1e-9
                                : type == at::kFloat ? 1e-4
                                : type == at::kHalf  ? 2e-2

@@ -1,59 +1,27 @@
 // Fused optimizers through the CUDA kernels: compiled for the processor and, where there is a GPU,
 // on it. A CPU's optimizer goes along as the reference.
-#include <ATen/Context.h>
-
-#include "core/platform.h"
-#include "kernels/cuda_library.h"
 #include "mezzo/error.h"
 #include "mezzo/optim.h"
 #include "optim/optimizer_kinds.h"
-#include "optim/step_access.h"
 #include "optim/step_context.h"
-#include "optim/step_work.h"
 #include "optim/trajectory.h"
+#include "support/cuda_places.h"
 
 namespace mezzo::optim {
 namespace {
 
 using namespace testing_support;
-
-/// Where the kernels run.
-enum class Place { kEmulation, kGpu };
-
-const kernels::cuda::Interface* emulation() {
-  static const kernels::cuda::Interface* const functions = [] {
-    std::string why;
-    void* library = platform::open_library(MEZZO_CUDA_EMULATION, &why);
-    EXPECT_NE(library, nullptr) << why;
-    const auto entry = reinterpret_cast<MezzoCudaInterface>(
-        platform::find_symbol(library, "mezzo_cuda_interface"));
-    return entry(kernels::cuda::kInterfaceVersion);
-  }();
-  return functions;
-}
-
-/// Why there is no GPU with our kernels; empty where there is.
-std::string why_no_gpu() {
-#ifdef MEZZO_CUDA_LIBRARY
-  static const bool once = [] {
-    kernels::set_cuda_library_path(MEZZO_CUDA_LIBRARY);
-    return true;
-  }();
-  (void)once;
-#endif
-  if (kernels::cuda_library() == nullptr) return kernels::why_no_cuda_library();
-  platform::open_library("libtorch_cuda.so");
-  return at::hasCUDA() ? "" : "this LibTorch has no CUDA part";
-}
+using testing_cuda::Place;
 
 class OnCuda : public testing::TestWithParam<std::tuple<Place, Kind>> {
  protected:
   void SetUp() override {
-    if (place() == Place::kGpu && !why_no_gpu().empty()) GTEST_SKIP() << why_no_gpu();
+    const std::string why = place() == Place::kGpu ? testing_cuda::why_no_gpu() : "";
+    if (!why.empty()) GTEST_SKIP() << why;
   }
   Place place() const { return std::get<0>(GetParam()); }
   const Kind& kind() const { return std::get<1>(GetParam()); }
-  at::Device device() const { return place() == Place::kGpu ? at::kCUDA : at::kCPU; }
+  at::Device device() const { return testing_cuda::device_of(place()); }
 
   /// The same parameters as make_parameters() gives, on the device.
   std::vector<at::Tensor> parameters(at::ScalarType type = at::kFloat) const {
@@ -63,10 +31,11 @@ class OnCuda : public testing::TestWithParam<std::tuple<Place, Kind>> {
     }
     return params;
   }
-  std::unique_ptr<FusedOptimizer> make(const std::vector<at::Tensor>& params) const {
-    auto optimizer = kind().make(params);
-    if (place() == Place::kEmulation) StepAccess::work(*optimizer).as_cuda = emulation();
-    return optimizer;
+  /// By the kernels that are under test.
+  template <typename Step>
+  void there(const Step& step) const {
+    const testing_cuda::KernelsAt kernels(place());
+    step();
   }
   at::Tensor number(double value) const {
     return torch::full({1}, value, torch::TensorOptions(device()).dtype(torch::kFloat));
@@ -76,9 +45,8 @@ INSTANTIATE_TEST_SUITE_P(Optim, OnCuda,
                          testing::Combine(testing::Values(Place::kEmulation, Place::kGpu),
                                           testing::ValuesIn(kinds())),
                          [](const auto& row) {
-                           return std::string(std::get<0>(row.param) == Place::kGpu ? "Gpu"
-                                                                                    : "Emulation") +
-                                  "_" + std::get<1>(row.param).name;
+                           return testing_cuda::name_of(std::get<0>(row.param)) + "_" +
+                                  std::get<1>(row.param).name;
                          });
 
 // Gradients of the reference, copied.
@@ -100,13 +68,13 @@ TEST_P(OnCuda, GoesTheWayOfTheCpu) {
   for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kDouble}) {
     const auto params = parameters(type);
     const auto others = make_parameters(type);
-    const auto ours = make(params);
+    const auto ours = kind().make(params);
     const auto reference = kind().make(others);
     for (int step = 0; step < 8; ++step) {
       set_gradients(others, step);
       if (step < 3) others[1].mutable_grad() = at::Tensor();  // joins later
       copy_gradients(params, others);
-      ours->step_unless(number(0), number(0.5));
+      there([&] { ours->step_unless(number(0), number(0.5)); });
       reference->step_unless(torch::zeros({1}), torch::full({1}, 0.5));
     }
     EXPECT_LT(distance(on_cpu(params), others), type == at::kDouble ? 1e-11
@@ -118,15 +86,15 @@ TEST_P(OnCuda, GoesTheWayOfTheCpu) {
 TEST_P(OnCuda, SkipsByTheFlagOnTheDeviceAndCountsWhatWasTaken) {
   const auto params = parameters();
   const auto others = make_parameters();
-  const auto ours = make(params);
+  const auto ours = kind().make(params);
   const auto reference = kind().make(others);
   for (int step = 0; step < 6; ++step) {
     set_gradients(others, step);
     copy_gradients(params, others);
     const auto before = values(params);
-    ours->step_unless(number(1));
+    there([&] { ours->step_unless(number(1)); });
     EXPECT_TRUE(identical(params, before));
-    ours->step_unless(number(0));
+    there([&] { ours->step_unless(number(0)); });
     reference->step();
   }
   EXPECT_LT(distance(on_cpu(params), others), 2e-5);
@@ -143,7 +111,7 @@ TEST_P(OnCuda, SkipsByTheFlagOnTheDeviceAndCountsWhatWasTaken) {
   copy_gradients(params, others);
   loaded->step();
   reference->step();
-  ours->step();
+  there([&] { ours->step(); });
   EXPECT_LT(distance(more, others), 2e-5);
   EXPECT_LT(distance(on_cpu(params), others), 2e-5);
 }
@@ -161,14 +129,55 @@ TEST_P(OnCuda, GoesOnFromWhatACpuSaved) {
   for (const at::Tensor& param : others) {
     params.push_back(param.detach().clone().to(device()).detach().requires_grad_(true));
   }
-  const auto ours = make(params);
+  const auto ours = kind().make(params);
   set_gradients(others, 4);
   copy_gradients(params, others);
   torch::load(*ours, file);
   for (int step = 4; step < 7; ++step) {
     set_gradients(others, step);
     copy_gradients(params, others);
-    ours->step();
+    there([&] { ours->step(); });
+    reference->step();
+  }
+  EXPECT_LT(distance(on_cpu(params), others), 2e-5);
+}
+
+TEST_P(OnCuda, AFirstStepThatWasSkippedLeavesNoTrace) {
+  const auto params = parameters();
+  const auto others = make_parameters();
+  const auto ours = kind().make(params);
+  set_gradients(others, 0);
+  copy_gradients(params, others);
+  there([&] { ours->step_unless(number(1)); });
+  std::stringstream file;
+  torch::save(*ours, file);
+  const auto more = on_cpu(params);
+  for (const at::Tensor& param : more) param.requires_grad_(true);
+  const auto loaded = kind().make(more);
+  torch::load(*loaded, file);
+  const auto reference = kind().make(others);
+  for (int step = 1; step < 4; ++step) {
+    set_gradients(others, step);
+    copy_gradients(more, others);
+    loaded->step();
+    reference->step();
+  }
+  EXPECT_LT(distance(more, others), 2e-6);
+}
+
+TEST_P(OnCuda, CountsFromTheStartWhenItsStateIsCleared) {
+  const auto params = parameters();
+  const auto others = make_parameters();
+  const auto ours = kind().make(params);
+  auto reference = kind().make(others);
+  for (int step = 0; step < 6; ++step) {
+    if (step == 3) {
+      ours->state().clear();
+      reference = kind().make(others);
+    }
+    set_gradients(others, step);
+    copy_gradients(params, others);
+    there([&] { ours->step(); });
     reference->step();
   }
   EXPECT_LT(distance(on_cpu(params), others), 2e-5);
@@ -176,19 +185,19 @@ TEST_P(OnCuda, GoesOnFromWhatACpuSaved) {
 
 TEST_P(OnCuda, LooksAtEveryGradientItself) {
   const auto params = parameters();
-  const auto ours = make(params);
+  const auto ours = kind().make(params);
   const auto others = make_parameters();
   set_gradients(others, 0);
   copy_gradients(params, others);
   params[5].mutable_grad()[19999] = INFINITY;
   const auto before = values(params);
   at::Tensor found = number(0);
-  step_checked(*ours, found, number(1));
+  there([&] { step_checked(*ours, found, number(1)); });
   EXPECT_EQ(found.item<float>(), 1);
   EXPECT_TRUE(identical(params, before));
   params[5].mutable_grad()[19999] = 0;
   found = number(0);
-  step_checked(*ours, found, number(1));
+  there([&] { step_checked(*ours, found, number(1)); });
   EXPECT_EQ(found.item<float>(), 0);
   EXPECT_FALSE(identical(params, before));
 }
@@ -198,8 +207,7 @@ INSTANTIATE_TEST_SUITE_P(Optim, AdamOnCuda,
                          testing::Combine(testing::Values(Place::kEmulation, Place::kGpu),
                                           testing::Values(kinds()[0])),
                          [](const auto& row) {
-                           return std::string(std::get<0>(row.param) == Place::kGpu ? "Gpu"
-                                                                                    : "Emulation");
+                           return testing_cuda::name_of(std::get<0>(row.param));
                          });
 
 TEST_P(AdamOnCuda, ClipsWithoutTheHostAndWithIt) {
@@ -208,16 +216,17 @@ TEST_P(AdamOnCuda, ClipsWithoutTheHostAndWithIt) {
   const auto others = make_parameters();
   FusedAdam ours(params, options);
   FusedAdam reference(others, options);
-  if (place() == Place::kEmulation) StepAccess::work(ours).as_cuda = emulation();
   for (int step = 0; step < 5; ++step) {
     set_gradients(others, step);
     copy_gradients(params, others);
     at::Tensor found = number(0);
-    if (step % 2 == 0) {
-      step_checked(ours, found, number(0.5));
-    } else {
-      ours.step_unless(found, number(0.5));
-    }
+    there([&] {
+      if (step % 2 == 0) {
+        step_checked(ours, found, number(0.5));
+      } else {
+        ours.step_unless(found, number(0.5));
+      }
+    });
     reference.step_unless({}, torch::full({1}, 0.5));
   }
   EXPECT_LT(distance(on_cpu(params), others), 2e-5);
@@ -235,7 +244,6 @@ TEST_P(AdamOnCuda, WritesTheLowCopyInTheSamePass) {
   const auto params = parameters();
   const auto others = make_parameters();
   FusedAdam ours(params, FusedAdamOptions(0.01));
-  if (place() == Place::kEmulation) StepAccess::work(ours).as_cuda = emulation();
   const auto lender = std::make_shared<Lender>();
   for (const at::Tensor& param : params) {
     lender->copies[param.unsafeGetTensorImpl()] = torch::empty_like(param.detach(), at::kBFloat16);
@@ -243,7 +251,7 @@ TEST_P(AdamOnCuda, WritesTheLowCopyInTheSamePass) {
   set_step_context(ours, lender);
   set_gradients(others, 0);
   copy_gradients(params, others);
-  ours.step_unless(number(0), number(1));
+  there([&] { ours.step_unless(number(0), number(1)); });
   for (const at::Tensor& param : params) {
     EXPECT_TRUE(torch::equal(lender->copies[param.unsafeGetTensorImpl()],
                              param.detach().to(at::kBFloat16)));

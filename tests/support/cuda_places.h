@@ -1,0 +1,75 @@
+// Where tests of what is above the CUDA kernels run them: compiled for the processor, and on a GPU
+// where there is one.
+#pragma once
+
+#include <ATen/Context.h>
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "bridge/device.h"
+#include "core/platform.h"
+#include "kernels/cuda_library.h"
+
+namespace mezzo::testing_cuda {
+
+enum class Place { kEmulation, kGpu };
+
+inline std::string name_of(Place place) {
+  return place == Place::kGpu ? "Gpu" : "Emulation";
+}
+
+/// The kernels compiled for the processor.
+inline const kernels::cuda::Interface* emulation() {
+  static const kernels::cuda::Interface* const functions = [] {
+    std::string why;
+    void* library = platform::open_library(MEZZO_CUDA_EMULATION, &why);
+    EXPECT_NE(library, nullptr) << why;
+    const auto entry = reinterpret_cast<MezzoCudaInterface>(
+        platform::find_symbol(library, "mezzo_cuda_interface"));
+    return entry(kernels::cuda::kInterfaceVersion);
+  }();
+  return functions;
+}
+
+/// Why there is no GPU with our kernels; empty where there is.
+inline std::string why_no_gpu() {
+#ifdef MEZZO_CUDA_LIBRARY
+  static const bool once = [] {
+    kernels::set_cuda_library_path(MEZZO_CUDA_LIBRARY);
+    return true;
+  }();
+  (void)once;
+#endif
+  if (kernels::cuda_library() == nullptr) return kernels::why_no_cuda_library();
+  std::string why;
+  if (platform::open_library("libtorch_cuda.so", &why) == nullptr) return why;
+  return at::hasCUDA() ? "" : "LibTorch finds no CUDA device";
+}
+
+inline at::Device device_of(Place place) {
+  return place == Place::kGpu ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+}
+
+/// While it lives, tensors of device_of(place) are worked on by the CUDA kernels.
+class KernelsAt {
+ public:
+  explicit KernelsAt(Place place) {
+    if (place == Place::kEmulation) bridge::treat_cpus_as_cuda(emulation());
+  }
+  ~KernelsAt() { bridge::treat_cpus_as_cuda(nullptr); }
+  KernelsAt(const KernelsAt&) = delete;
+  KernelsAt& operator=(const KernelsAt&) = delete;
+};
+
+/// A test at both places, skipped, visibly, where there is no GPU.
+class AtPlaces : public testing::TestWithParam<Place> {
+ protected:
+  void SetUp() override {
+    if (place() == Place::kGpu && !why_no_gpu().empty()) GTEST_SKIP() << why_no_gpu();
+  }
+  static Place place() { return GetParam(); }
+  static at::Device device() { return device_of(place()); }
+};
+
+}  // namespace mezzo::testing_cuda
