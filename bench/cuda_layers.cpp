@@ -56,10 +56,23 @@ void norm_case(Report& report, const Case& c, int repeats, double bandwidth) {
     at::native_layer_norm_backward(dy, x, {c.columns}, kept_mean, kept_rstd, weight, bias,
                                    {true, true, true});
   };
+  const auto our_backward = [&] { nn::norm_backward_by_kernels(call, saved, dy, {}); };
   add_on_cuda(report, "ln.backward.bfloat16 " + name, "LibTorch, bfloat16",
-              interleave_on_cuda([&] { nn::norm_backward_by_kernels(call, saved, dy, {}); }, native,
-                                 repeats),
-              1.8, 6 * elements, bandwidth);
+              interleave_on_cuda(our_backward, native, repeats), 1.8, 6 * elements, bandwidth);
+  const at::Tensor wide_x = x.to(at::kFloat);
+  const auto [wide_y, wide_mean, wide_rstd] =
+      at::native_layer_norm(wide_x, {c.columns}, wide_weight, wide_bias, 1e-5);
+  const at::Tensor wide_kept_mean = wide_mean;
+  const at::Tensor wide_kept_rstd = wide_rstd;
+  const auto backward_by_list = [&] {
+    const auto [dx, dweight, dbias] =
+        at::native_layer_norm_backward(dy.to(at::kFloat), wide_x, {c.columns}, wide_kept_mean,
+                                       wide_kept_rstd, wide_weight, wide_bias, {true, true, true});
+    dx.to(at::kBFloat16);
+  };
+  add_on_cuda(report, "ln.backward.bfloat16 " + name, "LibTorch, in float32",
+              interleave_on_cuda(our_backward, backward_by_list, repeats), 3, 6 * elements,
+              bandwidth);
 }
 
 void add_norm(Report& report, int repeats, double bandwidth) {

@@ -11,5 +11,7 @@ void run_cuda_steps(Report&, int repeats, double bandwidth);
 void run_cuda_weights(Report&, int repeats, double bandwidth);
 /// Norms (G9, G10).
 void run_cuda_layers(Report&, int repeats, double bandwidth);
+/// Batch norm for several ranks (the kernels of G19).
+void run_cuda_batch_norms(Report&, int repeats, double bandwidth);
 
 }  // namespace mezzo::bench

@@ -37,7 +37,12 @@ int run(const std::vector<std::string>& names, const std::string& json,
     if (!names.empty() && !wanted && std::find(names.begin(), names.end(), "all") == names.end())
       continue;
     report.heading(std::string(suite.name) + ": " + std::string(suite.what));
-    suite.run(report, settings);
+    try {
+      suite.run(report, settings);
+    } catch (...) {
+      if (!json.empty()) report.write_json(json);  // what there is of it
+      throw;
+    }
   }
   if (!json.empty()) report.write_json(json);
   return 0;
