@@ -32,6 +32,7 @@ struct TensorCast {
   at::ScalarType to = at::ScalarType::Undefined;  ///< Undefined: no cast at all
   bool doubles = false;                           ///< float64 tensors too; otherwise they stay
 
+  /// Is there a type to cast to?
   bool is_active() const noexcept { return to != at::ScalarType::Undefined; }
 
   /// The tensor itself where it is undefined, of the type already, or none of float32, half,
