@@ -24,7 +24,7 @@ class Patterns {
       if (!node.domain.empty() || node.schema == nullptr) continue;
       if (is_float_to_integer(node)) indices(static_cast<NodeId>(n));
       if (node.op == "Sub") norm_in_pieces(node);
-      if (is_product(node)) positions(static_cast<NodeId>(n));
+      if (is_matrix_product(node)) positions(static_cast<NodeId>(n));
       if (is_quantised_neighbour(node)) keep(static_cast<NodeId>(n), "part of a quantised region");
     }
   }
@@ -91,8 +91,12 @@ class Patterns {
                    Level::kPattern, "read by a normalisation in pieces");
   }
 
-  static bool is_product(const Node& node) {
+  static bool is_matrix_product(const Node& node) {
     return node.op == "MatMul" || node.op == "Gemm" || node.op == "Einsum";
+  }
+
+  static bool is_product(const Node& node) {
+    return is_matrix_product(node) || node.op == "Conv" || node.op == "ConvTranspose";
   }
 
   // Products with counted positions (angles of rotary embeddings): half counts to 2048 only.
@@ -122,6 +126,8 @@ class Patterns {
     return answer;
   }
 
+  static std::size_t index(ValueId id) { return static_cast<std::size_t>(id); }
+
   bool is_quantised_neighbour(const Node& node) const {
     if (node.op == "DequantizeLinear" || node.op == "QuantizeLinear" ||
         node.op == "DynamicQuantizeLinear")
@@ -148,8 +154,13 @@ class Patterns {
       return source != kNone &&
              (graph_.node(source).op == "MatMulInteger" || graph_.node(source).op == "ConvInteger");
     };
-    return std::ranges::any_of(node.inputs, from) || std::ranges::any_of(node.outputs, to) ||
-           std::ranges::any_of(node.inputs, rescales);
+    const auto is_read = [&](const auto& what) { return std::ranges::any_of(node.inputs, what); };
+    // A product with float weights is none of integers, whatever its other input once was.
+    const bool has_float_weights = is_product(node) && node.inputs.size() > 1 &&
+                                   node.inputs[1] != kNone &&
+                                   map_.is_constant[index(node.inputs[1])];
+    return (!has_float_weights && is_read(from)) || std::ranges::any_of(node.outputs, to) ||
+           is_read(rescales);
   }
 
   const Graph& graph_;

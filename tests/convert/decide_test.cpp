@@ -76,6 +76,26 @@ TEST(ConstantRules, AnEpsilonBeforeADivisionStaysFloat) {
   EXPECT_FALSE(decision_on(model(g.output("y").take()), "a").low);
 }
 
+// A convolution with integer weights, and behind it one with float weights.
+TEST(QuantisedRegions, EndWhereWeightsAreFloat) {
+  const std::vector<std::int64_t> image{1, 2, 4, 4};
+  GraphBuilder g;
+  g.input("x", Element::kFloat, image).weight("scale", {0.1F}, {});
+  g.initializer(tensor<std::uint8_t>("zero", Element::kUint8, {}, {128}));
+  g.initializer(tensor<std::uint8_t>("wq", Element::kUint8, {2, 2, 1, 1}, {1, 2, 3, 4}));
+  g.weight("w", {1, 2, 3, 4}, {2, 2, 1, 1});
+  g.node("QuantizeLinear", {"x", "scale", "zero"}, {"xq"});
+  g.node("DequantizeLinear", {"xq", "scale", "zero"}, {"xd"});
+  g.node("DequantizeLinear", {"wq", "scale", "zero"}, {"wd"});
+  g.node("Conv", {"xd", "wd"}, {"c"}).node("QuantizeLinear", {"c", "scale", "zero"}, {"cq"});
+  g.node("DequantizeLinear", {"cq", "scale", "zero"}, {"cd"});
+  g.node("Conv", {"cd", "w"}, {"d"}).node("Conv", {"d", "w"}, {"y"});
+  const Message made = model(g.output("y", Element::kFloat, image).take());
+  EXPECT_FALSE(decision_on(made, "c").low);
+  EXPECT_TRUE(decision_on(made, "d").low);
+  EXPECT_TRUE(decision_on(made, "y").low);
+}
+
 Message products() {
   GraphBuilder g;
   g.input("x").weight("w").weight("s", {0.5F}, {});
