@@ -74,6 +74,8 @@ class ShadowGate {
   void open(const at::Tensor& weight) noexcept;
   void close() noexcept;
 
+  /// Was it opened, and not closed since? Gradients do not count.
+  bool is_open() const noexcept { return is_open_; }
   /// Is the gate open, and does the weight have the version that it had then?
   bool holds_for(const at::Tensor& weight) const noexcept;
   /// Has the weight another version than when the gate was last opened?
@@ -84,8 +86,9 @@ class ShadowGate {
   void keep(Use use, at::Tensor copy) noexcept;
   void drop_copies() noexcept;
 
+  bool was_used() const noexcept { return used_.load(std::memory_order_relaxed); }
   void mark_used() noexcept { used_.store(true, std::memory_order_relaxed); }
-  /// Was a copy handed out since this was last asked?
+  /// Was a copy handed out since this was last taken?
   bool take_used() noexcept { return used_.exchange(false, std::memory_order_relaxed); }
 
  private:
