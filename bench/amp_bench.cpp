@@ -132,7 +132,6 @@ void prepare() {
 
 int count_amp_instructions() {
   prepare();
-  take_memory_from_free_blocks();
   for (const Case& each : cases()) {
     count_instructions(std::string(each.name) + "/ours", 2, each.ours);
     count_instructions(std::string(each.name) + "/peer", 2, each.peer);
