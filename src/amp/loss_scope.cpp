@@ -94,7 +94,8 @@ void LossScope::leave() {
 void LossScope::undo() {
   if (!open_) return;
   open_ = false;
-  for (OptimizerState* state : states_) state->undo();
+  // In reverse: the first owner of a shared parameter has what was set aside.
+  for (auto state = states_.rbegin(); state != states_.rend(); ++state) (*state)->undo();
 }
 
 void LossScope::end() noexcept {

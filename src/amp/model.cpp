@@ -15,18 +15,19 @@
 namespace mezzo::detail {
 namespace {
 
-/// The low type that a network computes in at a whole-model level: that of its first low parameter.
-at::ScalarType low_type_of(const torch::nn::Module& module) {
+/// For the low type that a network computes in at a whole-model level: that of its first low
+/// parameter.
+std::optional<Policy> low_policy_of(const torch::nn::Module& module) {
   for (const at::Tensor& parameter : module.parameters()) {
-    if (parameter.defined() && is_low(parameter)) return parameter.scalar_type();
+    if (parameter.defined() && is_low(parameter)) return Policy::defaults(parameter.scalar_type());
   }
-  return at::ScalarType::Undefined;
+  return std::nullopt;
 }
 
 }  // namespace
 
 ModelState::ModelState(Session& session, std::shared_ptr<torch::nn::Module> module)
-    : session_(session), module_(std::move(module)), low_type_(low_type_of(*module_)) {
+    : session_(session), module_(std::move(module)), low_policy_(low_policy_of(*module_)) {
   // Frozen weights are cast once as well.
   if (session.enabled() && session.plan().policy) casting::remember_weights(module_->parameters());
 }
@@ -78,8 +79,8 @@ CallGuard::CallGuard(ModelState& state)
     const bool tells = session.options().verbosity >= 2;
     scopes_->casting.emplace(*plan.policy, casting::Mode::kOperators,
                              tells ? &cast_listener() : nullptr);
-  } else if (state.low_type() != at::ScalarType::Undefined) {
-    scopes_->casting.emplace(Policy::defaults(state.low_type()), casting::Mode::kEmulationOnly);
+  } else if (state.low_policy()) {
+    scopes_->casting.emplace(*state.low_policy(), casting::Mode::kEmulationOnly);
   }
 }
 

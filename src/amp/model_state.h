@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "amp/session.h"
+#include "mezzo/policy.h"
 
 namespace mezzo::detail {
 
@@ -31,9 +33,9 @@ class ModelState {
   amp::TensorCast inputs() const;
   amp::TensorCast outputs() const;
 
-  /// The low type whose matrix operators may need emulation at a whole-model level; Undefined:
-  /// none.
-  at::ScalarType low_type() const noexcept { return low_type_; }
+  /// At a whole-model level: the policy of the network's low type, whose matrix operators may need
+  /// emulation. Nothing where no parameter is low.
+  const std::optional<Policy>& low_policy() const noexcept { return low_policy_; }
 
   /// Calls made through the handle so far.
   std::int64_t calls() const noexcept { return calls_; }
@@ -42,7 +44,7 @@ class ModelState {
   Session& session_;
   std::shared_ptr<torch::nn::Module> module_;
   std::vector<OptimizerState*> owners_;
-  at::ScalarType low_type_;
+  std::optional<Policy> low_policy_;
   std::int64_t calls_ = 0;
 };
 

@@ -110,9 +110,10 @@ void OptimizerState::take_foreign_steps() {
   invalidate_casts();
   witness_.look(slots_, inner());
   session_.say_once("bare step",
-                    "mezzo: weights were moved outside of step(), by the bare optimizer's step "
-                    "perhaps, which cannot skip after an overflow, nor cast or copy masters; call "
-                    "step() of the handle that initialize returned");
+                    "mezzo: weights were moved outside of step(): by the bare optimizer's step, "
+                    "which cannot skip after an overflow, nor cast or copy masters (call step() of "
+                    "the handle that initialize returned), or by a write through data() (call "
+                    "invalidate_casts() after it)");
 }
 
 void OptimizerState::check_step() {

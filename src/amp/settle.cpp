@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <array>
+#include <unordered_set>
 
 #include "amp/gradients.h"
 #include "amp/optimizer_state.h"
@@ -82,10 +83,14 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
   std::vector<at::Tensor> raw;
   std::vector<Sum> sums;
   std::vector<Scaled> lists{{{}, scaler.inverse()}};
+  std::unordered_set<const c10::TensorImpl*> taken;
   for (OptimizerState* optimizer : optimizers) {
     const auto& still_scaled = optimizer->still_scaled();
     if (still_scaled) lists.push_back({{}, still_scaled->inverse});
     for (Slot& slot : optimizer->slots()) {
+      // What several optimizers own has one gradient, which was set aside once.
+      if (optimizers.size() > 1 && !taken.insert(slot.weight.unsafeGetTensorImpl()).second)
+        continue;
       raw.push_back(slot.weight.grad());
       Sum& sum = sums.emplace_back(take_gradients(slot, still_scaled.has_value()));
       if (sum.fresh.defined()) {

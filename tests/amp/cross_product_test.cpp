@@ -8,13 +8,13 @@
 #include <set>
 
 #include "amp/training.h"
-#include "scaling/scale_state.h"
 
 namespace mezzo::amp {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr int kSteps = 20;
+constexpr int kGrowthInterval = 6;
 
 /// Gradients that do not depend on the weights, so that low precision computes them exactly: `line`
 /// is low where the level says so, `norm` stays float where batch norms do.
@@ -55,10 +55,9 @@ bool is_valid(const Case& c) {
   if (casts_operators && c[kNorms] != 0) return false;
   const bool dynamic = c[kScale] == 3 || (c[kScale] == 0 && (c[kLevel] == 1 || c[kLevel] == 2));
   const bool checked = dynamic || c[kScale] == 2;
-  if (c[kWhen] != 0 && !checked) return false;                            // nothing skips
-  if (c[kWhen] == 0 && (c[kWhich] != 0 || c[kWhere] != 0)) return false;  // one way not to overflow
-  if (c[kOptimizers] == 1 && c[kModels] == 0) return true;                // groups of one network
-  return true;
+  if (c[kWhen] != 0 && !checked) return false;  // nothing skips
+  // There is one way not to overflow.
+  return c[kWhen] != 0 || (c[kWhich] == 0 && c[kWhere] == 0);
 }
 
 /// SGD with momentum in double over the same gradients, with the scaler's rules where the scale is
@@ -86,6 +85,23 @@ class Replay {
   std::vector<at::Tensor> values_, momenta_, gradients_;
 };
 
+/// The rules of a loss's scale, once more.
+struct ReplayedScale {
+  double scale;
+  bool dynamic;
+  int clean = 0;
+
+  void leave(bool overflowed) {
+    if (!dynamic) return;
+    clean = overflowed ? 0 : clean + 1;
+    if (overflowed) scale /= 2;
+    if (clean == kGrowthInterval) {
+      scale *= 2;
+      clean = 0;
+    }
+  }
+};
+
 Options options_of(const Case& c) {
   Options options = at_level(kLevels[static_cast<std::size_t>(c[kLevel])]);
   if (c[kNorms] != 0) options.keep_batchnorm_fp32 = c[kNorms] == 1;
@@ -93,7 +109,7 @@ Options options_of(const Case& c) {
   if (c[kScale] == 2) options.loss_scale = 128;
   if (c[kScale] == 3) options.loss_scale = "dynamic";
   options.num_losses = c[kLosses] + 1;
-  options.growth_interval = 6;
+  options.growth_interval = kGrowthInterval;
   return options;
 }
 
@@ -127,18 +143,20 @@ void play(const Case& c) {
   auto [models, optimizers] = initialize(nets, refs, options);
 
   const bool dynamic = optimizers[0].properties().loss_scale.is_dynamic();
-  scaling::ScaleRules rules{.dynamic = dynamic, .growth_interval = 6};
-  std::vector<scaling::ScaleState> scales(static_cast<std::size_t>(num_losses));
-  for (auto& scale : scales) scale.scale = optimizers[0].loss_scale();
+  std::vector<ReplayedScale> scales(static_cast<std::size_t>(num_losses),
+                                    {optimizers[0].loss_scale(), dynamic});
+  // The second backward pass of a step is that of the second loss, or the only loss's second.
+  const int num_passes = std::max(num_losses, c[kWhich] + 1);
   int skipped = 0;
   for (int step = 0; step < kSteps; ++step) {
     for (auto& optimizer : optimizers) optimizer.zero_grad();
     bool skip = false;
-    for (int loss = 0; loss < num_losses; ++loss) {
-      const bool overflows = c[kWhen] != 0 && step == (c[kWhen] == 1 ? 0 : kSteps / 2) &&
-                             loss == std::min(c[kWhich], num_losses - 1);
+    for (int pass = 0; pass < num_passes; ++pass) {
+      const int loss = std::min(pass, num_losses - 1);
+      const bool overflows =
+          c[kWhen] != 0 && step == (c[kWhen] == 1 ? 0 : kSteps / 2) && pass == c[kWhich];
       const at::Tensor x =
-          torch::tensor({{0.5F, -1.0F, 0.25F * static_cast<float>(1 + (step + loss) % 3)}});
+          torch::tensor({{0.5F, -1.0F, 0.25F * static_cast<float>(1 + (step + pass) % 3)}});
       at::Tensor sum = torch::zeros({});
       for (int i = 0; i < num_models; ++i) {
         const double line_factor = overflows && c[kWhere] == 0 ? kInf : 1.0;
@@ -150,8 +168,7 @@ void play(const Case& c) {
         replay.accumulate(first + 2, torch::full({2}, 0.5, at::kDouble));
       }
       scale_loss(sum, std::span<Optimizer>(optimizers), {.loss_id = loss}).backward();
-      auto& scale = scales[static_cast<std::size_t>(loss)];
-      scale = scaling::advance(scale, overflows, rules);
+      scales[static_cast<std::size_t>(loss)].leave(overflows);
       skip = skip || overflows;
     }
     skipped += skip ? 1 : 0;

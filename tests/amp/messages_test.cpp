@@ -157,6 +157,48 @@ TEST(Messages, TellOnceOfABareStepWithoutMastersToo) {
   }
 }
 
+TEST(Messages, AStepOfAnotherHandleIsNoBareStep) {
+  for (const char* level : {"O0", "O1", "O4"}) {
+    Line net;
+    // Neither of these moves a version counter or has a state.
+    torch::optim::SGD one(net->parameters(), 0.1);
+    torch::optim::SGD other(net->parameters(), 0.2);
+    auto [model, optimizers] =
+        initialize(net, std::tie(one, other), {.opt_level = level, .init_loss_scale = 1024});
+    auto& [first, second] = optimizers;
+    const Listener listener;
+    for (int i = 0; i < 3; ++i) {
+      for (Optimizer* optimizer : {&first, &second}) {
+        optimizer->zero_grad();
+        scale_loss(model(row()).sum(), *optimizer).backward();
+        optimizer->step();
+      }
+    }
+    EXPECT_EQ(listener.count("outside of step()"), 0) << level;
+    second.zero_grad();
+    scale_loss(model(row()).sum(), second).backward();
+    other.step();
+    first.zero_grad();
+    scale_loss(model(row()).sum(), first).backward();
+    first.step();
+    EXPECT_EQ(listener.count("outside of step()"), 1) << level;
+  }
+}
+
+TEST(Messages, AWriteThroughDataIsToldAsSuch) {
+  Line net;
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  auto [model, optimizer] = initialize(net, sgd, {.opt_level = "O1", .init_loss_scale = 1024});
+  const Listener listener;
+  for (int i = 0; i < 2; ++i) {
+    optimizer.zero_grad();
+    scale_loss(model(row()).sum(), optimizer).backward();
+    optimizer.step();
+    net->line->weight.data().clamp_(-0.01, 0.01);
+  }
+  EXPECT_EQ(listener.count("write through data()"), 1);
+}
+
 TEST(Messages, LoadingIsNoStep) {
   for (std::size_t i = 0; i < 6; ++i) {
     Line net;

@@ -1,4 +1,6 @@
 // Random sequences of everything that a training does, and what must hold after each.
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -10,6 +12,24 @@
 
 namespace mezzo::amp {
 namespace {
+
+/// Bytes of all tensors on this thread that were made and not yet freed since it was.
+class LiveBytes {
+ public:
+  std::int64_t now() const { return reporter_->bytes; }
+
+ private:
+  struct Reporter final : c10::MemoryReportingInfoBase {
+    void reportMemoryUsage(void* /*block*/, std::int64_t size, std::size_t /*allocated*/,
+                           std::size_t /*reserved*/, c10::Device /*device*/) override {
+      bytes += size;
+    }
+    bool memoryProfilingEnabled() const override { return true; }
+    std::int64_t bytes = 0;
+  };
+  std::shared_ptr<Reporter> reporter_ = std::make_shared<Reporter>();
+  c10::DebugInfoGuard guard_{c10::DebugInfoKind::PROFILER_STATE, reporter_};
+};
 
 /// A training that draws what it does next.
 class Random {
@@ -59,8 +79,26 @@ class Random {
         }
       }
       ASSERT_TRUE(slot.master.isfinite().all().item<bool>()) << where;
+      const at::Tensor& grad = slot.master.grad();
+      if (!scaled_ && !overflowed_ && grad.defined()) {
+        // Each backward pass adds less than 4, and scales are much larger than that.
+        ASSERT_LE(grad.abs().max().item<float>(), 4.0F * static_cast<float>(passes_)) << where;
+      }
     }
     ASSERT_EQ(optimizer().applied_steps() + optimizer().skipped_steps(), steps_) << where;
+  }
+
+  /// Brings it to where nothing is under way, whatever was drawn: all parameters are trained, a
+  /// step was just applied, and there are no gradients.
+  void come_to_rest() {
+    net_->first->bias.requires_grad_(true);
+    add_group();
+    optimizer().zero_grad();
+    scaled_ = overflowed_ = false;
+    backward({});
+    step();
+    optimizer().zero_grad();
+    passes_ = 0;
   }
 
  private:
@@ -77,6 +115,7 @@ class Random {
     scale_loss(loss_of(model()), optimizer(), options).backward();
     had_backward_ = true;
     scaled_ = options.delay_unscale;
+    ++passes_;
   }
   void overflow() {
     scale_loss(loss_of(model()) * std::numeric_limits<double>::infinity(), optimizer()).backward();
@@ -107,6 +146,7 @@ class Random {
     optimizer().zero_grad(std::bernoulli_distribution(0.5)(draw_));
     scaled_ = false;
     overflowed_ = false;
+    passes_ = 0;
   }
   void fail() {
     const double before = optimizer().loss_scale();
@@ -157,6 +197,7 @@ class Random {
   bool overflowed_ = false;
   bool added_ = false;
   std::int64_t steps_ = 0;
+  int passes_ = 0;  // backward passes since gradients were cleared
 };
 
 TEST(Property, RandomSequencesKeepTheInvariants) {
@@ -170,6 +211,23 @@ TEST(Property, RandomSequencesKeepTheInvariants) {
                        std::to_string(action));
         if (testing::Test::HasFatalFailure()) return;
       }
+    }
+  }
+}
+
+TEST(Property, NoMemoryGrowsWhateverIsDrawn) {
+  for (const std::string level : {"O0", "O1", "O2", "O5"}) {
+    const LiveBytes live;
+    torch::manual_seed(1);
+    Random training(level, 1);
+    std::int64_t before = 0;
+    for (int round = 0; round < 6; ++round) {
+      for (int action = 0; action < 40; ++action) training.act();
+      if (testing::Test::HasFatalFailure()) return;
+      training.come_to_rest();
+      // The first round makes what is kept: optimizer state, masters, copies of weights.
+      if (round == 0) before = live.now();
+      EXPECT_EQ(live.now(), before) << level << " round " << round;
     }
   }
 }

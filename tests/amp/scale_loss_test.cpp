@@ -263,6 +263,30 @@ TEST(ScaleLoss, EachLossHasItsScaleAndSkipsItsOptimizersOnly) {
   EXPECT_TRUE(opt_b.step().applied());
 }
 
+TEST(ScaleLoss, AParameterOfTwoOptimizersIsUnscaledOnce) {
+  for (const std::string& level : kLevels) {
+    Line net;
+    torch::optim::SGD one(net->parameters(), 0.25);
+    torch::optim::SGD other(net->parameters(), 0.5);
+    auto [model, optimizers] = initialize(net, std::tie(one, other), dynamic(level));
+    auto& [first, second] = optimizers;
+    scale_loss(model(x_row()).sum(), optimizers).backward();
+    EXPECT_TRUE(torch::equal(gradient_of(first).to(at::kFloat), x_row())) << level;
+    EXPECT_TRUE(torch::equal(gradient_of(second).to(at::kFloat), x_row())) << level;
+    const auto throws = [&, &model = model, &optimizers = optimizers] {
+      ScaledLoss scaled = scale_loss(model(x_row()).sum() * kInf, optimizers);
+      scaled.backward();
+      throw std::runtime_error("inside");
+    };
+    EXPECT_THROW(throws(), std::runtime_error);
+    EXPECT_TRUE(torch::equal(gradient_of(first).to(at::kFloat), x_row())) << level;
+    first.step();
+    second.step();
+    const at::Tensor expected = torch::tensor({{1.0F, -0.5F, 0.25F}}) - 0.75 * x_row();
+    EXPECT_TRUE(torch::allclose(master_params(first)[0].to(at::kFloat), expected)) << level;
+  }
+}
+
 TEST(ScaleLoss, VectorsOfModelsAndOptimizers) {
   std::vector<Line> nets{Line(), Line()};
   torch::optim::SGD first(nets[0]->parameters(), 0.01);
