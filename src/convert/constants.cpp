@@ -25,36 +25,39 @@ bool refers(const Node& node) {
   });
 }
 
+// Magnitudes are compared as the integers of their bits, which have the same order: loops over
+// integers become vector code, those over floats do not, for the sake of NaN.
 void count_values(std::span<const float> values, Element low, ConstantFacts& facts) {
-  const auto overflow = static_cast<float>(overflows_at(low));
-  const auto vanish = static_cast<float>(vanishes_at(low));
-  float largest = 0;
-  float smallest = std::numeric_limits<float>::infinity();
-  std::uint32_t overflowing = 0;
-  std::uint32_t vanishing = 0;
-  std::uint32_t infinite = 0;
-  std::uint32_t nan = 0;
+  constexpr std::int32_t kInfinity = 0x7F800000;
+  const auto overflow = std::bit_cast<std::int32_t>(static_cast<float>(overflows_at(low)));
+  const auto vanish = std::bit_cast<std::int32_t>(static_cast<float>(vanishes_at(low)));
+  std::int32_t largest = 0;
+  std::int32_t smallest = kInfinity;
+  std::int32_t overflowing = 0;
+  std::int32_t vanishing = 0;
+  std::int32_t infinite = 0;
+  std::int32_t nan = 0;
   for (const float value : values) {
-    const float magnitude = std::fabs(value);
-    const bool is_infinite = magnitude == std::numeric_limits<float>::infinity();
-    const bool is_nan = value != value;
-    const bool is_finite = !is_infinite && !is_nan;
-    largest = is_finite && magnitude > largest ? magnitude : largest;
-    smallest = magnitude > 0 && magnitude < smallest ? magnitude : smallest;
-    overflowing += is_finite && magnitude >= overflow ? 1 : 0;
-    vanishing += magnitude > 0 && magnitude <= vanish ? 1 : 0;
-    infinite += is_infinite ? 1 : 0;
-    nan += is_nan ? 1 : 0;
+    const std::int32_t magnitude = std::bit_cast<std::int32_t>(value) & 0x7FFFFFFF;
+    const std::int32_t finite = magnitude < kInfinity ? magnitude : 0;
+    const std::int32_t nonzero = magnitude != 0 ? magnitude : kInfinity;
+    largest = std::max(largest, finite);
+    smallest = std::min(smallest, nonzero);
+    overflowing += finite >= overflow ? 1 : 0;
+    vanishing += nonzero <= vanish ? 1 : 0;
+    infinite += magnitude == kInfinity ? 1 : 0;
+    nan += magnitude > kInfinity ? 1 : 0;
   }
   facts.count += values.size();
-  facts.largest = std::max<double>(facts.largest, largest);
-  if (std::isfinite(smallest) && (facts.smallest == 0 || smallest < facts.smallest)) {
-    facts.smallest = smallest;
+  facts.largest = std::max<double>(facts.largest, std::bit_cast<float>(largest));
+  const double least = std::bit_cast<float>(smallest);
+  if (smallest < kInfinity && (facts.smallest == 0 || least < facts.smallest)) {
+    facts.smallest = least;
   }
-  facts.overflowing += overflowing;
-  facts.vanishing += vanishing;
-  facts.infinite += infinite;
-  facts.nan += nan;
+  facts.overflowing += static_cast<std::uint64_t>(overflowing);
+  facts.vanishing += static_cast<std::uint64_t>(vanishing);
+  facts.infinite += static_cast<std::uint64_t>(infinite);
+  facts.nan += static_cast<std::uint64_t>(nan);
 }
 
 }  // namespace

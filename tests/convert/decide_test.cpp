@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "builder.h"
 #include "convert/document.h"
 
@@ -33,6 +35,32 @@ Decision decision_on(const Message& made, const std::string& output,
   }
   ADD_FAILURE() << output << " is not there";
   return {};
+}
+
+TEST(ConstantFacts, CountWhatLeavesTheRangeOnEitherSide) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  const float least = std::numeric_limits<float>::denorm_min();
+  // Odd in number, so that what is left of whole vectors counts, too.
+  const std::vector<float> values{0,     -0.0F, 1,        -65519,    65520, -7e4F, 3e38F, 2e-8F,
+                                  -4e-8, least, infinity, -infinity, none,  -none, 2};
+  for (const Element low : {Element::kFloat16, Element::kBFloat16}) {
+    GraphBuilder g;
+    g.weight("w", values, {static_cast<std::int64_t>(values.size())});
+    g.node("Relu", {"w"}, {"y"});
+    Document document(bytes_of(model(g.output("y").take())));
+    const Graph graph(document);
+    Constants constants(graph, low);
+    const ConstantFacts& facts = constants.facts(graph.scope(0).names.at("w"));
+    const bool is_half = low == Element::kFloat16;
+    EXPECT_EQ(facts.count, values.size());
+    EXPECT_EQ(facts.largest, 3e38F);
+    EXPECT_EQ(facts.smallest, least);
+    EXPECT_EQ(facts.overflowing, is_half ? 3U : 0U);
+    EXPECT_EQ(facts.vanishing, is_half ? 2U : 1U);
+    EXPECT_EQ(facts.infinite, 2U);
+    EXPECT_EQ(facts.nan, 2U);
+  }
 }
 
 Message convolution(const std::vector<float>& weight, const std::vector<float>& bias) {
