@@ -1,4 +1,4 @@
-// 3. Batch norm over all ranks: eight points are few to take a mean and a variance from, those of
+// 3. Batch norm over all ranks: sixteen points are few to take a mean and a variance from, those of
 // all processes are more. One line more than step 2, before DistributedDataParallel.
 //
 //   mezzo launch --nproc-per-node 2 -- distributed_sync_batch_norm
@@ -18,7 +18,7 @@ int main() {
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
 
   for (int step = 0; step < 500; ++step) {
-    const auto [x, kind] = points::batch(step * parallel::world_size() + parallel::rank(), 8);
+    const auto [x, kind] = points::batch(step * parallel::world_size() + parallel::rank(), 16);
     optimizer.zero_grad();
     torch::nn::functional::cross_entropy(ddp(x), kind).backward();
     optimizer.step();
