@@ -25,29 +25,49 @@ namespace mezzo::parallel {
 
 /// How gradients are grouped, sent and averaged.
 struct DDPOptions {
-  std::int64_t message_size = 10'000'000;  // elements (not bytes) after which a bucket is sent
-  bool delay_allreduce = false;            // send all at the end of the backward, a bucket per type
-  std::vector<at::Tensor> allreduce_trigger_params =
-      {};  // a bucket is sent when one of these has its gradient; message_size is ignored then
-  bool retain_allreduce_buffers = false;  // allreduce_buffers() shows the flat averaged gradients
-  bool allreduce_always_fp32 = false;     // low-precision gradients travel as float
-  bool gradient_average = true;           // false: the sum; then one synchronised backward per step
-  double gradient_predivide_factor =
-      1.0;  // f: times 1/f before the sum, f/size after it (nothing after a sum)
-  int num_allreduce_streams = 1;  // buckets take turns on so many connections
-  std::vector<ProcessGroup> allreduce_communicators =
-      {};  // these instead: one group per stream, more than one
-  bool find_unused_parameters =
-      true;                       // false: a parameter without gradient on some rank is an error
-  bool broadcast_buffers = true;  // rank 0's buffers before every training forward
-  std::optional<ProcessGroup> process_group = {};  // default: all ranks
+  /// Elements, not bytes, after which a bucket is sent.
+  std::int64_t message_size = 10'000'000;
+
+  /// All is sent at the end of the backward, a bucket per type.
+  bool delay_allreduce = false;
+
+  /// A bucket is sent when one of these has its gradient; message_size is ignored then.
+  std::vector<at::Tensor> allreduce_trigger_params = {};
+
+  /// allreduce_buffers() shows the flat averaged gradients.
+  bool retain_allreduce_buffers = false;
+
+  /// Low-precision gradients travel as float.
+  bool allreduce_always_fp32 = false;
+
+  /// false: the sum; then one synchronised backward per step.
+  bool gradient_average = true;
+
+  /// f: times 1/f before the sum, f/size after it (nothing after a sum).
+  double gradient_predivide_factor = 1.0;
+
+  /// Buckets take turns on so many connections,
+  int num_allreduce_streams = 1;
+
+  /// or on these: one group per stream, more than one.
+  std::vector<ProcessGroup> allreduce_communicators = {};
+
+  /// false: a parameter without gradient on some rank is an error.
+  bool find_unused_parameters = true;
+
+  /// Rank 0's buffers (inside join(): those of the lowest rank that has data) go to all before
+  /// every training forward.
+  bool broadcast_buffers = true;
+
+  /// Whose gradients are averaged; default: all ranks.
+  std::optional<ProcessGroup> process_group = {};
 };
 
 /// What a communication hook gets: a bucket's gradients in one contiguous tensor, to be replaced by
 /// their average in place.
 struct GradientBucket {
   int index = 0;
-  int count = 1;  // of buckets
+  int count = 1;  ///< of buckets
   at::Tensor gradients;
 };
 
@@ -62,10 +82,10 @@ MEZZO_API CommHook compress_bf16();
 
 /// What this rank did so far.
 struct DDPStatistics {
-  std::int64_t reductions = 0;    // backwards whose gradients were averaged
-  std::int64_t buckets = 0;       // of the plan in force
-  std::int64_t bytes_sent = 0;    // given to collectives
-  std::int64_t copied_bytes = 0;  // gradients that were not in their bucket already
+  std::int64_t reductions = 0;    ///< backwards whose gradients were averaged
+  std::int64_t buckets = 0;       ///< of the plan in force
+  std::int64_t bytes_sent = 0;    ///< given to collectives
+  std::int64_t copied_bytes = 0;  ///< gradients that were not in their bucket already
 };
 
 namespace detail {
@@ -148,8 +168,10 @@ class [[nodiscard]] NoSyncGuard {
 };
 
 /// Around a loop over batches of which some ranks have fewer: a rank that comes to its end takes
-/// part in the others' collectives with zeros until they end too, and then everybody has the
-/// weights and buffers of a rank that went on to the end. Optimizer state stays each rank's own.
+/// part in the others' collectives (buffers, gradients, overflow flags, batch norms) with zeros
+/// until they end too, and then everybody has the weights and buffers of a rank that went on to the
+/// end. Optimizer state stays each rank's own. Several models: a guard each; the first that closes
+/// ends the loop for all of them.
 class [[nodiscard]] JoinGuard {
  public:
   JoinGuard(std::shared_ptr<detail::DataParallel> core, bool divide_by_active)

@@ -28,16 +28,21 @@ class Group;
 
 /// How this process finds its peers.
 struct InitOptions {
-  std::string backend = "auto";  // "gloo", "nccl" (with Gloo for CPU tensors), "auto": NCCL where a
-                                 // GPU and its library are
-  std::string init_method =
-      "env://";  // the starter's variables, "tcp://HOST:PORT" or "file:///PATH"
-  std::chrono::milliseconds timeout =
-      std::chrono::minutes(30);  // of start-up and of every collective
-  std::optional<int> rank = {};  // with tcp:// and file://
+  /// "gloo", "nccl" (with Gloo for CPU tensors), or "auto": NCCL where a GPU and its library are.
+  std::string backend = "auto";
+
+  /// "env://": the starter's variables; "tcp://HOST:PORT" or "file:///PATH".
+  std::string init_method = "env://";
+
+  /// Of start-up and of every collective.
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
+
+  /// With tcp:// and file://.
+  std::optional<int> rank = {};
   std::optional<int> world_size = {};
-  bool check_collectives =
-      false;  // compare operation, size and dtype between ranks before each call
+
+  /// Compare operation, size and dtype between ranks before each call.
+  bool check_collectives = false;
 };
 
 /// Connects this process with its peers. Throws ConfigError for impossible options or variables,
