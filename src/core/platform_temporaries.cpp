@@ -1,10 +1,9 @@
-#include <signal.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <mutex>
 #include <set>
 #include <thread>
-#include <utility>
 
 #include "core/temporaries.h"
 
@@ -25,7 +24,7 @@ Registry& registry() {
 }
 
 // The process may be in another folder when it is stopped.
-fs::path whole(fs::path path) {
+fs::path whole(const fs::path& path) {
   std::error_code failure;
   fs::path absolute = fs::absolute(path, failure);
   return failure ? path : absolute;
@@ -38,7 +37,7 @@ void remove_quietly(const fs::path& path) {
 
 }  // namespace
 
-Temporary::Temporary(fs::path path) : path_(whole(std::move(path))) {
+Temporary::Temporary(const fs::path& path) : path_(whole(path)) {
   const std::scoped_lock lock(registry().mutex);
   registry().paths.insert(path_);
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <system_error>
+#include <utility>
 
 namespace mezzo::platform {
 
@@ -12,7 +13,7 @@ namespace mezzo::platform {
 /// come into being. Objects may be made and destroyed on any thread.
 class Temporary {
  public:
-  explicit Temporary(std::filesystem::path path);
+  explicit Temporary(const std::filesystem::path& path);
   /// Makes a folder; nothing where it is there already, or where it cannot be made (`failure`).
   static std::unique_ptr<const Temporary> new_folder(const std::filesystem::path&,
                                                      std::error_code& failure);
