@@ -97,6 +97,7 @@ void Editor::edit_outputs(const Node& node, Message& message, std::vector<Messag
       node.outputs, [&](ValueId out) { return out != kNone && is_constant(out); });
   if (is_stored) return edit_constant_node(node, message, after);
   std::size_t index = 0;
+  bool any_low = false;
   for (Field& field : message.fields()) {
     if (field.number != field::node::kOutput) continue;
     const ValueId out = node.outputs[index++];
@@ -104,13 +105,14 @@ void Editor::edit_outputs(const Node& node, Message& message, std::vector<Messag
     const bool low = decisions_.is_low_value(out);
     const std::string_view name = name_for(out, low);
     if (name != field.bytes) field.set_bytes(name);
-    if (low) set_output_type(node, message);
+    any_low = any_low || low;
     const Twins& names = twins(out);
     const bool has_both = !names.high.empty() && !names.low.empty();
     const ValueId source = low ? kNone : low_source(graph_, out, low_);
     const bool is_elided = source != kNone && names.low == graph_.value(source).name;
     if (has_both && !is_elided) after.push_back(cast_node(out, low));
   }
+  if (any_low) set_output_type(node, message);  // it may add a field: not while they are walked
 }
 
 void Editor::set_output_type(const Node& node, Message& message) {

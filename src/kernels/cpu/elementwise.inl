@@ -51,6 +51,7 @@ static void copy_lanes(const Input& in, const Output& out, Range range) {
 }
 
 static void copy(const Input& in, const Output& out, Range range) {
+  if (range.begin == range.end) return;  // memcpy takes no null, not even for nothing
   if (in.dtype == out.dtype) {
     const std::int64_t size = Part<FloatLanes>::size(in.dtype);
     __builtin_memcpy(static_cast<unsigned char*>(out.data) + range.begin * size,
