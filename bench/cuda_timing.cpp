@@ -49,19 +49,9 @@ Pair interleave_on_cuda(const std::function<void()>& ours, const std::function<v
                         int repeats) {
   const std::int64_t our_calls = calls_for(ours);
   const std::int64_t peer_calls = calls_for(peer);
-  std::vector<double> our_times;
-  std::vector<double> peer_times;
-  std::vector<double> ratios;
-  for (int i = 0; i < repeats; ++i) {
-    our_times.push_back(seconds_of(ours, our_calls) / static_cast<double>(our_calls));
-    peer_times.push_back(seconds_of(peer, peer_calls) / static_cast<double>(peer_calls));
-    ratios.push_back(peer_times.back() / our_times.back());
-  }
-  std::sort(ratios.begin(), ratios.end());
-  const double middle = ratios[ratios.size() / 2];
-  const double spread = (ratios[ratios.size() * 3 / 4] - ratios[ratios.size() / 4]) / middle;
-  return {*std::min_element(our_times.begin(), our_times.end()),
-          *std::min_element(peer_times.begin(), peer_times.end()), spread};
+  return take_turns([&] { return seconds_of(ours, our_calls) / static_cast<double>(our_calls); },
+                    [&] { return seconds_of(peer, peer_calls) / static_cast<double>(peer_calls); },
+                    repeats);
 }
 
 double copy_bandwidth_on_cuda() {

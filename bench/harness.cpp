@@ -44,17 +44,14 @@ double Result::ratio() const {
   return peer / ours;
 }
 
-Pair interleave(const std::function<void()>& ours, const std::function<void()>& peer, int repeats) {
-  ours();
-  peer();
-  const std::int64_t our_calls = calls_for(ours);
-  const std::int64_t peer_calls = calls_for(peer);
+Pair take_turns(const std::function<double()>& ours, const std::function<double()>& peer,
+                int repeats) {
   std::vector<double> our_times;
   std::vector<double> ratios;
   std::vector<double> peer_times;
   for (int i = 0; i < repeats; ++i) {
-    our_times.push_back(seconds_of(ours, our_calls) / static_cast<double>(our_calls));
-    peer_times.push_back(seconds_of(peer, peer_calls) / static_cast<double>(peer_calls));
+    our_times.push_back(ours());
+    peer_times.push_back(peer());
     ratios.push_back(peer_times.back() / our_times.back());
   }
   std::sort(ratios.begin(), ratios.end());
@@ -62,6 +59,16 @@ Pair interleave(const std::function<void()>& ours, const std::function<void()>& 
   const double spread = (ratios[ratios.size() * 3 / 4] - ratios[ratios.size() / 4]) / middle;
   return {*std::min_element(our_times.begin(), our_times.end()),
           *std::min_element(peer_times.begin(), peer_times.end()), spread};
+}
+
+Pair interleave(const std::function<void()>& ours, const std::function<void()>& peer, int repeats) {
+  ours();
+  peer();
+  const std::int64_t our_calls = calls_for(ours);
+  const std::int64_t peer_calls = calls_for(peer);
+  return take_turns([&] { return seconds_of(ours, our_calls) / static_cast<double>(our_calls); },
+                    [&] { return seconds_of(peer, peer_calls) / static_cast<double>(peer_calls); },
+                    repeats);
 }
 
 void Report::heading(const std::string& text) {

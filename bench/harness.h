@@ -59,4 +59,8 @@ struct Pair {
 };
 Pair interleave(const std::function<void()>& ours, const std::function<void()>& peer, int repeats);
 
+/// The same of two measurements that give seconds per call.
+Pair take_turns(const std::function<double()>& ours, const std::function<double()>& peer,
+                int repeats);
+
 }  // namespace mezzo::bench

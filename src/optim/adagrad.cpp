@@ -68,15 +68,11 @@ void FusedAdagrad::update(StepWork& work) {
       return kernels::scalars_at(recipes[stepped.group], step, work.group_factor[stepped.group]);
     });
   };
-  work.for_each_state<AdagradParamState>(
-      *this, {&AdagradParamState::sum}, [](std::size_t) { return true; }, prepare);
-  for (std::size_t i = 0; i < work.states.size(); ++i) {
-    if (!work.device.has(i)) ++static_cast<AdagradParamState*>(work.states[i])->step();
-  }
+  work.for_each_state<AdagradParamState>(*this, {&AdagradParamState::sum}, prepare);
+  work.count_step<AdagradParamState>();
   work.lists.adagrad(work.rows, table.all(), work.guard);
-  work.device.step(&kernels::cuda::Interface::adagrad, recipes, work.rows, [&](std::size_t i) {
-    return HostState{static_cast<AdagradParamState*>(work.states[i])->step(), work.fresh[i]};
-  });
+  work.device.step(&kernels::cuda::Interface::adagrad, recipes, work.rows,
+                   [&](std::size_t i) { return work.counted<AdagradParamState>(i); });
   for (const Elsewhere& e : work.elsewhere) {
     auto& state = static_cast<AdagradParamState&>(*work.states[e.row]);
     const kernels::AdagradElement<TensorElements> element = kernels::adagrad_element(

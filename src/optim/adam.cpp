@@ -76,15 +76,11 @@ void FusedAdam::update(StepWork& work) {
     });
   };
   work.for_each_state<AdamParamState>(
-      *this, {&AdamParamState::exp_avg, &AdamParamState::exp_avg_sq},
-      [](std::size_t) { return true; }, prepare);
-  for (std::size_t i = 0; i < work.states.size(); ++i) {
-    if (!work.device.has(i)) ++static_cast<AdamParamState*>(work.states[i])->step();
-  }
+      *this, {&AdamParamState::exp_avg, &AdamParamState::exp_avg_sq}, prepare);
+  work.count_step<AdamParamState>();
   work.lists.adam(work.rows, table.all(), work.guard);
-  work.device.step(&kernels::cuda::Interface::adam, recipes, work.rows, [&](std::size_t i) {
-    return HostState{static_cast<AdamParamState*>(work.states[i])->step(), work.fresh[i]};
-  });
+  work.device.step(&kernels::cuda::Interface::adam, recipes, work.rows,
+                   [&](std::size_t i) { return work.counted<AdamParamState>(i); });
   for (const Elsewhere& e : work.elsewhere) {
     auto& state = static_cast<AdamParamState&>(*work.states[e.row]);
     kernels::AdamScalars<double> h = table.all()[work.rows[e.row].scalars];

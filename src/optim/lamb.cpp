@@ -73,18 +73,14 @@ void FusedLAMB::update(StepWork& work) {
         kernels::scalars_at(recipe_at(i), state->step() + 1, work.group_factor[stepped.group]));
   };
   work.for_each_state<AdamParamState>(
-      *this, {&AdamParamState::exp_avg, &AdamParamState::exp_avg_sq},
-      [](std::size_t) { return true; }, prepare);
-  for (std::size_t i = 0; i < work.states.size(); ++i) {
-    if (!work.device.has(i)) ++static_cast<AdamParamState*>(work.states[i])->step();
-  }
+      *this, {&AdamParamState::exp_avg, &AdamParamState::exp_avg_sq}, prepare);
+  work.count_step<AdamParamState>();
   work.lists.lamb(work.rows, table.all(), work.guard,
                   [&](std::size_t row, double param_norm, double update_norm) {
                     return kernels::lamb_rate(recipe_at(row), param_norm, update_norm);
                   });
-  work.device.step(&kernels::cuda::Interface::lamb, recipes, work.rows, [&](std::size_t i) {
-    return HostState{static_cast<AdamParamState*>(work.states[i])->step(), work.fresh[i]};
-  });
+  work.device.step(&kernels::cuda::Interface::lamb, recipes, work.rows,
+                   [&](std::size_t i) { return work.counted<AdamParamState>(i); });
   for (const Elsewhere& e : work.elsewhere) {
     auto& state = static_cast<AdamParamState&>(*work.states[e.row]);
     const kernels::LambScalars<double>& h = table.all()[e.row];

@@ -104,8 +104,7 @@ void FusedNovoGrad::update(StepWork& work) {
         kernels::scalars_at(recipe, state->step() + 1, norms[i], work.group_factor[stepped.group]));
   };
   work.for_each_state<AdamParamState>(
-      *this, {&AdamParamState::exp_avg, &AdamParamState::exp_avg_sq},
-      [](std::size_t) { return true; }, prepare);
+      *this, {&AdamParamState::exp_avg, &AdamParamState::exp_avg_sq}, prepare);
   for (std::size_t i = 0; i < work.states.size(); ++i) {
     if (work.device.has(i)) continue;
     auto& state = static_cast<AdamParamState&>(*work.states[i]);

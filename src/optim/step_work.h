@@ -93,6 +93,29 @@ class StepWork {
         [&](std::size_t i) { visit(i, state_of(i)); });
   }
 
+  /// The same where every row has a state.
+  template <typename State, typename Visit>
+  void for_each_state(torch::optim::Optimizer& optimizer,
+                      std::initializer_list<at::Tensor& (State::*)() noexcept> tensors,
+                      const Visit& visit) {
+    for_each_state<State>(
+        optimizer, tensors, [](std::size_t) { return true; }, visit);
+  }
+
+  /// Counts this step in all states but those on devices, whose kernels count what they took.
+  template <typename State>
+  void count_step() {
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      if (!device.has(i)) ++static_cast<State*>(states[i])->step();
+    }
+  }
+
+  /// What a device is told of a row whose state counts its steps.
+  template <typename State>
+  HostState counted(std::size_t i) const {
+    return {static_cast<const State*>(states[i])->step(), fresh[i]};
+  }
+
   /// An empty table of the step's numbers.
   template <typename Scalars>
   ScalarTable<Scalars>& table() {
