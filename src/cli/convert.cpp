@@ -50,6 +50,11 @@ convert::Options resolve(const CLI::App& app, const Options& options) {
   convert::Options resolved = options.model;
   resolved.cast_optional_params = options.cast_weights;
   const auto given = [&](const char* name) { return app.count(name) != 0; };
+  if (given("--cast-optional-params") && !options.cast_weights && resolved.weights_only) {
+    raise<ConfigError>("convert",
+                       "--weights-only stores weights in 16 bits, and --cast-optional-params=false "
+                       "keeps them float32; give one of the two");
+  }
   if (given("--target-ops")) resolved.target_dtype_ops = options.target_ops;
   if (given("--fp32-ops")) resolved.fp32_ops = options.fp32_ops;
   if (given("--widest-ops")) resolved.widest_dtype_ops = options.widest_ops;
@@ -121,8 +126,8 @@ int run(const CLI::App& app, const Options& options) {
     std::cout << result.report.to_json();
   } else if (!options.quiet) {
     std::cout << result.report.to_text();
-    if (app.count("--cast-optional-params") == 0 && !result.report.unchanged &&
-        options.plan.empty()) {
+    const bool chose_storage = app.count("--cast-optional-params") != 0 || !options.plan.empty();
+    if (!chose_storage && !result.plan.weights_only && result.report.low_weights != 0) {
       std::cout << "weights are stored low (--cast-optional-params=false keeps them float32 behind "
                    "Casts)\n";
     }

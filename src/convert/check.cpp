@@ -107,7 +107,7 @@ class Checker {
   void check_attributes(const Node& node, const std::string& name) {
     for (const AttributeFact& fact : node.schema->attributes) {
       if (fact.is_required && graph_.attribute(node, fact.name) == nullptr &&
-          !is_reference(node, fact.name)) {
+          !has_attribute(node, fact.name)) {
         report(name, " lacks the attribute ", fact.name);
       }
     }
@@ -121,7 +121,7 @@ class Checker {
     }
   }
 
-  static bool is_reference(const Node& node, std::string_view name) {
+  static bool has_attribute(const Node& node, std::string_view name) {
     return std::ranges::any_of(node.message->fields(), [&](Field& field) {
       return field.number == field::node::kAttribute &&
              field.open().text(field::attribute::kName) == name;

@@ -4,8 +4,10 @@
 #include <array>
 #include <optional>
 
+#include "convert/concat.h"
 #include "convert/decide.h"
 #include "convert/opset.h"
+#include "convert/schema.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
@@ -15,8 +17,9 @@ namespace fs = std::filesystem;
 
 // Opsets at which operators gained a 16-bit type; beyond 22 few runtimes follow.
 constexpr std::array kWorthTrying{13, 14, 15, 16, 17, 18, 20, 21, 22};
-// ONNX Runtime promises nothing below, and its own casts are not valid there.
-constexpr int kOrtOldest = 7;
+// ONNX Runtime promises nothing below, and Casts of opsets 1 to 5, which name their type in a text,
+// are read by hardly anything.
+constexpr int kOldest = 7;
 
 // How many type variables would go low in that opset; nothing where it cannot be reached.
 std::optional<std::size_t> low_count(const fs::path& model, const ConvertPolicy& policy,
@@ -47,25 +50,39 @@ int automatic(const fs::path& model, const ConvertPolicy& policy, int now) {
   return best;
 }
 
+// What the model needs whatever is asked for.
+OpsetChoice kept(const fs::path& model, int now) {
+  if (now == 0 || now >= kOldest) return {};
+  Document document(model);
+  const std::string why = raise_opset(document, kOldest);
+  if (why.empty()) return {kOldest, true, ""};
+  return {0, false,
+          concat({"the model's opset ", std::to_string(now),
+                  " stays, since it cannot be raised to ", std::to_string(kOldest), ": ", why,
+                  "; few runtimes load the Casts of so old an opset"})};
+}
+
 }  // namespace
 
-int choose_opset(const fs::path& model, const ConvertPolicy& policy) {
+OpsetChoice choose_opset(const fs::path& model, const ConvertPolicy& policy) {
   const Options& options = policy.options();
   int now = 0;
   {
     Document document(model);
     now = static_cast<int>(Graph(document).scope(0).opset(""));
   }
-  if (options.opset == "auto") return automatic(model, policy, now);
-  if (options.opset == "keep") {
-    const bool is_too_old = options.profile == "ort" && now > 0 && now < kOrtOldest;
-    if (!is_too_old || policy.options().weights_only) return 0;
-    const bool asks_io = options.io == "low" || !options.io_of.empty();
-    const bool has_work = asks_io || low_count(model, policy, 0).value_or(1) != 0;
-    return has_work && low_count(model, policy, kOrtOldest) ? kOrtOldest : 0;
+  if (options.opset == "auto") {
+    const int best = automatic(model, policy, now);
+    return best == 0 ? kept(model, now) : OpsetChoice{best};
   }
+  if (options.opset == "keep") return kept(model, now);
   const int wanted = std::stoi(options.opset);
-  return wanted == now ? 0 : wanted;
+  if (wanted < now) {
+    raise<ConfigError>("convert", "opset ", wanted, " is asked for, but '", model.string(),
+                       "' has opset ", now, ", and opsets are not lowered; expected keep, auto or ",
+                       now, " to ", newest_opset());
+  }
+  return {wanted == now ? 0 : wanted};
 }
 
 std::unique_ptr<Document> open_raised(const fs::path& model, int opset) {

@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <sstream>
 
@@ -69,18 +68,7 @@ std::optional<std::vector<float>> listed_floats(const Graph& graph, const Node& 
   }
   const Message* list = graph.attribute(node, "value_floats");
   if (list == nullptr) return std::nullopt;
-  std::vector<float> values;
-  for (const Field& field : list->fields()) {
-    if (field.number != field::attribute::kFloats) continue;
-    if (field.wire == Wire::kFixed32) {
-      values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(field.value)));
-    } else if (field.wire == Wire::kBytes) {
-      const std::size_t before = values.size();
-      values.resize(before + field.bytes.size() / 4);
-      std::memcpy(values.data() + before, field.bytes.data(), field.bytes.size() / 4 * 4);
-    }
-  }
-  return values;
+  return repeated_floats(*list, field::attribute::kFloats);
 }
 
 bool Constants::is_constant(ValueId id) const {

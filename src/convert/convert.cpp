@@ -27,8 +27,8 @@ class Conversion {
   Conversion(const fs::path& in, Options options, const Plan* plan)
       : in_(in),
         policy_(prepared(std::move(options))),
-        opset_(choose_opset(in, policy_)),
-        document_(open_raised(in, opset_)),
+        choice_(choose_opset(in, policy_)),
+        document_(open_raised(in, choice_.opset)),
         graph_(*document_),
         constants_(graph_, policy_.low()),
         before_(check_graph(graph_)) {
@@ -41,7 +41,7 @@ class Conversion {
 
   // Decides, on what was measured if the options ask for that; `target` tells where to work.
   void decide_all(const fs::path& target) {
-    verifier_ = std::make_unique<Verifier>(in_, opset_, graph_, policy_, target);
+    verifier_ = std::make_unique<Verifier>(in_, choice_.opset, graph_, policy_, target);
     evidence_.ranges = verifier_->ranges();
     evidence_.kept = verifier_->kept(evidence_, report_);
     decisions_ = decide(graph_, policy_, constants_, evidence_);
@@ -55,7 +55,10 @@ class Conversion {
     plan.weights_only = options.weights_only;
     plan.io = options.io;
     plan.io_of = options.io_of;
-    plan.opset = options.opset;
+    // What "auto" chose: another policy, or another checkpoint, might choose otherwise.
+    plan.opset = options.opset != "auto"                 ? options.opset
+                 : choice_.opset == 0 || choice_.for_age ? "keep"
+                                                         : std::to_string(choice_.opset);
     plan.structure = structure_of(graph_);
     plan.decisions = decisions_.list;
     return plan;
@@ -69,10 +72,13 @@ class Conversion {
     report_.bytes_before = bytes_of_input();
     const bool external = has_external(*document_);
     fill_changes(apply(*document_, graph_, decisions_, constants_, policy_.low(), storage()));
-    report_.unchanged = document_->model().is_clean();
+    report_.unchanged = document_->model().is_clean() || was_raised_in_vain();
     if (report_.unchanged) {
-      report_.bytes_after = copy_model(*document_, out).bytes;
+      report_.opset_after = report_.opset_before;
+      const auto original = choice_.for_age ? open_raised(in_, 0) : nullptr;
+      report_.bytes_after = copy_model(original ? *original : *document_, out).bytes;
     } else {
+      if (!choice_.cannot.empty()) report_.warnings.push_back(choice_.cannot);
       check_result();
       const fs::path tried = verifier_->workshop().file(out.filename().string());
       const auto& progress = policy_.options().progress;
@@ -101,6 +107,12 @@ class Conversion {
   Storage storage() const {
     if (policy_.options().weights_only) return Storage::kWeightsOnly;
     return policy_.options().cast_optional_params ? Storage::kConverted : Storage::kRuntimeCast;
+  }
+
+  // A model that is raised for the sake of Casts alone stays as it was where nothing goes low.
+  bool was_raised_in_vain() const {
+    return choice_.for_age && report_.low_weights == 0 &&
+           std::ranges::none_of(decisions_.low, [](bool low) { return low; });
   }
 
   void check_io_names() const {
@@ -174,7 +186,7 @@ class Conversion {
     report.target_dtype = options.target_dtype;
     report.profile = options.profile;
     report.opset_after = graph_.scope(0).opset("");
-    report.opset_before = opset_ == 0 ? report.opset_after : opset_of_input();
+    report.opset_before = choice_.opset == 0 ? report.opset_after : opset_of_input();
     report.nodes = static_cast<std::int64_t>(graph_.nodes.size());
     report.decisions = decisions_.list;
     report.warnings.insert(report.warnings.end(), decisions_.warnings.begin(),
@@ -211,7 +223,7 @@ class Conversion {
 
   fs::path in_;
   ConvertPolicy policy_;
-  int opset_;
+  OpsetChoice choice_;
   std::unique_ptr<Document> document_;
   Graph graph_;
   Constants constants_;

@@ -1,7 +1,6 @@
 #include "convert/cut.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 namespace mezzo::convert {
@@ -12,9 +11,9 @@ class Flow {
  public:
   explicit Flow(std::size_t nodes) : first_(nodes, -1), level_(nodes), next_(nodes) {}
 
-  void add(std::int32_t from, std::int32_t to, std::int64_t capacity) {
+  void add(std::int32_t from, std::int32_t to, const Cost& capacity) {
     push(from, to, capacity);
-    push(to, from, 0);
+    push(to, from, {});
   }
 
   void run(std::int32_t source, std::int32_t sink) {
@@ -35,7 +34,7 @@ class Flow {
       stack.pop_back();
       for (std::int32_t e = first_[static_cast<std::size_t>(node)]; e >= 0; e = arc(e).after) {
         const std::int32_t from = arc(e).to;
-        if (seen[static_cast<std::size_t>(from)] || arc(e ^ 1).capacity == 0) continue;
+        if (seen[static_cast<std::size_t>(from)] || arc(e ^ 1).capacity == Cost{}) continue;
         seen[static_cast<std::size_t>(from)] = true;
         stack.push_back(from);
       }
@@ -46,12 +45,12 @@ class Flow {
  private:
   struct Arc {
     std::int32_t to, after;
-    std::int64_t capacity;
+    Cost capacity;
   };
 
   const Arc& arc(std::int32_t e) const { return arcs_[static_cast<std::size_t>(e)]; }
 
-  void push(std::int32_t from, std::int32_t to, std::int64_t capacity) {
+  void push(std::int32_t from, std::int32_t to, const Cost& capacity) {
     arcs_.push_back({to, first_[static_cast<std::size_t>(from)], capacity});
     first_[static_cast<std::size_t>(from)] = static_cast<std::int32_t>(arcs_.size()) - 1;
   }
@@ -63,7 +62,7 @@ class Flow {
     for (std::size_t i = 0; i < queue.size(); ++i) {
       for (std::int32_t e = first_[static_cast<std::size_t>(queue[i])]; e >= 0; e = arc(e).after) {
         const auto to = static_cast<std::size_t>(arc(e).to);
-        if (arc(e).capacity == 0 || level_[to] >= 0) continue;
+        if (arc(e).capacity == Cost{} || level_[to] >= 0) continue;
         level_[to] = level_[static_cast<std::size_t>(queue[i])] + 1;
         queue.push_back(arc(e).to);
       }
@@ -77,8 +76,9 @@ class Flow {
     std::int32_t at = source;
     while (at != sink) {
       std::int32_t& e = next_[static_cast<std::size_t>(at)];
-      while (e >= 0 && (arc(e).capacity == 0 || level_[static_cast<std::size_t>(arc(e).to)] !=
-                                                    level_[static_cast<std::size_t>(at)] + 1)) {
+      while (e >= 0 &&
+             (arc(e).capacity == Cost{} || level_[static_cast<std::size_t>(arc(e).to)] !=
+                                               level_[static_cast<std::size_t>(at)] + 1)) {
         e = arc(e).after;
       }
       if (e >= 0) {
@@ -91,7 +91,7 @@ class Flow {
       next_[static_cast<std::size_t>(at)] = arc(path_.back()).after;
       path_.pop_back();
     }
-    std::int64_t amount = std::numeric_limits<std::int64_t>::max();
+    Cost amount = arc(path_.front()).capacity;
     for (const std::int32_t e : path_) amount = std::min(amount, arc(e).capacity);
     for (const std::int32_t e : path_) {
       arcs_[static_cast<std::size_t>(e)].capacity -= amount;
@@ -106,6 +106,11 @@ class Flow {
   std::vector<Arc> arcs_;
 };
 
+void add_bounded(Cost& sum, const Cost& cost) {
+  sum += cost;
+  sum = std::min(sum, Cut::kInfinite);
+}
+
 std::int32_t root(std::vector<std::int32_t>& parents, std::int32_t i) {
   while (parents[static_cast<std::size_t>(i)] != i) {
     auto& parent = parents[static_cast<std::size_t>(i)];
@@ -118,22 +123,20 @@ std::int32_t root(std::vector<std::int32_t>& parents, std::int32_t i) {
 }  // namespace
 
 std::int32_t Cut::add_variable() {
-  high_.push_back(0);
-  low_.push_back(0);
+  high_.emplace_back();
+  low_.emplace_back();
   return static_cast<std::int32_t>(high_.size()) - 1;
 }
 
-void Cut::pay_if_low(std::int32_t variable, std::int64_t cost) {
-  auto& sum = low_[static_cast<std::size_t>(variable)];
-  sum = std::min(kInfinite, sum + cost);
+void Cut::pay_if_low(std::int32_t variable, const Cost& cost) {
+  add_bounded(low_[static_cast<std::size_t>(variable)], cost);
 }
 
-void Cut::pay_if_high(std::int32_t variable, std::int64_t cost) {
-  auto& sum = high_[static_cast<std::size_t>(variable)];
-  sum = std::min(kInfinite, sum + cost);
+void Cut::pay_if_high(std::int32_t variable, const Cost& cost) {
+  add_bounded(high_[static_cast<std::size_t>(variable)], cost);
 }
 
-void Cut::pay_if_split(std::int32_t a, std::int32_t b, std::int64_t cost) {
+void Cut::pay_if_split(std::int32_t a, std::int32_t b, const Cost& cost) {
   if (a != b) terms_.push_back({a, b, cost});
 }
 
@@ -174,8 +177,8 @@ std::vector<bool> Cut::solve() const {
     bool has_reason = false;
     for (const std::int32_t i : members[p]) {
       const auto index = static_cast<std::size_t>(i);
-      if (low_[index] != 0) flow.add(kHigh, local[index], low_[index]);
-      if (high_[index] != 0) flow.add(local[index], kLow, high_[index]);
+      if (low_[index] != Cost{}) flow.add(kHigh, local[index], low_[index]);
+      if (high_[index] != Cost{}) flow.add(local[index], kLow, high_[index]);
     }
     const auto place = [&](std::int32_t i) {
       if (!is_fixed(i)) return local[static_cast<std::size_t>(i)];

@@ -1,25 +1,46 @@
 // Minimum cut: which side every variable is on when disagreeing costs something.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <vector>
 
 namespace mezzo::convert {
 
+/// What an answer costs: fewer casts first, among these fewer bytes, among these what ties prefer.
+/// An ordered group, which is all that a minimum cut needs: it is exact in every place at once.
+struct Cost {
+  std::int64_t casts = 0, bytes = 0, ties = 0;
+
+  auto operator<=>(const Cost&) const = default;
+  Cost& operator+=(const Cost& other) {
+    casts += other.casts;
+    bytes += other.bytes;
+    ties += other.ties;
+    return *this;
+  }
+  Cost& operator-=(const Cost& other) {
+    casts -= other.casts;
+    bytes -= other.bytes;
+    ties -= other.ties;
+    return *this;
+  }
+};
+
 /// A problem over variables 0..n-1, each of which is high or low. Exact and deterministic: the
 /// answer does not depend on the order in which terms were added.
 class Cut {
  public:
-  static constexpr std::int64_t kInfinite = std::int64_t{1} << 52;
+  static constexpr Cost kInfinite{std::int64_t{1} << 52};
 
-  explicit Cut(std::size_t variables) : high_(variables, 0), low_(variables, 0) {}
+  explicit Cut(std::size_t variables) : high_(variables), low_(variables) {}
 
   std::int32_t add_variable();
   /// Costs `cost` when the variable is low (high).
-  void pay_if_low(std::int32_t variable, std::int64_t cost);
-  void pay_if_high(std::int32_t variable, std::int64_t cost);
+  void pay_if_low(std::int32_t variable, const Cost& cost);
+  void pay_if_high(std::int32_t variable, const Cost& cost);
   /// Costs `cost` when `a` is high and `b` is low.
-  void pay_if_split(std::int32_t a, std::int32_t b, std::int64_t cost);
+  void pay_if_split(std::int32_t a, std::int32_t b, const Cost& cost);
 
   /// For every variable: is it low? Among the cheapest answers the one with most variables high.
   /// Parts without any reason to be low stay high.
@@ -28,9 +49,9 @@ class Cut {
  private:
   struct Term {
     std::int32_t a, b;
-    std::int64_t cost;
+    Cost cost;
   };
-  std::vector<std::int64_t> high_, low_;  // cost of being high, of being low
+  std::vector<Cost> high_, low_;  // cost of being high, of being low
   std::vector<Term> terms_;
 };
 

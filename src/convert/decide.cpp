@@ -8,13 +8,14 @@
 #include "convert/cut.h"
 #include "convert/low.h"
 #include "convert/rules.h"
+#include "convert/sizes.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
 namespace {
 
-// A Cast costs this much; what follows only breaks ties, however large the graph is.
-constexpr std::int64_t kCastCost = 1 << 24;
+// A Cast reads an element in one type and writes it in the other.
+constexpr std::int64_t kBytesOfCast = 4 + 2;
 constexpr int kLoopFactor = 8;
 constexpr int kDeepestLoop = 3;
 /// A value measured on samples may be that many times larger on other inputs.
@@ -23,7 +24,7 @@ constexpr double kHeadroom = 4.0;
 class Decider {
  public:
   Decider(const Graph& graph, const ConvertPolicy& policy, Constants& constants)
-      : graph_(graph), policy_(policy), constants_(constants) {
+      : graph_(graph), policy_(policy), constants_(constants), sizes_(estimated_sizes(graph)) {
     result_.map = map_slots(graph, policy, constants);
   }
 
@@ -272,17 +273,18 @@ class Decider {
       if (slot != kNoSlot && map().slots.root(slot) != made) readers.insert(map().slots.root(slot));
     }
     if (readers.empty()) return;
-    std::int64_t cost = kCastCost;
-    for (int i = loop_depth(graph_.value(id).scope); i > 0; --i) cost *= kLoopFactor;
+    std::int64_t turns = 1;
+    for (int i = loop_depth(graph_.value(id).scope); i > 0; --i) turns *= kLoopFactor;
+    const Cost cost{turns, turns * kBytesOfCast * sizes_[v]};
     const bool is_free = low_source(graph_, id, policy_.low()) != kNone;
     if (readers.size() == 1) {
-      cut.pay_if_split(made, *readers.begin(), is_free ? 0 : cost);
+      cut.pay_if_split(made, *readers.begin(), is_free ? Cost{} : cost);
       cut.pay_if_split(*readers.begin(), made, cost);
       return;
     }
     const std::int32_t down = cut.add_variable();
     const std::int32_t up = cut.add_variable();
-    cut.pay_if_split(made, down, is_free ? 0 : cost);
+    cut.pay_if_split(made, down, is_free ? Cost{} : cost);
     cut.pay_if_split(up, made, cost);
     for (const Slot reader : readers) {
       cut.pay_if_split(down, reader, Cut::kInfinite);
@@ -298,9 +300,9 @@ class Decider {
     const Slot slot = map().slots.root(variables(id)[primary]);
     const Rule* rule = find_rule(node.op);
     if (rule != nullptr && rule->moves) {
-      cut.pay_if_high(slot, 2);
+      cut.pay_if_high(slot, {0, 0, 2});
     } else {
-      cut.pay_if_low(slot, 1);
+      cut.pay_if_low(slot, {0, 0, 1});
     }
     if (policy_.class_of(node.op).cast != CastClass::kPromote || is_pinned(slot, Label::kLow))
       return;
@@ -343,6 +345,7 @@ class Decider {
   const Graph& graph_;
   const ConvertPolicy& policy_;
   Constants& constants_;
+  std::vector<std::int64_t> sizes_;  // per value
   Decisions result_;
 };
 

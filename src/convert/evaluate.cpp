@@ -251,17 +251,10 @@ AttributeValue Evaluation::attribute_of(const Message& attribute) const {
       std::bit_cast<float>(static_cast<std::uint32_t>(attribute.number(f::kFloat))));
   value.text = attribute.text(f::kString);
   value.integers = repeated_integers(attribute, f::kInts);
+  const std::vector<float> floats = repeated_floats(attribute, f::kFloats);
+  value.numbers.assign(floats.begin(), floats.end());
   for (const Field& field : attribute.fields()) {
     if (field.number == f::kStrings) value.texts.emplace_back(field.bytes);
-    if (field.number != f::kFloats) continue;
-    std::string_view bytes = field.bytes;
-    std::uint32_t bits = static_cast<std::uint32_t>(field.value);
-    if (field.wire == Wire::kFixed32)
-      value.numbers.push_back(static_cast<double>(std::bit_cast<float>(bits)));
-    for (; bytes.size() >= 4; bytes.remove_prefix(4)) {
-      std::memcpy(&bits, bytes.data(), 4);
-      value.numbers.push_back(static_cast<double>(std::bit_cast<float>(bits)));
-    }
   }
   if (const Field* tensor = attribute.find(f::kTensor)) {
     const Message parsed = Message::parse(tensor->bytes);

@@ -100,6 +100,7 @@ class Builder {
               kind == ScopeKind::kFunction ? field::function::kNode : field::graph::kNode);
     connect(id);
     read_outputs(id, message);
+    read_shapes(id, message);
     order(id);
     --depth_;
     return id;
@@ -137,8 +138,14 @@ class Builder {
   void read_info(ValueId id, Message& info) {
     Field* type = info.find(field::value_info::kType);
     if (type == nullptr) return;
+    graph_.value(id).type = read_type(type->open());
+    read_shape(id, info);
+  }
+
+  void read_shape(ValueId id, Message& info) {
+    Field* type = info.find(field::value_info::kType);
+    if (type == nullptr) return;
     Value& value = graph_.value(id);
-    value.type = read_type(type->open());
     Field* tensor = type->open().find(field::type::kTensor);
     Field* shape = tensor == nullptr ? nullptr : tensor->open().find(field::tensor_type::kShape);
     if (shape == nullptr) return;
@@ -292,13 +299,23 @@ class Builder {
           is_function ? text_of(field) : field.open().text(field::value_info::kName);
       const ValueId value = lookup(id, name);
       if (value == kNone) raise("onnx", "output '", name, "' is made by nothing", in(id));
-      // Types come from the operators; only a declared shape is taken over.
-      const Type type = graph_.value(value).type;
-      if (!is_function && !graph_.value(value).has_dims) read_info(value, field.open());
-      graph_.value(value).type = type;
+      if (!is_function && !graph_.value(value).has_dims) read_shape(value, field.open());
       Scope& scope = graph_.scope(id);
       graph_.value(value).uses.push_back({kNone, static_cast<int>(scope.outputs.size()), id});
       scope.outputs.push_back(value);
+    }
+  }
+
+  // Shapes that the file tells of values in between; types come from the operators.
+  void read_shapes(ScopeId id, Message& message) {
+    const bool is_function = graph_.scope(id).kind == ScopeKind::kFunction;
+    for (Field& field : message.fields()) {
+      if (field.number != (is_function ? field::function::kValueInfo : field::graph::kValueInfo))
+        continue;
+      const auto& names = graph_.scope(id).names;
+      const auto found = names.find(field.open().text(field::value_info::kName));
+      if (found == names.end() || graph_.value(found->second).has_dims) continue;
+      read_shape(found->second, field.open());
     }
   }
 

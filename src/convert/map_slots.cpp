@@ -353,8 +353,7 @@ class Mapper {
     const Label label = policy_.io_label(std::string(value.name));
     if (label == Label::kLow && !has_cast) {
       raise<UnsupportedError>("convert", "'", value.name, "' cannot be ", name_of(policy_.low()),
-                              ": the model's opset ", graph_.scope(0).opset(""),
-                              " has no Cast to it");
+                              ": opset ", graph_.scope(0).opset(""), " has no Cast to it");
     }
     return label;
   }

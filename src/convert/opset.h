@@ -7,7 +7,7 @@
 
 namespace mezzo::convert {
 
-/// Raises the default domain's opset to `target` (10 or later), editing the document's messages.
+/// Raises the default domain's opset to `target`, editing the document's messages.
 /// Operators whose meaning changed on the way are rewritten; types and values stay what they were.
 /// Returns an empty text, or why it cannot be done; then the document is in no usable state.
 /// Functions keep the opsets that they import.

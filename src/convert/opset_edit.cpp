@@ -1,7 +1,5 @@
 #include "convert/opset_edit.h"
 
-#include <cstring>
-
 #include "convert/concat.h"
 #include "convert/element.h"
 #include "convert/fields.h"
@@ -17,18 +15,12 @@ Message integer_attribute(std::string_view name, std::int64_t value) {
   return attribute;
 }
 
-// The floats of `f` or of `floats`, packed or not, as bytes.
+// The floats of `f` or of `floats`, as bytes.
 std::string float_bytes(const Message& attribute) {
-  std::string bytes;
-  for (const Field& field : attribute.fields()) {
-    if (field.number != field::attribute::kFloat && field.number != field::attribute::kFloats)
-      continue;
-    if (field.wire == Wire::kBytes) bytes += field.bytes;
-    if (field.wire != Wire::kFixed32) continue;
-    const auto bits = static_cast<std::uint32_t>(field.value);
-    bytes.append(reinterpret_cast<const char*>(&bits), sizeof(bits));
-  }
-  return bytes;
+  std::vector<float> values = repeated_floats(attribute, field::attribute::kFloat);
+  const std::vector<float> more = repeated_floats(attribute, field::attribute::kFloats);
+  values.insert(values.end(), more.begin(), more.end());
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
 }  // namespace

@@ -42,6 +42,17 @@ Element parse_low(const std::string& name) {
   return *low;
 }
 
+void check_opset(const std::string& opset) {
+  if (opset == "keep" || opset == "auto") return;
+  const bool is_number = !opset.empty() && opset.size() < 4 &&
+                         std::ranges::all_of(opset, [](char c) { return c >= '0' && c <= '9'; });
+  const int number = is_number ? std::stoi(opset) : 0;
+  if (number < 1 || number > newest_opset()) {
+    raise<ConfigError>("convert", "opset '", opset, "'; expected keep, auto or 1 to ",
+                       newest_opset());
+  }
+}
+
 void check_choices(const Options& options) {
   const auto one_of = [](std::string_view what, const std::string& value,
                          std::initializer_list<std::string_view> choices) {
@@ -57,10 +68,7 @@ void check_choices(const Options& options) {
     raise<ConfigError>("convert", "profile '", options.profile,
                        "'; expected one of spec, ort, ort-cpu, ort-cuda, trt, openvino");
   }
-  const bool is_number =
-      !options.opset.empty() && options.opset.size() < 4 &&
-      std::ranges::all_of(options.opset, [](char c) { return c >= '0' && c <= '9'; });
-  if (!is_number) one_of("opset", options.opset, {"keep", "auto"});
+  check_opset(options.opset);
   if (options.tolerance && !(*options.tolerance > 0)) {
     raise<ConfigError>("convert", "tolerance ", *options.tolerance, "; expected a positive number");
   }

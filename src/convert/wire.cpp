@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <utility>
 
 #include "core/raise.h"
@@ -325,6 +327,21 @@ std::vector<std::int64_t> repeated_integers(const Message& message, std::uint32_
     if (field.wire != Wire::kBytes) continue;
     VarintReader reader(field.bytes);
     while (!reader.done()) values.push_back(static_cast<std::int64_t>(reader.next()));
+  }
+  return values;
+}
+
+std::vector<float> repeated_floats(const Message& message, std::uint32_t number) {
+  std::vector<float> values;
+  for (const Field& field : message.fields()) {
+    if (field.number != number) continue;
+    if (field.wire == Wire::kFixed32)
+      values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(field.value)));
+    if (field.wire != Wire::kBytes) continue;
+    const std::size_t before = values.size();
+    const std::size_t count = field.bytes.size() / sizeof(float);
+    values.resize(before + count);
+    if (count != 0) std::memcpy(values.data() + before, field.bytes.data(), count * sizeof(float));
   }
   return values;
 }

@@ -63,6 +63,15 @@ TEST_F(ConvertCommand, ConvertsAndSaysWhatItDid) {
   EXPECT_THAT(convert("--json").out, HasSubstr("\"heavy_low_nodes\": 2"));
 }
 
+TEST_F(ConvertCommand, HowWeightsAreStoredIsSaidWhereNobodyChoseIt) {
+  const auto hint = HasSubstr("--cast-optional-params=false keeps them float32");
+  EXPECT_THAT(convert("").out, hint);
+  for (const char* arguments : {"--cast-optional-params=true", "--cast-optional-params=false",
+                                "--weights-only", "--profile ort-cpu", "--exclude '*'"}) {
+    EXPECT_THAT(convert(arguments).out, Not(hint)) << arguments;
+  }
+}
+
 TEST_F(ConvertCommand, EveryListAndNameCounts) {
   const auto low_nodes = [&](const std::string& arguments) {
     const std::string text = convert(arguments + " --json").out;
@@ -134,8 +143,10 @@ TEST_F(ConvertCommand, ConflictsNameBothOrigins) {
 TEST_F(ConvertCommand, WhatCannotBeIsWrongUsageOrAFailure) {
   for (const char* arguments :
        {"--dtype float8", "--io high", "--io-of x", "--io-of z=float16", "--io-of x=int8",
-        "--profile cpu", "--opset old", "--verify perhaps", "--tolerance -1", "--report r.txt",
-        "--conditional-fp32-ops Conv", "--target-ops Convolve", "--exclude '/(/'", "--unknown"}) {
+        "--profile cpu", "--opset old", "--opset 0", "--opset 99", "--opset 9",
+        "--weights-only --cast-optional-params=false", "--verify perhaps", "--tolerance -1",
+        "--report r.txt", "--conditional-fp32-ops Conv", "--target-ops Convolve", "--exclude '/(/'",
+        "--unknown"}) {
     const Outcome outcome = convert(arguments, kWrongUsage);
     EXPECT_THAT(outcome.out, IsEmpty()) << arguments;
     EXPECT_THAT(outcome.err, Not(IsEmpty())) << arguments;

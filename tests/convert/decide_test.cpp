@@ -159,5 +159,54 @@ TEST(MeasuredRanges, SayNothingAboutConstants) {
   EXPECT_TRUE(decision_on(made, "y", {{"b", 1e-8}}).low);
 }
 
+// Where a Cast may stand in several places, it moves the fewest bytes. No shape is told but those
+// of the inputs.
+TEST(CastPlacement, StandsWhereTheValueIsSmallest) {
+  const auto product_then = [](const std::vector<std::int64_t>& repeats) {
+    GraphBuilder g;
+    g.input("x").weight("w");
+    g.initializer(tensor("repeats", Element::kInt64, {2}, repeats));
+    g.node("MatMul", {"x", "w"}, {"m"}).node("Tile", {"m", "repeats"}, {"t"});
+    return model(g.node("Softmax", {"t"}, {"y"}).output("y").take());
+  };
+  EXPECT_FALSE(decision_on(product_then({64, 1}), "t").low) << "the Cast stands in front of Tile";
+  EXPECT_TRUE(decision_on(product_then({1, 1}), "t").low)
+      << "of equal sizes, moving is free in 16 bits";
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 2, 4, 4}).weight("w", {1, 2, 3, 4}, {2, 2, 1, 1});
+  g.weight("scales", {1, 1, 2, 2}, {4}).weight("none", {}, {0});
+  g.node("Softmax", {"x"}, {"s"}).node("Resize", {"s", "none", "scales"}, {"r"});
+  g.node("Conv", {"r", "w"}, {"y"}).output("y", Element::kFloat, {1, 2, 8, 8});
+  EXPECT_TRUE(decision_on(model(g.take()), "r").low) << "the Cast stands in front of Resize";
+}
+
+TEST(CastPlacement, BelievesTheShapesThatTheFileTells) {
+  const auto product_of = [](std::int64_t told) {
+    GraphBuilder g;
+    g.input("x").input("shape", Element::kInt64, {2}).weight("w");
+    g.node("MatMul", {"x", "w"}, {"m"}).node("Expand", {"m", "shape"}, {"e"});
+    g.node("Softmax", {"e"}, {"y"}).output("y", Element::kFloat, {-1, -1});
+    if (told != 0) g.add(field::graph::kValueInfo, value_info("e", Element::kFloat, {told, 2}));
+    return model(g.take());
+  };
+  EXPECT_TRUE(decision_on(product_of(0), "e").low) << "of unknown size, as large as what it reads";
+  EXPECT_FALSE(decision_on(product_of(64), "e").low);
+  EXPECT_TRUE(decision_on(product_of(1), "e").low);
+}
+
+// One Cast behind a large value against two behind its small parts.
+TEST(CastPlacement, TakesFewerCastsBeforeFewerBytes) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {64, 64}).weight("w", std::vector<float>(4096, 1), {64, 64});
+  g.node("MatMul", {"x", "w"}, {"m"});
+  g.node("ReduceMax", {"m"}, {"a"}, attribute("keepdims", std::int64_t{0}));
+  g.node("ReduceMin", {"m"}, {"b"}, attribute("keepdims", std::int64_t{0}));
+  g.node("Exp", {"a"}, {"c"}).node("Exp", {"b"}, {"d"});
+  g.output("c", Element::kFloat, {}).output("d", Element::kFloat, {});
+  const Message made = model(g.take());
+  EXPECT_FALSE(decision_on(made, "a").low);
+  EXPECT_FALSE(decision_on(made, "b").low);
+}
+
 }  // namespace
 }  // namespace mezzo::convert

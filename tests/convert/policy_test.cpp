@@ -2,12 +2,9 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <array>
-#include <limits>
 #include <map>
 
 #include "builder.h"
-#include "convert/cut.h"
 #include "convert/json.h"
 #include "corpus.h"
 #include "mezzo/convert.h"
@@ -289,50 +286,6 @@ TEST_F(PolicyTest, TheDefaultListsAreDisjoint) {
   EXPECT_THAT(list_lp16_fp32_ops("float16"), Contains("Relu"));
   for (const std::string& op : list_fp32_ops("float16")) EXPECT_THAT(low, Not(Contains(op)));
   EXPECT_THROW(list_lp16_ops("int8"), ConfigError);
-}
-
-// All assignments of up to 12 variables, the independent implementation.
-// Finite costs of being high only break ties, so that they are left out here.
-TEST(CutTest, FindsTheCheapestAnswer) {
-  std::uint32_t state = 1;
-  const auto random = [&](std::uint32_t below) {
-    return (state = state * 1664525 + 1013904223) / 65536 % below;
-  };
-  for (int round = 0; round < 200; ++round) {
-    const int n = 3 + static_cast<int>(random(8));
-    Cut cut(static_cast<std::size_t>(n));
-    std::vector<std::array<std::int64_t, 2>> single(static_cast<std::size_t>(n), {0, 0});
-    std::vector<std::array<std::int64_t, 3>> pairs;
-    for (int i = 0; i < n; ++i) {
-      auto& [low, high] = single[static_cast<std::size_t>(i)];
-      low = random(3) == 0 ? random(20) : 0;
-      if (random(6) == 0) low = Cut::kInfinite;
-      if (low < Cut::kInfinite && random(6) == 0) high = Cut::kInfinite;
-      cut.pay_if_low(i, low);
-      cut.pay_if_high(i, high);
-    }
-    for (int k = 0; k < 2 * n; ++k) {
-      const auto a = static_cast<std::int32_t>(random(static_cast<std::uint32_t>(n)));
-      const auto b = static_cast<std::int32_t>(random(static_cast<std::uint32_t>(n)));
-      const std::int64_t cost = 1 + random(10);
-      if (a == b) continue;
-      cut.pay_if_split(a, b, cost);
-      pairs.push_back({a, b, cost});
-    }
-    const auto cost_of = [&](auto is_low) {
-      std::int64_t cost = 0;
-      for (int i = 0; i < n; ++i) cost += single[static_cast<std::size_t>(i)][is_low(i) ? 0 : 1];
-      for (const auto& [a, b, c] : pairs) cost += !is_low(a) && is_low(b) ? c : 0;
-      return cost;
-    };
-    std::int64_t best = std::numeric_limits<std::int64_t>::max();
-    for (unsigned bits = 0; bits < 1U << n; ++bits) {
-      best = std::min(best, cost_of([&](std::int64_t i) { return (bits >> i & 1) != 0; }));
-    }
-    const std::vector<bool> answer = cut.solve();
-    EXPECT_LE(cost_of([&](std::int64_t i) { return answer[static_cast<std::size_t>(i)]; }), best)
-        << round;
-  }
 }
 
 }  // namespace

@@ -41,6 +41,11 @@ TEST(Wire, ReadsPackedAndUnpackedIntegers) {
   EXPECT_THAT(repeated_integers(Message::parse(packed), 1), ElementsAre(1, 150, 5));
 }
 
+TEST(Wire, ReadsPackedAndUnpackedFloats) {
+  const std::string packed("\x0A\x08\0\0\x80\x3F\0\0\0\xC0\x0D\0\0\0\x3F", 15);
+  EXPECT_THAT(repeated_floats(Message::parse(packed), 1), ElementsAre(1, -2, 0.5F));
+}
+
 TEST(Wire, RefusesEveryTruncation) {
   for (std::size_t size : {1U, 2U, 4U, 5U, 6U, 8U, 11U, 13U, 15U, 17U}) {
     EXPECT_THROW(Message::parse(std::string_view(kStrange).substr(0, size)), Error) << size;

@@ -1,0 +1,167 @@
+// Which opset a result has: old models are raised where they are converted, and what is asked for
+// is done or refused.
+#include "convert/choose_opset.h"
+
+#include <gmock/gmock.h>
+
+#include "builder.h"
+#include "corpus.h"
+#include "mezzo/convert.h"
+#include "mezzo/error.h"
+
+namespace mezzo::convert {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class OpsetTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = scratch_folder("choose_opset");
+    options_.cast_optional_params = true;
+    options_.verify = "none";
+  }
+  void TearDown() override { fs::remove_all(folder_.parent_path()); }
+
+  Report convert(const Message& made) {
+    save(in(), made);
+    return convert_model(in(), out(), options_).report;
+  }
+  // Are there Casts whose type is a text, as opsets 1 to 5 have it?
+  bool has_casts_of_text() const {
+    const std::string bytes = contents(out());
+    Message made = Message::parse(bytes);
+    for (Field& field : made.find(field::model::kGraph)->open().fields()) {
+      if (field.number != field::graph::kNode || field.open().text(field::node::kOpType) != "Cast")
+        continue;
+      Message& to = field.open().find(field::node::kAttribute)->open();
+      if (to.find(field::attribute::kString) != nullptr) return true;
+    }
+    return false;
+  }
+
+  fs::path in() const { return folder_ / "in.onnx"; }
+  fs::path out() const { return folder_ / "out.onnx"; }
+
+  fs::path folder_;
+  Options options_;
+};
+
+// A convolution as opset 1 has it; weights had to be listed as inputs.
+Message old_model(const std::string& last = "Softplus") {
+  const std::vector<std::int64_t> image{1, 2, 4, 4};
+  GraphBuilder g;
+  g.input("x", Element::kFloat, image).input("w", Element::kFloat, {2, 2, 1, 1});
+  g.weight("w", {1, 2, 3, 4}, {2, 2, 1, 1});
+  g.node("Conv", {"x", "w"}, {"c"}).node(last, {"c"}, {"y"});
+  return model(g.output("y", Element::kFloat, image).take(), 1, 3);
+}
+
+TEST_F(OpsetTest, ModelsOfOldOpsetsAreRaisedWhereTheyAreConverted) {
+  for (const char* profile : {"spec", "ort", "ort-cuda", "trt", "openvino"}) {
+    for (const char* io : {"keep", "low"}) {
+      options_.profile = profile;
+      options_.io = io;
+      const Report report = convert(old_model());
+      EXPECT_EQ(report.opset_before, 1);
+      EXPECT_EQ(report.opset_after, 7) << profile << ' ' << io;
+      EXPECT_EQ(report.heavy_low_nodes, 1) << profile << ' ' << io;
+      EXPECT_GT(report.casts.size(), 0U) << profile << ' ' << io;
+      EXPECT_FALSE(has_casts_of_text()) << profile << ' ' << io;
+      EXPECT_THAT(inspect_model(out()).findings, IsEmpty());
+      EXPECT_THAT(report.warnings, IsEmpty());
+    }
+  }
+}
+
+TEST_F(OpsetTest, AnOldModelThatNothingLowersStaysAsItIs) {
+  options_.target_dtype_ops = std::vector<std::string>{};
+  for (const bool weights_only : {false, true}) {
+    options_.weights_only = weights_only;  // too few weights to be worth a Cast
+    const Report report = convert(old_model());
+    EXPECT_TRUE(report.unchanged);
+    EXPECT_EQ(report.opset_after, 1);
+    EXPECT_EQ(contents(out()), contents(in()));
+  }
+}
+
+TEST_F(OpsetTest, WeightsOfAnOldModelAreReadThroughCastsOfToday) {
+  const std::vector<std::int64_t> shape{8, 8, 1, 1};
+  const std::vector<float> values(64, 0.5F);
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 8, 4, 4}).weight("w", values, shape);
+  g.node("Conv", {"x", "w"}, {"y"}).output("y", Element::kFloat, {1, 8, 4, 4});
+  options_.weights_only = true;
+  const Report report = convert(model(g.take(), 5, 4));
+  EXPECT_EQ(report.low_weights, 1);
+  EXPECT_EQ(report.opset_after, 7);
+  EXPECT_FALSE(has_casts_of_text());
+}
+
+TEST_F(OpsetTest, WhereAnOldModelCannotBeRaisedItsOpsetStaysWithAWarning) {
+  const std::vector<std::int64_t> image{1, 2, 4, 4};
+  GraphBuilder g;
+  g.input("x", Element::kFloat, image).weight("w", {1, 2, 3, 4}, {2, 2, 1, 1});
+  g.weight("b", {1, 2}, {2}).node("Conv", {"x", "w"}, {"c"});
+  g.node("Add", {"c", "b"}, {"y"}, attribute("broadcast", 1), attribute("axis", 1));
+  g.output("y", Element::kFloat, image);
+  const Report report = convert(model(g.take(), 1, 4));
+  EXPECT_EQ(report.opset_after, 1);
+  EXPECT_EQ(report.heavy_low_nodes, 1);
+  EXPECT_TRUE(has_casts_of_text());
+  EXPECT_THAT(inspect_model(out()).findings, IsEmpty());
+  EXPECT_THAT(report.warnings, Contains(HasSubstr("opset 1 stays, since it cannot be raised to 7: "
+                                                  "Add aligns its operands by an axis (opset 7)")));
+}
+
+TEST_F(OpsetTest, TheModelsOwnOldOpsetMayBeAskedFor) {
+  options_.opset = "1";
+  const Report report = convert(old_model());
+  EXPECT_EQ(report.opset_after, 1);
+  EXPECT_THAT(inspect_model(out()).findings, IsEmpty());
+}
+
+TEST_F(OpsetTest, LoweringAnOpsetAndUnknownOnesAreWrongUsage) {
+  const auto refusal = [&](const char* opset) -> std::string {
+    options_.opset = opset;
+    try {
+      convert(model(GraphBuilder().input("x").node("Relu", {"x"}, {"y"}).output("y").take(), 17));
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "not refused";
+  };
+  EXPECT_THAT(refusal("9"), HasSubstr("has opset 17, and opsets are not lowered; expected keep, "
+                                      "auto or 17 to "));
+  for (const char* unknown : {"0", "000", "99", "-1", "1.5", "", "newest"}) {
+    EXPECT_THAT(refusal(unknown), HasSubstr("expected keep, auto or 1 to ")) << unknown;
+  }
+}
+
+// A plan says which opset was taken, so that it does not depend on the policy it is applied with.
+TEST_F(OpsetTest, APlanIsAppliedInTheOpsetItWasMadeIn) {
+  const auto applied_like_converted = [&](const Message& made) {
+    save(in(), made);
+    const Result result = convert_model(in(), out(), options_);
+    apply_plan(in(), folder_ / "applied.onnx", Plan::from_json(result.plan.to_json()));
+    EXPECT_EQ(contents(folder_ / "applied.onnx"), contents(out()));
+    return result;
+  };
+  options_.profile = "ort";
+  EXPECT_EQ(applied_like_converted(old_model()).report.opset_after, 7);
+  GraphBuilder g;
+  g.input("x").weight("w").node("MatMul", {"x", "w"}, {"m"}).node("Softplus", {"m"}, {"y"});
+  options_ = {};
+  options_.target_dtype = "bfloat16";
+  options_.opset = "auto";
+  options_.target_dtype_ops = std::vector<std::string>{"MatMul", "Softplus"};
+  const Result result = applied_like_converted(model(g.output("y").take(), 17));
+  EXPECT_EQ(result.report.opset_after, 22);
+  EXPECT_EQ(result.plan.opset, "22");
+}
+
+}  // namespace
+}  // namespace mezzo::convert
