@@ -53,7 +53,8 @@ struct Options {
   std::map<std::string, std::string> io_of = {};
   /// "spec", "ort", "ort-cpu", "ort-cuda", "trt", "openvino".
   std::string profile = "spec";
-  /// "keep", "auto" (raised where that lowers more nodes), or a number.
+  /// "keep" (models below opset 7 are raised to 7 where anything goes low), "auto" (raised where
+  /// that lowers more nodes), or a number that is not below the model's.
   std::string opset = "keep";
   /// Samples (.npz, .npy, or ONNX tensor files) on which value ranges are measured.
   std::vector<std::filesystem::path> calibration = {};
