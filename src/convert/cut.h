@@ -12,7 +12,8 @@ namespace mezzo::convert {
 struct Cost {
   std::int64_t casts = 0, bytes = 0, ties = 0;
 
-  auto operator<=>(const Cost&) const = default;
+  // clang-tidy 14 takes the default for a null pointer.
+  auto operator<=>(const Cost&) const = default;  // NOLINT(modernize-use-nullptr)
   Cost& operator+=(const Cost& other) {
     casts += other.casts;
     bytes += other.bytes;

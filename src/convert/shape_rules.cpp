@@ -119,7 +119,7 @@ Shape pad(const Place& p) {
 Shape resize(const Place& p) {
   if (!p.in(0) || p.is_given("axes")) return std::nullopt;
   Dims dims = *p.in(0);
-  const Shape sizes = p.has(3) ? p.list(3) : std::nullopt;
+  Shape sizes = p.has(3) ? p.list(3) : std::nullopt;
   if (sizes && sizes->size() == dims.size()) return sizes;
   const auto scales = p.numbers(p.opset() < 11 || p.inputs() == 2 ? 1 : 2);
   if (!scales || scales->size() != dims.size()) return std::nullopt;
