@@ -1,15 +1,16 @@
 # One folder under src/ = one object library = one box of ARCHITECTURE.md.
 #
-#   mezzo_module(NAME casting TORCH SOURCES ... DEPENDS core policy PUBLIC autocast.h
+#   mezzo_module(NAME casting TORCH [NN] SOURCES ... DEPENDS core policy PUBLIC autocast.h
 #                [LINK targets] [LIBRARIES mezzo mezzo_convert])
 #
 # TORCH      the module uses LibTorch; without it the module builds in every preset.
+# NN         it uses LibTorch's modules, optimizers or archives, whose headers are parsed once for all such modules.
 # DEPENDS    the modules it may include; tests/layers checks it, see check_layers.cmake.
 # PUBLIC     the headers in include/mezzo/ that belong to it.
 # LIBRARIES  the shared libraries that contain its objects (default: mezzo).
 
 function(mezzo_module)
-  cmake_parse_arguments(PARSE_ARGV 0 m "TORCH" "NAME" "SOURCES;PUBLIC;DEPENDS;LINK;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 0 m "TORCH;NN" "NAME" "SOURCES;PUBLIC;DEPENDS;LINK;LIBRARIES")
   if(m_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "mezzo_module(${m_NAME}): unknown arguments ${m_UNPARSED_ARGUMENTS}")
   endif()
@@ -36,6 +37,9 @@ function(mezzo_module)
   set_target_properties(${objects} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   if(m_TORCH)
     target_link_libraries(${objects} PRIVATE LibTorch::torch)
+    if(m_NN)
+      target_precompile_headers(${objects} REUSE_FROM mezzo_module_headers)
+    endif()
     set_property(GLOBAL APPEND PROPERTY MEZZO_TORCH_MODULES ${objects})
   else()
     set_property(GLOBAL APPEND PROPERTY MEZZO_PLAIN_MODULES ${objects})

@@ -61,6 +61,6 @@ if(MEZZO_TESTS)
            COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:fashion_mnist> -DLEVELS=O1,O2,O4 "-DSEEDS=1|2|3" -DPOINTS=50
                    -DFOLDER=${CMAKE_CURRENT_BINARY_DIR}/three_seeds
                    -P ${CMAKE_CURRENT_SOURCE_DIR}/support/check_accuracy.cmake)
-  set_tests_properties(demo_accuracy_of_three_seeds PROPERTIES LABELS slow TIMEOUT 7200
+  set_tests_properties(demo_accuracy_of_three_seeds PROPERTIES LABELS "slow;accuracy" TIMEOUT 7200
                        ENVIRONMENT "OMP_WAIT_POLICY=passive;GOMP_SPINCOUNT=0")
 endif()

@@ -19,11 +19,18 @@
 #include <torch/optim/optimizer.h>
 
 #include <memory>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "mezzo/export.h"
+
+namespace torch::optim {
+struct AdagradParamState;
+struct AdamParamState;
+struct SGDParamState;
+}  // namespace torch::optim
 
 namespace mezzo::optim {
 
@@ -68,9 +75,30 @@ class MEZZO_API FusedOptimizer : public torch::optim::Optimizer {
   friend struct StepAccess;
   virtual const char* name() const = 0;
   virtual void check(const Options&) const = 0;
-  virtual double max_grad_norm(const Options&) const { return 0; }
+  virtual double max_grad_norm(const Options&) const = 0;
   virtual void update(StepWork&) = 0;
   std::unique_ptr<StepWork> work_;
+};
+
+/// What the optimizers below share: each has options of its own and keeps a State for each
+/// parameter, in archives of torch::optim's layout.
+template <typename OwnOptions, typename State>
+class MEZZO_API FusedOptimizerOf : public FusedOptimizer {
+ public:
+  /// Groups without options of their own get the defaults.
+  explicit FusedOptimizerOf(const ParamGroups& groups, OwnOptions defaults = {});
+  explicit FusedOptimizerOf(std::vector<at::Tensor> params, OwnOptions defaults = {});
+
+  void save(torch::serialize::OutputArchive& archive) const override;
+  /// An archive of other groups, or with states that do not fit their parameters, is an Error, and
+  /// nothing is loaded.
+  void load(torch::serialize::InputArchive& archive) override;
+
+ private:
+  const char* name() const final { return OwnOptions::kOptimizer; }
+  void check(const Options&) const final;
+  double max_grad_norm(const Options&) const final;
+  virtual void check_state(const State&, const at::Tensor& param, const std::string& of) const = 0;
 };
 
 /// FusedAdam's: `adam_w_mode` decouples the weight decay (Loshchilov and Hutter 2019), without it
@@ -92,6 +120,9 @@ struct MEZZO_API FusedAdamOptions : public FusedOptions<FusedAdamOptions> {
   TORCH_ARG(double, max_grad_norm) = 0;
 
  public:
+  static constexpr const char* kOptimizer = "FusedAdam";
+  /// An option out of its range is a ConfigError.
+  void check() const;
   /// visit(name, value) for each option.
   template <typename Self, typename Visit>
   static void each(Self& self, const Visit& visit) {
@@ -108,17 +139,14 @@ struct MEZZO_API FusedAdamOptions : public FusedOptions<FusedAdamOptions> {
 };
 
 /// Adam and AdamW. State and archives are those of torch::optim::Adam and AdamW, both ways.
-class MEZZO_API FusedAdam : public FusedOptimizer {
+class MEZZO_API FusedAdam
+    : public FusedOptimizerOf<FusedAdamOptions, torch::optim::AdamParamState> {
  public:
-  explicit FusedAdam(const ParamGroups& groups, FusedAdamOptions defaults = {});
-  explicit FusedAdam(std::vector<at::Tensor> params, FusedAdamOptions defaults = {});
-  void save(torch::serialize::OutputArchive& archive) const override;
-  void load(torch::serialize::InputArchive& archive) override;
+  using FusedOptimizerOf::FusedOptimizerOf;
 
  private:
-  const char* name() const override { return "FusedAdam"; }
-  void check(const Options&) const override;
-  double max_grad_norm(const Options&) const override;
+  void check_state(const torch::optim::AdamParamState&, const at::Tensor& param,
+                   const std::string& of) const override;
   void update(StepWork&) override;
 };
 
@@ -136,6 +164,9 @@ struct MEZZO_API FusedSGDOptions : public FusedOptions<FusedSGDOptions> {
   TORCH_ARG(double, max_grad_norm) = 0;
 
  public:
+  static constexpr const char* kOptimizer = "FusedSGD";
+  /// An option out of its range is a ConfigError.
+  void check() const;
   /// visit(name, value) for each option.
   template <typename Self, typename Visit>
   static void each(Self& self, const Visit& visit) {
@@ -150,17 +181,13 @@ struct MEZZO_API FusedSGDOptions : public FusedOptions<FusedSGDOptions> {
 };
 
 /// Stochastic gradient descent. State and archives are those of torch::optim::SGD, both ways.
-class MEZZO_API FusedSGD : public FusedOptimizer {
+class MEZZO_API FusedSGD : public FusedOptimizerOf<FusedSGDOptions, torch::optim::SGDParamState> {
  public:
-  FusedSGD(const ParamGroups& groups, FusedSGDOptions defaults);
-  FusedSGD(std::vector<at::Tensor> params, FusedSGDOptions defaults);
-  void save(torch::serialize::OutputArchive& archive) const override;
-  void load(torch::serialize::InputArchive& archive) override;
+  using FusedOptimizerOf::FusedOptimizerOf;
 
  private:
-  const char* name() const override { return "FusedSGD"; }
-  void check(const Options&) const override;
-  double max_grad_norm(const Options&) const override;
+  void check_state(const torch::optim::SGDParamState&, const at::Tensor& param,
+                   const std::string& of) const override;
   void update(StepWork&) override;
 };
 
@@ -184,6 +211,9 @@ struct MEZZO_API FusedLAMBOptions : public FusedOptions<FusedLAMBOptions> {
   TORCH_ARG(bool, use_nvlamb) = false;
 
  public:
+  static constexpr const char* kOptimizer = "FusedLAMB";
+  /// An option out of its range is a ConfigError.
+  void check() const;
   /// visit(name, value) for each option.
   template <typename Self, typename Visit>
   static void each(Self& self, const Visit& visit) {
@@ -200,17 +230,14 @@ struct MEZZO_API FusedLAMBOptions : public FusedOptions<FusedLAMBOptions> {
 };
 
 /// LAMB (You et al. 2020): Adam's step, per tensor as long as the weight. Leaves gradients alone.
-class MEZZO_API FusedLAMB : public FusedOptimizer {
+class MEZZO_API FusedLAMB
+    : public FusedOptimizerOf<FusedLAMBOptions, torch::optim::AdamParamState> {
  public:
-  explicit FusedLAMB(const ParamGroups& groups, FusedLAMBOptions defaults = {});
-  explicit FusedLAMB(std::vector<at::Tensor> params, FusedLAMBOptions defaults = {});
-  void save(torch::serialize::OutputArchive& archive) const override;
-  void load(torch::serialize::InputArchive& archive) override;
+  using FusedOptimizerOf::FusedOptimizerOf;
 
  private:
-  const char* name() const override { return "FusedLAMB"; }
-  void check(const Options&) const override;
-  double max_grad_norm(const Options&) const override;
+  void check_state(const torch::optim::AdamParamState&, const at::Tensor& param,
+                   const std::string& of) const override;
   void update(StepWork&) override;
 };
 
@@ -233,6 +260,9 @@ struct MEZZO_API FusedNovoGradOptions : public FusedOptions<FusedNovoGradOptions
   TORCH_ARG(std::int64_t, norm_type) = 2;
 
  public:
+  static constexpr const char* kOptimizer = "FusedNovoGrad";
+  /// An option out of its range is a ConfigError.
+  void check() const;
   /// visit(name, value) for each option.
   template <typename Self, typename Visit>
   static void each(Self& self, const Visit& visit) {
@@ -249,16 +279,14 @@ struct MEZZO_API FusedNovoGradOptions : public FusedOptions<FusedNovoGradOptions
 };
 
 /// NovoGrad (Ginsburg et al. 2019): one second moment per tensor, the running norm of its gradient.
-class MEZZO_API FusedNovoGrad : public FusedOptimizer {
+class MEZZO_API FusedNovoGrad
+    : public FusedOptimizerOf<FusedNovoGradOptions, torch::optim::AdamParamState> {
  public:
-  explicit FusedNovoGrad(const ParamGroups& groups, FusedNovoGradOptions defaults = {});
-  explicit FusedNovoGrad(std::vector<at::Tensor> params, FusedNovoGradOptions defaults = {});
-  void save(torch::serialize::OutputArchive& archive) const override;
-  void load(torch::serialize::InputArchive& archive) override;
+  using FusedOptimizerOf::FusedOptimizerOf;
 
  private:
-  const char* name() const override { return "FusedNovoGrad"; }
-  void check(const Options&) const override;
+  void check_state(const torch::optim::AdamParamState&, const at::Tensor& param,
+                   const std::string& of) const override;
   void update(StepWork&) override;
 };
 
@@ -274,6 +302,9 @@ struct MEZZO_API FusedAdagradOptions : public FusedOptions<FusedAdagradOptions> 
   TORCH_ARG(bool, adagrad_w_mode) = false;
 
  public:
+  static constexpr const char* kOptimizer = "FusedAdagrad";
+  /// An option out of its range is a ConfigError.
+  void check() const;
   /// visit(name, value) for each option.
   template <typename Self, typename Visit>
   static void each(Self& self, const Visit& visit) {
@@ -287,16 +318,14 @@ struct MEZZO_API FusedAdagradOptions : public FusedOptions<FusedAdagradOptions> 
 };
 
 /// Adagrad (Duchi et al. 2011). State and archives are those of torch::optim::Adagrad, both ways.
-class MEZZO_API FusedAdagrad : public FusedOptimizer {
+class MEZZO_API FusedAdagrad
+    : public FusedOptimizerOf<FusedAdagradOptions, torch::optim::AdagradParamState> {
  public:
-  explicit FusedAdagrad(const ParamGroups& groups, FusedAdagradOptions defaults = {});
-  explicit FusedAdagrad(std::vector<at::Tensor> params, FusedAdagradOptions defaults = {});
-  void save(torch::serialize::OutputArchive& archive) const override;
-  void load(torch::serialize::InputArchive& archive) override;
+  using FusedOptimizerOf::FusedOptimizerOf;
 
  private:
-  const char* name() const override { return "FusedAdagrad"; }
-  void check(const Options&) const override;
+  void check_state(const torch::optim::AdagradParamState&, const at::Tensor& param,
+                   const std::string& of) const override;
   void update(StepWork&) override;
 };
 

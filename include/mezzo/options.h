@@ -64,8 +64,10 @@ struct Options {
   /// 0 silent; 1 tells what was selected and what was noticed; 2 tells every cast as well.
   int verbosity = 1;
 
-  /// Gradients stay scaled until `step`, which unscales them itself. Clip through the optimizer's
-  /// own option then.
+  /// Gradients stay scaled until `step`, which unscales them itself; under O1 and O4 a fused
+  /// optimizer takes them in the 16-bit type in which they were computed. Clip through the
+  /// optimizer's own option then. Where two optimizers own one parameter, gradients are unscaled
+  /// when the scope is left, as by default.
   bool defer_unscale = false;
 
   /// Look for infinities and NaNs and skip the step that has one. Unset: whenever the scale is

@@ -41,10 +41,12 @@ void tell_slow_level(Session& session) {
     const auto parameters = model->module().parameters();
     if (parameters.empty() || !parameters.front().device().is_cpu()) continue;
     const ComputeChoice choice = compute_choice(low);
-    if (choice.mode == ComputeMode::kNative && choice.low_over_float < 1.0) return;
+    const bool native = choice.mode == ComputeMode::kNative;
+    if (native && choice.low_over_float < 1.0) return;
     session.say_once("slow level",
-                     c10::str("mezzo: this processor runs ", plan.properties.opt_level,
-                              " slower than float (", choice.why, "); it saves no time here"));
+                     c10::str("mezzo: ", plan.properties.opt_level,
+                              " saves no time on this processor: ", choice.why,
+                              native ? "" : ", so products are computed in float32 and rounded"));
     return;
   }
 }

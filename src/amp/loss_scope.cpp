@@ -74,7 +74,7 @@ void LossScope::close() {
 }
 
 void LossScope::leave() {
-  bool stay_scaled = options_.delay_unscale || session_->options().defer_unscale;
+  bool stay_scaled = options_.delay_unscale || session_->defers_unscale();
   for (const OptimizerState* state : states_) {
     stay_scaled = stay_scaled || state->waits_for_reduction();
   }

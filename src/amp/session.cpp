@@ -130,6 +130,17 @@ void Session::convert(torch::nn::Module& module) {
   for (Weight* weight : weights_.all()) WeightTable::agree(*weight);
 }
 
+bool Session::defers_unscale() const {
+  if (!options_.defer_unscale || optimizers_.size() == 1) return options_.defer_unscale;
+  std::unordered_set<const c10::TensorImpl*> seen;
+  for (const auto& optimizer : optimizers_) {
+    for (const Slot& slot : optimizer->slots()) {
+      if (!seen.insert(slot.weight.unsafeGetTensorImpl()).second) return false;
+    }
+  }
+  return true;
+}
+
 void Session::convert_new_weights() {
   for (const auto& optimizer : optimizers_) {
     for (const auto& group : optimizer->inner().param_groups()) {

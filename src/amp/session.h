@@ -65,6 +65,10 @@ class Session {
     return optimizers_;
   }
 
+  /// Gradients stay scaled until the step (Options::defer_unscale): not where two optimizers own a
+  /// parameter, since the first one's step would take the gradient from the second one.
+  bool defers_unscale() const;
+
   std::size_t num_losses() const noexcept { return scalers_.size(); }
 
   /// The scale of a loss; out of range: ConfigError from `where`.

@@ -3,10 +3,8 @@
 #include <cmath>
 
 #include "mezzo/optim.h"
-#include "optim/archive.h"
 #include "optim/checks.h"
-#include "optim/options.h"
-#include "optim/step_access.h"
+#include "optim/optimizer_of.h"
 #include "optim/step_work.h"
 
 namespace mezzo::optim {
@@ -29,25 +27,16 @@ kernels::AdagradRecipe recipe_of(const Options& given) {
 
 FusedAdagradOptions::FusedAdagradOptions(double lr) : lr_(lr) {}
 
+void FusedAdagradOptions::check() const {
+  check_not_negative(kOptimizer, "lr", lr());
+  check_not_negative(kOptimizer, "lr_decay", lr_decay());
+  check_not_negative(kOptimizer, "weight_decay", weight_decay());
+  check_not_negative(kOptimizer, "initial_accumulator_value", initial_accumulator_value());
+  check_not_negative(kOptimizer, "eps", eps());
+}
+
 template struct FusedOptions<FusedAdagradOptions>;
-
-FusedAdagrad::FusedAdagrad(const ParamGroups& groups, FusedAdagradOptions defaults)
-    : FusedOptimizer(groups, std::make_unique<FusedAdagradOptions>(defaults)) {
-  FusedAdagrad::check(defaults);
-  for (const auto& group : param_groups()) FusedAdagrad::check(group.options());
-}
-
-FusedAdagrad::FusedAdagrad(std::vector<at::Tensor> params, FusedAdagradOptions defaults)
-    : FusedAdagrad(ParamGroups{torch::optim::OptimizerParamGroup(std::move(params))}, defaults) {}
-
-void FusedAdagrad::check(const Options& given) const {
-  const auto& options = options_as<FusedAdagradOptions>(name(), given);
-  check_not_negative(name(), "lr", options.lr());
-  check_not_negative(name(), "lr_decay", options.lr_decay());
-  check_not_negative(name(), "weight_decay", options.weight_decay());
-  check_not_negative(name(), "initial_accumulator_value", options.initial_accumulator_value());
-  check_not_negative(name(), "eps", options.eps());
-}
+template class FusedOptimizerOf<FusedAdagradOptions, AdagradParamState>;
 
 void FusedAdagrad::update(StepWork& work) {
   auto& table = work.table<kernels::AdagradScalars<double>>();
@@ -83,18 +72,9 @@ void FusedAdagrad::update(StepWork& work) {
   }
 }
 
-void FusedAdagrad::save(torch::serialize::OutputArchive& archive) const {
-  StepAccess::settle_counts(*this);
-  torch::optim::serialize<AdagradParamState, FusedAdagradOptions>(archive, *this);
-}
-
-void FusedAdagrad::load(torch::serialize::InputArchive& archive) {
-  StepAccess::forget_counts(*this);
-  load_optimizer<AdagradParamState, FusedAdagradOptions>(
-      name(), archive, *this,
-      [this](const AdagradParamState& state, const at::Tensor& param, const std::string& of) {
-        check_state_tensor(name(), "sum", state.sum(), param, of);
-      });
+void FusedAdagrad::check_state(const AdagradParamState& state, const at::Tensor& param,
+                               const std::string& of) const {
+  check_state_tensor(FusedAdagradOptions::kOptimizer, "sum", state.sum(), param, of);
 }
 
 }  // namespace mezzo::optim

@@ -3,10 +3,8 @@
 #include <cmath>
 
 #include "mezzo/optim.h"
-#include "optim/archive.h"
 #include "optim/checks.h"
-#include "optim/options.h"
-#include "optim/step_access.h"
+#include "optim/optimizer_of.h"
 #include "optim/step_work.h"
 
 namespace mezzo::optim {
@@ -33,30 +31,17 @@ kernels::AdamRecipe recipe_of(const Options& given) {
 
 FusedAdamOptions::FusedAdamOptions(double lr) : lr_(lr) {}
 
+void FusedAdamOptions::check() const {
+  check_not_negative(kOptimizer, "lr", lr());
+  check_not_negative(kOptimizer, "eps", eps());
+  check_beta(kOptimizer, "betas[0]", std::get<0>(betas()));
+  check_beta(kOptimizer, "betas[1]", std::get<1>(betas()));
+  check_not_negative(kOptimizer, "weight_decay", weight_decay());
+  check_not_negative(kOptimizer, "max_grad_norm", max_grad_norm());
+}
+
 template struct FusedOptions<FusedAdamOptions>;
-
-FusedAdam::FusedAdam(const ParamGroups& groups, FusedAdamOptions defaults)
-    : FusedOptimizer(groups, std::make_unique<FusedAdamOptions>(defaults)) {
-  FusedAdam::check(defaults);
-  for (const auto& group : param_groups()) FusedAdam::check(group.options());
-}
-
-FusedAdam::FusedAdam(std::vector<at::Tensor> params, FusedAdamOptions defaults)
-    : FusedAdam(ParamGroups{torch::optim::OptimizerParamGroup(std::move(params))}, defaults) {}
-
-void FusedAdam::check(const Options& given) const {
-  const auto& options = options_as<FusedAdamOptions>(name(), given);
-  check_not_negative(name(), "lr", options.lr());
-  check_not_negative(name(), "eps", options.eps());
-  check_beta(name(), "betas[0]", std::get<0>(options.betas()));
-  check_beta(name(), "betas[1]", std::get<1>(options.betas()));
-  check_not_negative(name(), "weight_decay", options.weight_decay());
-  check_not_negative(name(), "max_grad_norm", options.max_grad_norm());
-}
-
-double FusedAdam::max_grad_norm(const Options& options) const {
-  return static_cast<const FusedAdamOptions&>(options).max_grad_norm();
-}
+template class FusedOptimizerOf<FusedAdamOptions, AdamParamState>;
 
 void FusedAdam::update(StepWork& work) {
   auto& table = work.table<kernels::AdamScalars<double>>();
@@ -94,19 +79,10 @@ void FusedAdam::update(StepWork& work) {
   }
 }
 
-void FusedAdam::save(torch::serialize::OutputArchive& archive) const {
-  StepAccess::settle_counts(*this);
-  torch::optim::serialize<AdamParamState, FusedAdamOptions>(archive, *this);
-}
-
-void FusedAdam::load(torch::serialize::InputArchive& archive) {
-  StepAccess::forget_counts(*this);
-  load_optimizer<AdamParamState, FusedAdamOptions>(
-      name(), archive, *this,
-      [this](const AdamParamState& state, const at::Tensor& param, const std::string& of) {
-        check_state_tensor(name(), "exp_avg", state.exp_avg(), param, of);
-        check_state_tensor(name(), "exp_avg_sq", state.exp_avg_sq(), param, of);
-      });
+void FusedAdam::check_state(const AdamParamState& state, const at::Tensor& param,
+                            const std::string& of) const {
+  check_state_tensor(FusedAdamOptions::kOptimizer, "exp_avg", state.exp_avg(), param, of);
+  check_state_tensor(FusedAdamOptions::kOptimizer, "exp_avg_sq", state.exp_avg_sq(), param, of);
 }
 
 }  // namespace mezzo::optim

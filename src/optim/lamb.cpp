@@ -3,10 +3,8 @@
 #include <cmath>
 
 #include "mezzo/optim.h"
-#include "optim/archive.h"
 #include "optim/checks.h"
-#include "optim/options.h"
-#include "optim/step_access.h"
+#include "optim/optimizer_of.h"
 #include "optim/step_work.h"
 
 namespace mezzo::optim {
@@ -33,30 +31,17 @@ kernels::LambRecipe recipe_of(const Options& given) {
 
 FusedLAMBOptions::FusedLAMBOptions(double lr) : lr_(lr) {}
 
+void FusedLAMBOptions::check() const {
+  check_not_negative(kOptimizer, "lr", lr());
+  check_not_negative(kOptimizer, "eps", eps());
+  check_not_negative(kOptimizer, "weight_decay", weight_decay());
+  check_not_negative(kOptimizer, "max_grad_norm", max_grad_norm());
+  check_beta(kOptimizer, "betas[0]", std::get<0>(betas()));
+  check_beta(kOptimizer, "betas[1]", std::get<1>(betas()));
+}
+
 template struct FusedOptions<FusedLAMBOptions>;
-
-FusedLAMB::FusedLAMB(const ParamGroups& groups, FusedLAMBOptions defaults)
-    : FusedOptimizer(groups, std::make_unique<FusedLAMBOptions>(defaults)) {
-  FusedLAMB::check(defaults);
-  for (const auto& group : param_groups()) FusedLAMB::check(group.options());
-}
-
-FusedLAMB::FusedLAMB(std::vector<at::Tensor> params, FusedLAMBOptions defaults)
-    : FusedLAMB(ParamGroups{torch::optim::OptimizerParamGroup(std::move(params))}, defaults) {}
-
-void FusedLAMB::check(const Options& given) const {
-  const auto& options = options_as<FusedLAMBOptions>(name(), given);
-  check_not_negative(name(), "lr", options.lr());
-  check_not_negative(name(), "eps", options.eps());
-  check_not_negative(name(), "weight_decay", options.weight_decay());
-  check_not_negative(name(), "max_grad_norm", options.max_grad_norm());
-  check_beta(name(), "betas[0]", std::get<0>(options.betas()));
-  check_beta(name(), "betas[1]", std::get<1>(options.betas()));
-}
-
-double FusedLAMB::max_grad_norm(const Options& options) const {
-  return static_cast<const FusedLAMBOptions&>(options).max_grad_norm();
-}
+template class FusedOptimizerOf<FusedLAMBOptions, AdamParamState>;
 
 void FusedLAMB::update(StepWork& work) {
   const auto& recipes = work.recipes_of(param_groups(), recipe_of);
@@ -98,19 +83,10 @@ void FusedLAMB::update(StepWork& work) {
   }
 }
 
-void FusedLAMB::save(torch::serialize::OutputArchive& archive) const {
-  StepAccess::settle_counts(*this);
-  torch::optim::serialize<AdamParamState, FusedLAMBOptions>(archive, *this);
-}
-
-void FusedLAMB::load(torch::serialize::InputArchive& archive) {
-  StepAccess::forget_counts(*this);
-  load_optimizer<AdamParamState, FusedLAMBOptions>(
-      name(), archive, *this,
-      [this](const AdamParamState& state, const at::Tensor& param, const std::string& of) {
-        check_state_tensor(name(), "exp_avg", state.exp_avg(), param, of);
-        check_state_tensor(name(), "exp_avg_sq", state.exp_avg_sq(), param, of);
-      });
+void FusedLAMB::check_state(const AdamParamState& state, const at::Tensor& param,
+                            const std::string& of) const {
+  check_state_tensor(FusedLAMBOptions::kOptimizer, "exp_avg", state.exp_avg(), param, of);
+  check_state_tensor(FusedLAMBOptions::kOptimizer, "exp_avg_sq", state.exp_avg_sq(), param, of);
 }
 
 }  // namespace mezzo::optim

@@ -3,10 +3,8 @@
 #include <cmath>
 
 #include "mezzo/optim.h"
-#include "optim/archive.h"
 #include "optim/checks.h"
-#include "optim/options.h"
-#include "optim/step_access.h"
+#include "optim/optimizer_of.h"
 #include "optim/step_work.h"
 
 #include <ATen/ops/scalar_tensor.h>
@@ -47,33 +45,26 @@ void keep_norm(AdamParamState& state, double norm) {
 
 FusedNovoGradOptions::FusedNovoGradOptions(double lr) : lr_(lr) {}
 
-template struct FusedOptions<FusedNovoGradOptions>;
-
-FusedNovoGrad::FusedNovoGrad(const ParamGroups& groups, FusedNovoGradOptions defaults)
-    : FusedOptimizer(groups, std::make_unique<FusedNovoGradOptions>(defaults)) {
-  FusedNovoGrad::check(defaults);
-  for (const auto& group : param_groups()) FusedNovoGrad::check(group.options());
-}
-
-FusedNovoGrad::FusedNovoGrad(std::vector<at::Tensor> params, FusedNovoGradOptions defaults)
-    : FusedNovoGrad(ParamGroups{torch::optim::OptimizerParamGroup(std::move(params))}, defaults) {}
-
-void FusedNovoGrad::check(const Options& given) const {
-  const auto& options = options_as<FusedNovoGradOptions>(name(), given);
-  check_not_negative(name(), "lr", options.lr());
-  check_not_negative(name(), "eps", options.eps());
-  check_not_negative(name(), "weight_decay", options.weight_decay());
-  check_beta(name(), "betas[0]", std::get<0>(options.betas()));
-  check_beta(name(), "betas[1]", std::get<1>(options.betas()));
-  if (options.norm_type() != 2 && options.norm_type() != 0) {
-    raise<ConfigError>(name(), "norm_type is ", options.norm_type(),
+void FusedNovoGradOptions::check() const {
+  check_not_negative(kOptimizer, "lr", lr());
+  check_not_negative(kOptimizer, "eps", eps());
+  check_not_negative(kOptimizer, "weight_decay", weight_decay());
+  check_beta(kOptimizer, "betas[0]", std::get<0>(betas()));
+  check_beta(kOptimizer, "betas[1]", std::get<1>(betas()));
+  if (norm_type() != 2 && norm_type() != 0) {
+    raise<ConfigError>(kOptimizer, "norm_type is ", norm_type(),
                        "; expected 2, or 0 for the largest magnitude");
   }
 }
 
+template struct FusedOptions<FusedNovoGradOptions>;
+template class FusedOptimizerOf<FusedNovoGradOptions, AdamParamState>;
+
 void FusedNovoGrad::update(StepWork& work) {
   const auto& recipes = work.recipes_of(param_groups(), recipe_of);
-  auto& [squares, largest, norms] = work.norms;
+  std::vector<double>& squares = work.norms.squares;
+  std::vector<double>& largest = work.norms.largest;
+  std::vector<double>& norms = work.norms.kept;
   squares.clear();
   largest.clear();
   for (std::size_t i = 0; i < work.rows.size(); ++i) {
@@ -131,22 +122,13 @@ void FusedNovoGrad::update(StepWork& work) {
   }
 }
 
-void FusedNovoGrad::save(torch::serialize::OutputArchive& archive) const {
-  StepAccess::settle_counts(*this);
-  torch::optim::serialize<AdamParamState, FusedNovoGradOptions>(archive, *this);
-}
-
-void FusedNovoGrad::load(torch::serialize::InputArchive& archive) {
-  StepAccess::forget_counts(*this);
-  load_optimizer<AdamParamState, FusedNovoGradOptions>(
-      name(), archive, *this,
-      [this](const AdamParamState& state, const at::Tensor& param, const std::string& of) {
-        check_state_tensor(name(), "exp_avg", state.exp_avg(), param, of);
-        if (!state.exp_avg_sq().defined() || state.exp_avg_sq().numel() != 1) {
-          raise(name(), "the saved 'exp_avg_sq' of ", of,
-                " is not one number: it is that of another optimizer");
-        }
-      });
+void FusedNovoGrad::check_state(const AdamParamState& state, const at::Tensor& param,
+                                const std::string& of) const {
+  check_state_tensor(FusedNovoGradOptions::kOptimizer, "exp_avg", state.exp_avg(), param, of);
+  if (!state.exp_avg_sq().defined() || state.exp_avg_sq().numel() != 1) {
+    raise(FusedNovoGradOptions::kOptimizer, "the saved 'exp_avg_sq' of ", of,
+          " is not one number: it is that of another optimizer");
+  }
 }
 
 }  // namespace mezzo::optim

@@ -4,10 +4,8 @@
 
 #include "bridge/tensors.h"
 #include "mezzo/optim.h"
-#include "optim/archive.h"
 #include "optim/checks.h"
-#include "optim/options.h"
-#include "optim/step_access.h"
+#include "optim/optimizer_of.h"
 #include "optim/step_work.h"
 
 namespace mezzo::optim {
@@ -32,35 +30,22 @@ kernels::SgdRecipe recipe_of(const Options& given) {
 
 FusedSGDOptions::FusedSGDOptions(double lr) : lr_(lr) {}
 
+void FusedSGDOptions::check() const {
+  check_not_negative(kOptimizer, "lr", lr());
+  check_not_negative(kOptimizer, "momentum", momentum());
+  check_not_negative(kOptimizer, "weight_decay", weight_decay());
+  check_not_negative(kOptimizer, "max_grad_norm", max_grad_norm());
+  if (!std::isfinite(dampening())) {
+    raise<ConfigError>(kOptimizer, "dampening is ", dampening(), "; expected a finite number");
+  }
+  if (nesterov() && (momentum() <= 0 || dampening() != 0)) {
+    raise<ConfigError>(kOptimizer, "nesterov with momentum ", momentum(), " and dampening ",
+                       dampening(), "; expected momentum above 0 and dampening 0");
+  }
+}
+
 template struct FusedOptions<FusedSGDOptions>;
-
-FusedSGD::FusedSGD(const ParamGroups& groups, FusedSGDOptions defaults)
-    : FusedOptimizer(groups, std::make_unique<FusedSGDOptions>(defaults)) {
-  FusedSGD::check(defaults);
-  for (const auto& group : param_groups()) FusedSGD::check(group.options());
-}
-
-FusedSGD::FusedSGD(std::vector<at::Tensor> params, FusedSGDOptions defaults)
-    : FusedSGD(ParamGroups{torch::optim::OptimizerParamGroup(std::move(params))}, defaults) {}
-
-void FusedSGD::check(const Options& given) const {
-  const auto& options = options_as<FusedSGDOptions>(name(), given);
-  check_not_negative(name(), "lr", options.lr());
-  check_not_negative(name(), "momentum", options.momentum());
-  check_not_negative(name(), "weight_decay", options.weight_decay());
-  check_not_negative(name(), "max_grad_norm", options.max_grad_norm());
-  if (!std::isfinite(options.dampening())) {
-    raise<ConfigError>(name(), "dampening is ", options.dampening(), "; expected a finite number");
-  }
-  if (options.nesterov() && (options.momentum() <= 0 || options.dampening() != 0)) {
-    raise<ConfigError>(name(), "nesterov with momentum ", options.momentum(), " and dampening ",
-                       options.dampening(), "; expected momentum above 0 and dampening 0");
-  }
-}
-
-double FusedSGD::max_grad_norm(const Options& options) const {
-  return static_cast<const FusedSGDOptions&>(options).max_grad_norm();
-}
+template class FusedOptimizerOf<FusedSGDOptions, SGDParamState>;
 
 void FusedSGD::update(StepWork& work) {
   auto& table = work.table<kernels::SgdScalars<double>>();
@@ -101,18 +86,10 @@ void FusedSGD::update(StepWork& work) {
   }
 }
 
-void FusedSGD::save(torch::serialize::OutputArchive& archive) const {
-  StepAccess::settle_counts(*this);
-  torch::optim::serialize<SGDParamState, FusedSGDOptions>(archive, *this);
-}
-
-void FusedSGD::load(torch::serialize::InputArchive& archive) {
-  StepAccess::forget_counts(*this);
-  load_optimizer<SGDParamState, FusedSGDOptions>(
-      name(), archive, *this,
-      [this](const SGDParamState& state, const at::Tensor& param, const std::string& of) {
-        check_state_tensor(name(), "momentum_buffer", state.momentum_buffer(), param, of);
-      });
+void FusedSGD::check_state(const SGDParamState& state, const at::Tensor& param,
+                           const std::string& of) const {
+  check_state_tensor(FusedSGDOptions::kOptimizer, "momentum_buffer", state.momentum_buffer(), param,
+                     of);
 }
 
 }  // namespace mezzo::optim

@@ -5,6 +5,7 @@
 
 #include "amp/training.h"
 #include "mezzo/error.h"
+#include "mezzo/optim.h"
 
 namespace mezzo::amp {
 namespace {
@@ -263,27 +264,30 @@ TEST(ScaleLoss, EachLossHasItsScaleAndSkipsItsOptimizersOnly) {
   EXPECT_TRUE(opt_b.step().applied());
 }
 
-TEST(ScaleLoss, AParameterOfTwoOptimizersIsUnscaledOnce) {
-  for (const std::string& level : kLevels) {
-    Line net;
-    torch::optim::SGD one(net->parameters(), 0.25);
-    torch::optim::SGD other(net->parameters(), 0.5);
-    auto [model, optimizers] = initialize(net, std::tie(one, other), dynamic(level));
+TEST_P(EachLevel, AParameterOfTwoOptimizersIsUnscaledOnce) {
+  // The second one cannot leave its gradients to the step, which the first one's would take away.
+  for (const bool defer_unscale : {false, true}) {
+    Line shared;
+    torch::optim::SGD one(shared->parameters(), 0.25);
+    optim::FusedSGD other(shared->parameters(), optim::FusedSGDOptions(0.5));
+    Options options = dynamic(GetParam());
+    options.defer_unscale = defer_unscale;
+    auto [model, optimizers] = initialize(shared, std::tie(one, other), options);
     auto& [first, second] = optimizers;
     scale_loss(model(x_row()).sum(), optimizers).backward();
-    EXPECT_TRUE(torch::equal(gradient_of(first).to(at::kFloat), x_row())) << level;
-    EXPECT_TRUE(torch::equal(gradient_of(second).to(at::kFloat), x_row())) << level;
+    EXPECT_TRUE(torch::equal(gradient_of(first).to(at::kFloat), x_row()));
+    EXPECT_TRUE(torch::equal(gradient_of(second).to(at::kFloat), x_row()));
     const auto throws = [&, &model = model, &optimizers = optimizers] {
       ScaledLoss scaled = scale_loss(model(x_row()).sum() * kInf, optimizers);
       scaled.backward();
       throw std::runtime_error("inside");
     };
     EXPECT_THROW(throws(), std::runtime_error);
-    EXPECT_TRUE(torch::equal(gradient_of(first).to(at::kFloat), x_row())) << level;
-    first.step();
+    EXPECT_TRUE(torch::equal(gradient_of(first).to(at::kFloat), x_row()));
     second.step();
+    first.step();
     const at::Tensor expected = torch::tensor({{1.0F, -0.5F, 0.25F}}) - 0.75 * x_row();
-    EXPECT_TRUE(torch::allclose(master_params(first)[0].to(at::kFloat), expected)) << level;
+    EXPECT_TRUE(torch::allclose(master_params(first)[0].to(at::kFloat), expected));
   }
 }
 
