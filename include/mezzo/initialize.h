@@ -54,7 +54,7 @@ concept WrappedNetwork = !Network<T> && requires(const T& wrapper) {
 template <typename T>
 OptimizerRef ref_of(T& optimizer) {
   if constexpr (WrappedOptimizer<T>) {
-    return {&optimizer.inner(), [&optimizer](torch::optim::Optimizer::LossClosure closure) {
+    return {&optimizer.inner(), [&optimizer](const torch::optim::Optimizer::LossClosure& closure) {
               // A wrapper's step takes no closure; the loss is evaluated once before it.
               const at::Tensor loss = closure ? closure() : at::Tensor();
               optimizer.step();
@@ -209,12 +209,12 @@ auto initialize(Nets nets, Options options = {}) {
 // A network that is wrapped already is an error that says so.
 template <detail::WrappedNetwork Wrapper, detail::Optimizers Optims>
 std::pair<Model<std::remove_cvref_t<decltype(std::declval<Wrapper&>().module())>>, Optimizer>
-initialize(const Wrapper&, Optims&&, Options = {}) {
+initialize(const Wrapper&, Optims&&, const Options& = {}) {
   detail::refuse_wrapped_model();
 }
 template <detail::WrappedNetwork Wrapper>
-Model<std::remove_cvref_t<decltype(std::declval<Wrapper&>().module())>> initialize(const Wrapper&,
-                                                                                   Options = {}) {
+Model<std::remove_cvref_t<decltype(std::declval<Wrapper&>().module())>> initialize(
+    const Wrapper&, const Options& = {}) {
   detail::refuse_wrapped_model();
 }
 /// @endcond

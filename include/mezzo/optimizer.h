@@ -38,7 +38,7 @@ class MEZZO_API Optimizer {
   /// forward and `scale_loss(...).backward()` and returns the unscaled loss. An evaluation that
   /// overflows is repeated at the lower scale, at most 20 times; then weights and optimizer are as
   /// before and the step is skipped.
-  StepResult step(torch::optim::Optimizer::LossClosure closure);
+  StepResult step(const torch::optim::Optimizer::LossClosure& closure);
 
   /// Clears the gradients of weights and masters.
   void zero_grad(bool set_to_none = true);
@@ -80,7 +80,7 @@ class MEZZO_API Optimizer {
 
   /// Tensors that are given back when a step is skipped, with the values they had at the first
   /// training forward since the last step: moving averages and the like.
-  void protect(std::vector<at::Tensor> tensors);
+  void protect(const std::vector<at::Tensor>& tensors);
 
   /// For the library itself.
   const std::shared_ptr<detail::OptimizerState>& state() const noexcept { return state_; }

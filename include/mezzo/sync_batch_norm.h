@@ -117,7 +117,7 @@ class MEZZO_API SynchronisedCalls {
 /// Net: a module holder, std::shared_ptr of a module, or torch::nn::AnyModule; the last, and
 /// std::shared_ptr<torch::nn::Module>, are themselves replaced where they hold a batch norm.
 template <class Net>
-Net convert_syncbn_model(Net net, std::optional<ProcessGroup> process_group = {},
+Net convert_syncbn_model(Net net, const std::optional<ProcessGroup>& process_group = {},
                          bool channel_last = false) {
   if constexpr (std::is_same_v<Net, torch::nn::AnyModule>) {
     const std::shared_ptr<torch::nn::Module> module = net.ptr();

@@ -7,6 +7,8 @@
 #include <torch/optim/sgd.h>
 #include <torch/serialize/archive.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <sstream>
 #include <typeinfo>
@@ -24,7 +26,12 @@ constexpr std::string_view kWhere = "checkpoint";
 
 /// Classes that read each other's state have one name.
 std::string family_of(const torch::optim::Optimizer& optimizer) {
-  using namespace torch::optim;
+  using torch::optim::Adagrad;
+  using torch::optim::Adam;
+  using torch::optim::AdamW;
+  using torch::optim::LBFGS;
+  using torch::optim::RMSprop;
+  using torch::optim::SGD;
   const auto is = [&]<typename T>(const T*) {
     return dynamic_cast<const T*>(&optimizer) != nullptr;
   };
@@ -184,8 +191,10 @@ void load_progress(OptimizerState& optimizer, const std::string& prefix, bool gr
   optimizer.snapshot().forget();
   const auto count = file.metadata.find(prefix + "snapshot");
   if (count == file.metadata.end()) return;
+  const std::size_t number = std::strtoul(count->second.c_str(), nullptr, 10);
   std::vector<at::Tensor> copies;
-  for (int i = 0; i < std::atoi(count->second.c_str()); ++i) {
+  copies.reserve(std::min(number, file.tensors.size()));
+  for (std::size_t i = 0; i < number; ++i) {
     copies.push_back(file.tensors[prefix + "snapshot." + std::to_string(i)]);
   }
   optimizer.snapshot().remember(copies);

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <exception>
 
 #include "amp/module_types.h"
@@ -95,7 +96,7 @@ void LossScope::undo() {
   if (!open_) return;
   open_ = false;
   // In reverse: the first owner of a shared parameter has what was set aside.
-  for (auto state = states_.rbegin(); state != states_.rend(); ++state) (*state)->undo();
+  std::for_each(states_.rbegin(), states_.rend(), [](OptimizerState* state) { state->undo(); });
 }
 
 void LossScope::end() noexcept {

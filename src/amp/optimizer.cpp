@@ -15,7 +15,7 @@ StepResult Optimizer::step() {
   return StepResult(state_->step());
 }
 
-StepResult Optimizer::step(torch::optim::Optimizer::LossClosure closure) {
+StepResult Optimizer::step(const torch::optim::Optimizer::LossClosure& closure) {
   return StepResult(state_->step(closure));
 }
 
@@ -78,7 +78,7 @@ void Optimizer::unscale(at::TensorList tensors, int loss_id) const {
   }
 }
 
-void Optimizer::protect(std::vector<at::Tensor> tensors) {
+void Optimizer::protect(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) raise<ConfigError>("protect", "got an undefined tensor");
   }

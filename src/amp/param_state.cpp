@@ -69,7 +69,11 @@ std::unique_ptr<torch::optim::OptimizerParamState> deep_copy(
 }
 
 bool evaluates_repeatedly(const torch::optim::Optimizer& optimizer) {
-  using namespace torch::optim;
+  using torch::optim::Adagrad;
+  using torch::optim::Adam;
+  using torch::optim::AdamW;
+  using torch::optim::RMSprop;
+  using torch::optim::SGD;
   return dynamic_cast<const SGD*>(&optimizer) == nullptr &&
          dynamic_cast<const Adam*>(&optimizer) == nullptr &&
          dynamic_cast<const AdamW*>(&optimizer) == nullptr &&
