@@ -71,8 +71,8 @@ MEZZO_API void destroy_process_group();
 /// What all_reduce() makes of the ranks' values, element by element.
 enum class ReduceOp { kSum, kAverage, kMax, kMin };
 
-/// Some or all of the ranks. A cheap handle, copies share. Collectives take dense tensors of one
-/// shape and dtype on all ranks; views with gaps are copied first and written back.
+/// Some or all of the ranks; a cheap handle, copies share. Collectives take dense tensors of one
+/// shape and dtype on all ranks, copy views with gaps, and move the versions of what they write.
 class MEZZO_API ProcessGroup {
  public:
   explicit ProcessGroup(std::shared_ptr<detail::Group> group);

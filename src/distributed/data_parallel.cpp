@@ -115,12 +115,14 @@ std::vector<std::string> layout_lines(const DDPOptions& o,
   return lines;
 }
 
-// Values for all from one rank. Buffers are written past their version counters: autograd's own
+// Values for all from one rank. Buffers may be written past their version counters: autograd's own
 // batch norms do not use them in the backward, and two forwards before one backward are allowed.
+// One that requires a gradient is a weight to those who keep low-precision copies of it.
 void spread(Lane& lane, const std::vector<ReducedParameter>& given, int root, bool count_version) {
   std::vector<at::Tensor> tensors;
   for (const ReducedParameter& one : given) {
-    tensors.push_back(count_version ? one.tensor.detach() : one.tensor.data());
+    const bool counts = count_version || one.tensor.requires_grad();
+    tensors.push_back(counts ? one.tensor.detach() : one.tensor.data());
   }
   for (const auto& chosen : by_type(tensors)) {
     const at::Tensor flat = flatten_chosen(tensors, chosen);

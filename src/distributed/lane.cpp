@@ -7,6 +7,7 @@
 #include <functional>
 #include <utility>
 
+#include "bridge/tensors.h"
 #include "distributed/session.h"
 
 namespace mezzo::parallel {
@@ -16,10 +17,11 @@ namespace {
 class LanePending final : public Pending {
  public:
   LanePending(std::shared_ptr<Session> session, std::string call, std::unique_ptr<Pending> inner,
-              std::function<void()> after)
+              at::Tensor written, std::function<void()> after)
       : session_(std::move(session)),
         call_(std::move(call)),
         inner_(std::move(inner)),
+        written_(std::move(written)),
         after_(std::move(after)) {}
 
   void wait() override {
@@ -28,9 +30,13 @@ class LanePending final : public Pending {
       inner_->wait();
     } catch (const std::exception& failure) {
       inner_.reset();
+      bridge::bump_version(written_);  // it may hold a part of the result
       session_->fail(call_, text_of(failure));
     }
     inner_.reset();
+    // The transport writes memory from a thread of its own. Autograd, the low-precision copies of
+    // weights and those who keep masters learn from the version alone that there is something new.
+    bridge::bump_version(written_);
     if (after_) after_();
   }
 
@@ -38,6 +44,7 @@ class LanePending final : public Pending {
   const std::shared_ptr<Session> session_;
   const std::string call_;
   std::unique_ptr<Pending> inner_;
+  const at::Tensor written_;
   std::function<void()> after_;
 };
 
@@ -130,7 +137,8 @@ std::unique_ptr<Pending> Lane::start(const char* what, Start begin, const at::Te
   }
   try {
     if (session_->compares_calls() && size_ > 1) compare_calls(*transport, what, given, argument);
-    return std::make_unique<LanePending>(session_, call, begin(*transport, a, b, argument), after);
+    return std::make_unique<LanePending>(session_, call, begin(*transport, a, b, argument), first,
+                                         after);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& failure) {

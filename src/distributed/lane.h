@@ -24,8 +24,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   int size() const noexcept { return size_; }
   const std::string& name() const noexcept { return name_; }
 
-  /// As Communicator, but: tensors must be contiguous and defined (an internal error otherwise), a
-  /// failure ends the session and is thrown as an Error that names the ranks that are missing.
+  /// As Communicator, but: tensors must be contiguous and defined, the wait moves the version of
+  /// what was written, a failure ends the session and is an Error that names the missing ranks.
   std::unique_ptr<Pending> all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
   std::unique_ptr<Pending> all_gather(const at::Tensor& all, const at::Tensor& in);
   std::unique_ptr<Pending> broadcast(const at::Tensor& tensor, int root);
