@@ -3,13 +3,18 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "distributed/agreement.h"
+#include "distributed/averaging.h"
 #include "distributed/group.h"
 #include "harness.h"
+#include "mezzo/amp.h"
+#include "mezzo/optim.h"
 #include "mezzo/parallel.h"
 
 namespace mezzo::bench {
@@ -91,6 +96,35 @@ void averages(int repeats) {
       const at::Tensor summed = torch::zeros_like(low);
       add(
           "Gloo's sum in that type", [&] { gloo.all_reduce(summed)->wait(); }, std::nullopt);
+    }
+  }
+}
+
+// What averaging.h chooses from, each way against Gloo's sum of as many floats.
+void ways(int repeats) {
+  struct Way {
+    const char* name;
+    Wire wire;
+  };
+  std::vector<Way> all{
+      {"in shards", Wire::kShards}, {"gathered", Wire::kGather}, {"as float", Wire::kFloat}};
+  if (world_size() == 2) all.push_back({"swapped", Wire::kSwap});
+  Lane& lane = world().internals().calls();
+  const AverageScale scale = average_scale(world_size());
+  for (const std::int64_t elements : {65'000LL, 250'000LL, 1'000'000LL, 8'000'001LL}) {
+    const int calls = elements < 500'000 ? 20 : elements < 5'000'000 ? 5 : 1;
+    const at::Tensor low = torch::randn({elements}).to(at::kBFloat16);
+    const at::Tensor floats = torch::zeros({elements});
+    for (const Way& way : all) {
+      const Pair pair = in_turns([&] { start_average_by(way.wire, lane, low, scale)->wait(); },
+                                 [&] { lane.all_reduce(floats)->wait(); }, calls, repeats);
+      tell({.name = "average of " + count_of(elements) + " bfloat16 " + way.name + ", " +
+                    std::to_string(world_size()) + " ranks",
+            .ours = pair.ours,
+            .peer = pair.peer,
+            .peer_name = "Gloo's sum of floats",
+            .spread = pair.spread,
+            .bytes = static_cast<double>(low.nbytes())});
     }
   }
 }
@@ -185,6 +219,81 @@ void steps(int repeats) {
         .target = 1.0});
 }
 
+// A training made anew for each measurement: while any of them looks for overflows, those that
+// reduce gradients look, too.
+class Training {
+ public:
+  Training(bool wrapped, amp::Options options)
+      : sgd_(net_->parameters(), optim::FusedSGDOptions(1e-3)),
+        handles_(amp::initialize(net_, sgd_, std::move(options))) {
+    if (wrapped) ddp_.emplace(model(), DDPOptions{.message_size = 1'200'000});
+  }
+
+  void step(const at::Tensor& x) {
+    optimizer().zero_grad();
+    const at::Tensor y = ddp_ ? (*ddp_)(x) : model()(x);
+    amp::scale_loss(y.square().mean(), optimizer()).backward();
+    optimizer().step();
+  }
+
+ private:
+  using Model = amp::Model<torch::nn::Sequential>;
+  Model& model() { return handles_.first; }
+  amp::Optimizer& optimizer() { return handles_.second; }
+
+  torch::nn::Sequential net_ = layers();
+  optim::FusedSGD sgd_;
+  std::pair<Model, amp::Optimizer> handles_;
+  std::optional<DistributedDataParallel<Model>> ddp_;
+};
+
+// What it costs to look for infinities and to agree on what was found.
+void overflow_flags(int repeats) {
+  const at::Tensor x = torch::randn({128, 768});
+  const std::string ranks = ", " + std::to_string(world_size()) + " ranks";
+  const amp::Options looks{.opt_level = "O0", .verbosity = 0, .check_finite = true};
+  const amp::Options looks_away{.opt_level = "O0", .verbosity = 0, .check_finite = false};
+  amp::Options alone = looks;
+  alone.overflow_group = amp::OverflowGroup::none();
+  const auto compare = [&](const std::string& name, bool wrapped, const amp::Options& mine,
+                           const char* peer_name, const amp::Options& others) {
+    std::array<double, 2> collectives{};
+    const auto measured = [&](const amp::Options& options, double& count) {
+      Training training(wrapped, options);
+      for (int i = 0; i < 2; ++i) training.step(x);
+      count = collectives_of([&] { training.step(x); });
+      return seconds_of([&] { training.step(x); }, 4);
+    };
+    const Pair pair = take_turns([&] { return measured(mine, collectives[0]); },
+                                 [&] { return measured(others, collectives[1]); }, repeats);
+    tell({.name = name + ranks,
+          .ours = pair.ours,
+          .peer = pair.peer,
+          .peer_name = peer_name,
+          .spread = pair.spread});
+    tell({.name = "collectives of that step" + ranks,
+          .unit = "count",
+          .ours = collectives[0],
+          .peer = collectives[1],
+          .peer_name = peer_name});
+  };
+  compare("step of 12 x Linear(768), overflows looked for", true, looks, "not looked for",
+          looks_away);
+  compare("such a step of each rank's own, overflows agreed on", false, looks,
+          "each rank for itself", alone);
+  const at::Tensor flag = torch::zeros({1});
+  const auto nothing = [] { return std::optional<std::int64_t>(); };
+  const at::Tensor number = torch::zeros({1}, at::kDouble);
+  Lane& gloo = world().internals().calls();
+  const Pair pair = in_turns([&] { agree_overflow(flag, nothing, world()); },
+                             [&] { gloo.all_reduce(number)->wait(); }, 200, repeats);
+  tell({.name = "a flag agreed on" + ranks,
+        .ours = pair.ours,
+        .peer = pair.peer,
+        .peer_name = "Gloo's sum of one double",
+        .spread = pair.spread});
+}
+
 // Four convolutions with a batch norm each.
 torch::nn::Sequential convolutions(bool synchronised) {
   torch::manual_seed(1);
@@ -226,7 +335,11 @@ int run_distributed_rank(int repeats) {
   init_process_group();
   torch::manual_seed(rank());
   averages(repeats);
-  if (world_size() == 2) steps(repeats);
+  ways(repeats);
+  if (world_size() == 2) {
+    steps(repeats);
+    overflow_flags(repeats);
+  }
   batch_norms(repeats);
   destroy_process_group();
   return 0;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "distributed/lane.h"
 
@@ -22,24 +23,38 @@ constexpr AverageScale average_scale(int size) {
   return {1.0, 1.0 / size};
 }
 
-/// How a flat tensor travels.
+/// How a flat tensor travels. All but the first keep half and bfloat16 what they are, or make them
+/// float; sums are in float with one rounding, and every rank gets the same bits.
 enum class Wire {
   kDirect,  // summed by the transport in its own type
-  kGather,  // low type, every rank sums what all gave in float: one rounding, same bits everywhere
-  kFloat,   // as float: where a gather would move more bytes
+  kSwap,    // two ranks give each other all that they have
+  kGather,  // every rank gets and sums what all have
+  kShards,  // every rank gets and sums a part of what all have, and gives all the result
+  kFloat,   // summed by the transport as float
 };
 
-/// A ring all-reduce of floats moves 8 (size - 1) / size bytes per element and direction, a gather
-/// of a low type 2 (size - 1): half at 2 ranks, equal at 4, where the gather's fewer steps win as
-/// long as there is little to move (measured by `./run bench distributed`).
-constexpr Wire choose_wire(bool low_type, int size, bool always_float, std::int64_t elements) {
+/// What `choose_wire` goes by.
+struct WireCase {
+  bool low_type = false;
+  int size = 1;
+  std::int64_t elements = 0;
+  bool on_cpu = true;
+  bool always_float = false;
+};
+
+/// Bytes per element that a rank sends, of a low type: a gather 2 (size - 1), and so does a swap;
+/// shards 4 (size - 1) / size; a ring of floats 8 (size - 1) / size. Shards take two turns, a ring
+/// 2 (size - 1): which is faster for how many elements is measured by `./run bench distributed`.
+constexpr Wire choose_wire(const WireCase& given) {
   constexpr std::int64_t kLittle = 256 * 1024;
-  if (!low_type || size == 1) return Wire::kDirect;
-  const bool gathers = size == 2 || (size <= 4 && elements <= kLittle);
-  return always_float || !gathers ? Wire::kFloat : Wire::kGather;
+  if (!given.low_type || given.size == 1) return Wire::kDirect;
+  if (given.always_float) return Wire::kFloat;
+  if (given.size == 2) return given.on_cpu ? Wire::kSwap : Wire::kGather;
+  if (given.size <= 4 && given.elements <= kLittle) return Wire::kGather;
+  return given.on_cpu && given.elements > kLittle ? Wire::kShards : Wire::kFloat;
 }
 
-/// Elements of one part of a gather: equal parts, the last one smaller.
+/// Elements of one part of what travels in parts: equal parts, the last one smaller.
 constexpr std::int64_t gather_part(std::int64_t elements, bool on_cpu) {
   constexpr std::int64_t kPart = 2 * 1024 * 1024;  // smaller ones cost more calls than they save
   if (!on_cpu || elements <= kPart) return std::max<std::int64_t>(elements, 1);
@@ -47,14 +62,22 @@ constexpr std::int64_t gather_part(std::int64_t elements, bool on_cpu) {
   return (elements + parts - 1) / parts;
 }
 
+/// How many elements each rank sums: equal shares, the first ranks take one more of what is left.
+std::vector<std::int64_t> shards_of(std::int64_t elements, int size);
+
 /// Starts before * ... * after of the sum over ranks, in place. `flat`: contiguous, one dimension,
 /// a floating type; complete at the wait.
 std::unique_ptr<Pending> start_average(Lane& lane, const at::Tensor& flat, AverageScale scale,
                                        bool always_float = false);
 
+/// The same by that way, which must fit: kSwap wants two ranks, all but kDirect a low type, and
+/// kSwap and kShards memory of the processor.
+std::unique_ptr<Pending> start_average_by(Wire wire, Lane& lane, const at::Tensor& flat,
+                                          AverageScale scale);
+
 /// The same with `type` on the wire in place of the tensor's own: half the bytes, with a rounding
-/// before the sum and, where no gather is chosen, in it. A tensor that is no wider than `type`
-/// travels as it is.
+/// before the sum and, where shards are chosen, one after it; by the transport's own sum in `type`
+/// where the choice is a float ring. A tensor that is no wider than `type` travels as it is.
 std::unique_ptr<Pending> start_compressed_average(Lane& lane, const at::Tensor& flat,
                                                   AverageScale scale, at::ScalarType type);
 

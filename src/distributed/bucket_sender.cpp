@@ -27,6 +27,9 @@ void BucketSender::wait_all() {
   std::vector<Sent> sent;
   sent.swap(sent_);
   for (Sent& one : sent) {
+    if (one.average != nullptr) one.average->advance();
+  }
+  for (Sent& one : sent) {
     if (one.average != nullptr) one.average->wait();
     if (one.finish_hook) one.finish_hook();
   }

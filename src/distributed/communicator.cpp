@@ -22,6 +22,11 @@ class SoloCommunicator final : public Communicator {
   std::unique_ptr<Pending> broadcast(const at::Tensor&, int) override {
     return std::make_unique<Done>();
   }
+  std::unique_ptr<Pending> all_to_all(const at::Tensor& out, const Counts&, const at::Tensor& in,
+                                      const Counts&) override {
+    out.copy_(in);
+    return std::make_unique<Done>();
+  }
 };
 
 }  // namespace

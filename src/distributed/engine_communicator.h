@@ -31,6 +31,14 @@ class EngineCommunicator final : public Communicator {
     std::vector<at::Tensor> tensors{tensor};
     return pending(backend_->broadcast(tensors, options));
   }
+  std::unique_ptr<Pending> all_to_all(const at::Tensor& out, const Counts& received,
+                                      const at::Tensor& in, const Counts& sent) override {
+    at::Tensor output = out;
+    at::Tensor input = in;
+    Counts output_counts = received;
+    Counts input_counts = sent;
+    return pending(backend_->alltoall_base(output, input, output_counts, input_counts));
+  }
 
  private:
   class WorkPending final : public Pending {

@@ -1,10 +1,12 @@
 #include "distributed/float_sum.h"
 
+#include <ATen/ops/stack.h>
 #include <ATen/ops/sum.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "bridge/tensors.h"
 #include "bridge/workers.h"
@@ -24,14 +26,12 @@ bool is_power_of_two(double factor) {
 }
 
 struct Rows {
-  const char* data;
+  std::vector<const char*> data;
   DType dtype;
   std::int64_t element_size;
-  std::int64_t count;
-  std::int64_t elements;
 
-  kernels::Input block(std::int64_t row, std::int64_t begin, std::int64_t length) const {
-    return {data + (row * elements + begin) * element_size, dtype, length};
+  kernels::Input block(std::size_t row, std::int64_t begin, std::int64_t length) const {
+    return {data[row] + begin * element_size, dtype, length};
   }
 };
 
@@ -43,8 +43,8 @@ void sum_block(const Rows& rows, std::int64_t begin, const kernels::Output& out,
   const kernels::Output to_sum{memory.data(), DType::kFloat32, out.count};
   const bool exact = is_power_of_two(factor);
   kernels::Input left = rows.block(0, begin, out.count);
-  const std::int64_t last = rows.count - 1;
-  for (std::int64_t row = 1; row <= last; ++row) {
+  const std::size_t last = rows.data.size() - 1;
+  for (std::size_t row = 1; row <= last; ++row) {
     const kernels::Input right = rows.block(row, begin, out.count);
     if (row == last && exact) {
       set.axpby(left, right, out, all, factor, factor);
@@ -58,28 +58,38 @@ void sum_block(const Rows& rows, std::int64_t begin, const kernels::Output& out,
 
 }  // namespace
 
-void sum_in_float(const at::Tensor& all, const at::Tensor& out, double factor) {
-  if (!all.device().is_cpu()) {
-    const at::Tensor sum = at::sum(all, {0}, false, at::kFloat);
+void sum_in_float(std::span<const at::Tensor> rows, const at::Tensor& out, double factor) {
+  if (!out.device().is_cpu()) {
+    const at::Tensor sum =
+        at::sum(at::stack(at::TensorList(rows.data(), rows.size())), {0}, false, at::kFloat);
     out.copy_(sum.mul_(factor));
     return;
   }
-  const Rows rows{static_cast<const char*>(all.const_data_ptr()),
-                  bridge::check_kernel_tensor("all_reduce", "what the ranks gave", all),
-                  static_cast<std::int64_t>(all.element_size()), all.size(0), all.size(1)};
+  Rows all{{},
+           bridge::check_kernel_tensor("all_reduce", "what a rank gave", rows.front()),
+           static_cast<std::int64_t>(rows.front().element_size())};
+  for (const at::Tensor& row : rows) {
+    all.data.push_back(static_cast<const char*>(row.const_data_ptr()));
+  }
   const DType to = bridge::check_kernel_tensor("all_reduce", "the average", out);
   char* const target = static_cast<char*>(out.mutable_data_ptr());
   const auto size = static_cast<std::int64_t>(out.element_size());
-  const std::int64_t blocks = (rows.elements + kBlock - 1) / kBlock;
+  const std::int64_t elements = out.numel();
+  const std::int64_t blocks = (elements + kBlock - 1) / kBlock;
   const auto run = [&](std::int64_t first, std::int64_t end) {
     for (std::int64_t block = first; block < end; ++block) {
       const std::int64_t begin = block * kBlock;
-      const std::int64_t length = std::min(kBlock, rows.elements - begin);
-      sum_block(rows, begin, {target + begin * size, to, length}, factor);
+      const std::int64_t length = std::min(kBlock, elements - begin);
+      sum_block(all, begin, {target + begin * size, to, length}, factor);
     }
   };
   bridge::torch_workers().run(blocks, run);
   bridge::bump_version(out);
+}
+
+void sum_in_float(const at::Tensor& all, const at::Tensor& out, double factor) {
+  const std::vector<at::Tensor> rows = all.unbind();
+  sum_in_float(rows, out, factor);
 }
 
 }  // namespace mezzo::parallel

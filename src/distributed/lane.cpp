@@ -5,6 +5,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "bridge/tensors.h"
@@ -65,6 +66,11 @@ bool addable(at::ScalarType type) {
   }
 }
 
+// So that every type can travel.
+at::Tensor as_bytes(const at::Tensor& tensor) {
+  return tensor.view(-1).view(at::kByte);
+}
+
 }  // namespace
 
 Lane::Lane(std::string name, std::shared_ptr<Session> session, int rank, int size,
@@ -87,71 +93,89 @@ std::unique_ptr<Pending> Lane::all_reduce(const at::Tensor& tensor, ReduceOp op)
                             c10::toString(tensor.scalar_type()), " between ranks");
   }
   return start(
-      "all_reduce",
-      [](Communicator& c, const at::Tensor& t, const at::Tensor&, int argument) {
-        return c.all_reduce(t, static_cast<ReduceOp>(argument));
-      },
-      tensor, {}, static_cast<int>(op));
+      {"all_reduce", tensor.numel(), static_cast<int>(op)},
+      [op](Communicator& c, const at::Tensor& t, const at::Tensor&) { return c.all_reduce(t, op); },
+      tensor);
 }
 
 std::unique_ptr<Pending> Lane::all_gather(const at::Tensor& all, const at::Tensor& in) {
   TORCH_INTERNAL_ASSERT(all.numel() == in.numel() * size_ && all.dtype() == in.dtype());
   return start(
-      "all_gather",
-      [](Communicator& c, const at::Tensor& a, const at::Tensor& i, int) {
-        // As bytes, so that every type can travel.
-        return c.all_gather(a.view(-1).view(at::kByte), i.view(-1).view(at::kByte));
+      {"all_gather", in.numel()},
+      [](Communicator& c, const at::Tensor& a, const at::Tensor& i) {
+        return c.all_gather(as_bytes(a), as_bytes(i));
       },
-      all, in, 0);
+      all, in);
 }
 
 std::unique_ptr<Pending> Lane::broadcast(const at::Tensor& tensor, int root) {
   return start(
-      "broadcast",
-      [](Communicator& c, const at::Tensor& t, const at::Tensor&, int argument) {
-        return c.broadcast(t.view(-1).view(at::kByte), argument);
+      {"broadcast", tensor.numel(), root},
+      [root](Communicator& c, const at::Tensor& t, const at::Tensor&) {
+        return c.broadcast(as_bytes(t), root);
       },
-      tensor, {}, root);
+      tensor);
 }
 
-std::unique_ptr<Pending> Lane::start(const char* what, Start begin, const at::Tensor& first,
-                                     const at::Tensor& second, int argument) {
-  TORCH_INTERNAL_ASSERT(first.defined() && first.is_contiguous());
-  TORCH_INTERNAL_ASSERT(!second.defined() || second.is_contiguous());
-  const at::Tensor& given = second.defined() ? second : first;
+std::unique_ptr<Pending> Lane::all_to_all(const at::Tensor& out, Communicator::Counts received,
+                                          const at::Tensor& in, Communicator::Counts sent,
+                                          std::int64_t elements) {
+  const auto total = [](const Communicator::Counts& counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  };
+  TORCH_INTERNAL_ASSERT(out.numel() == total(received) && in.numel() == total(sent));
+  TORCH_INTERNAL_ASSERT(out.dtype() == in.dtype());
+  const auto width = static_cast<std::int64_t>(in.element_size());
+  for (std::int64_t& count : received) count *= width;
+  for (std::int64_t& count : sent) count *= width;
+  return start(
+      {"all_to_all", elements},
+      [&](Communicator& c, const at::Tensor& o, const at::Tensor& i) {
+        return c.all_to_all(as_bytes(o), received, as_bytes(i), sent);
+      },
+      out, in);
+}
+
+std::unique_ptr<Pending> Lane::start(const Call& call, const Start& begin,
+                                     const at::Tensor& written, const at::Tensor& read) {
+  TORCH_INTERNAL_ASSERT(written.defined() && written.is_contiguous());
+  TORCH_INTERNAL_ASSERT(!read.defined() || read.is_contiguous());
+  const at::Tensor& given = read.defined() ? read : written;
   const std::int64_t number = ++collectives_;
-  bytes_ += given.numel() * static_cast<std::int64_t>(given.element_size());
-  const std::string call = std::string(what) + " " + std::to_string(number) + " of '" + name_ + "'";
+  bytes_ += static_cast<std::int64_t>(given.nbytes());
+  const std::string name =
+      std::string(call.what) + " " + std::to_string(number) + " of '" + name_ + "'";
   session_->check_alive();
-  const std::shared_ptr<Communicator> transport = communicator(first.device());
-  if (transport == nullptr) raise(what, "this process group was destroyed");
-  const bool staged = first.is_cuda() && transport == cpu_;
-  at::Tensor a = first;
-  at::Tensor b = second;
+  const std::shared_ptr<Communicator> transport = communicator(written.device());
+  if (transport == nullptr) raise(call.what, "this process group was destroyed");
+  const bool staged = written.is_cuda() && transport == cpu_;
+  at::Tensor out = written;
+  at::Tensor in = read;
   std::function<void()> after;
   if (staged) {
-    a = second.defined() ? at::empty(first.sizes(), first.options().device(at::kCPU))
-                         : first.to(at::kCPU);
-    if (second.defined()) b = second.to(at::kCPU);
-    after = [first, a] { first.copy_(a); };
+    out = read.defined() ? at::empty(written.sizes(), written.options().device(at::kCPU))
+                         : written.to(at::kCPU);
+    if (read.defined()) in = read.to(at::kCPU);
+    after = [written, out] { written.copy_(out); };
   }
   try {
-    if (session_->compares_calls() && size_ > 1) compare_calls(*transport, what, given, argument);
-    return std::make_unique<LanePending>(session_, call, begin(*transport, a, b, argument), first,
+    if (session_->compares_calls() && size_ > 1) {
+      compare_calls(*transport, call, given.scalar_type());
+    }
+    return std::make_unique<LanePending>(session_, name, begin(*transport, out, in), written,
                                          after);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& failure) {
-    session_->fail(call, text_of(failure));
+    session_->fail(name, text_of(failure));
   }
 }
 
-void Lane::compare_calls(Communicator& transport, const std::string& call, const at::Tensor& tensor,
-                         int argument) {
+void Lane::compare_calls(Communicator& transport, const Call& call, at::ScalarType type) {
   constexpr std::int64_t kFields = 5;
   const std::vector<std::int64_t> mine{
-      static_cast<std::int64_t>(std::hash<std::string>{}(call)), tensor.numel(),
-      static_cast<std::int64_t>(tensor.scalar_type()), argument, collectives_.load()};
+      static_cast<std::int64_t>(std::hash<std::string>{}(call.what)), call.elements,
+      static_cast<std::int64_t>(type), call.argument, collectives_.load()};
   const at::Tensor in = at::tensor(at::IntArrayRef(mine), at::kLong);
   const at::Tensor all = at::empty({size_ * kFields}, at::kLong);
   transport.all_gather(all.view(at::kByte), in.view(at::kByte))->wait();
@@ -160,10 +184,10 @@ void Lane::compare_calls(Communicator& transport, const std::string& call, const
     const std::int64_t* fields = theirs + other * kFields;
     if (std::equal(mine.begin(), mine.end(), fields)) continue;
     raise("check_collectives", "ranks differ in call ", mine[4], " of '", name_, "': rank ", rank_,
-          " calls ", call, " with ", mine[1], " elements of ", c10::toString(tensor.scalar_type()),
-          "; rank ", other, " calls ", fields[0] == mine[0] ? "the same" : "another operation",
-          " with ", fields[1], " elements of ",
-          c10::toString(static_cast<at::ScalarType>(fields[2])), ", its call ", fields[4]);
+          " calls ", call.what, " with ", mine[1], " elements of ", c10::toString(type), "; rank ",
+          other, " calls ", fields[0] == mine[0] ? "the same" : "another operation", " with ",
+          fields[1], " elements of ", c10::toString(static_cast<at::ScalarType>(fields[2])),
+          ", its call ", fields[4]);
   }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -29,19 +30,29 @@ class Lane : public std::enable_shared_from_this<Lane> {
   std::unique_ptr<Pending> all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
   std::unique_ptr<Pending> all_gather(const at::Tensor& all, const at::Tensor& in);
   std::unique_ptr<Pending> broadcast(const at::Tensor& tensor, int root);
+  /// `elements`: a number that all ranks give alike, for those who compare calls.
+  std::unique_ptr<Pending> all_to_all(const at::Tensor& out, Communicator::Counts received,
+                                      const at::Tensor& in, Communicator::Counts sent,
+                                      std::int64_t elements);
 
   ProcessGroup::Counts counts() const;
   /// The transport goes: peers that wait for this rank see it at once. Later calls raise Errors.
   void drop();
 
  private:
-  using Start = std::unique_ptr<Pending> (*)(Communicator&, const at::Tensor&, const at::Tensor&,
-                                             int);
-  std::unique_ptr<Pending> start(const char* what, Start begin, const at::Tensor& first,
-                                 const at::Tensor& second, int argument);
+  // What all ranks must do alike.
+  struct Call {
+    const char* what;
+    std::int64_t elements;
+    int argument = 0;
+  };
+  using Start = std::function<std::unique_ptr<Pending>(Communicator&, const at::Tensor& written,
+                                                       const at::Tensor& read)>;
+  // `read` is undefined where `written` is read, too.
+  std::unique_ptr<Pending> start(const Call& call, const Start& begin, const at::Tensor& written,
+                                 const at::Tensor& read = {});
   std::shared_ptr<Communicator> communicator(const at::Device& device);
-  void compare_calls(Communicator& communicator, const std::string& call, const at::Tensor& tensor,
-                     int argument);
+  void compare_calls(Communicator& communicator, const Call& call, at::ScalarType type);
 
   const std::string name_;
   const std::shared_ptr<Session> session_;

@@ -448,6 +448,72 @@ TEST(DistributedDataParallel, ReducesLowGradientsInTheirTypeWithFloatSums) {
   expect_all_pass("ddp low types", {.ranks = 4});
 }
 
+// Buckets large enough to be summed in shards, which takes two collectives a bucket.
+const Rank kLarge("ddp large low buckets", [] {
+  start();
+  const auto layers = [](at::ScalarType type) {
+    torch::manual_seed(4);
+    torch::nn::Sequential net;
+    for (int i = 0; i < 3; ++i) net->push_back(torch::nn::Linear(600, 600));
+    net->to(type);
+    return net;
+  };
+  const auto gradients = [](const torch::nn::Sequential& net) {
+    Gradients all;
+    for (const auto& p : net->parameters()) all.push_back(p.grad());
+    return all;
+  };
+  torch::manual_seed(5);
+  const at::Tensor x = torch::randn({2 * world_size(), 600});
+  torch::nn::Sequential exact = layers(at::kDouble);
+  for (const auto type : {at::kHalf, at::kBFloat16, at::kFloat}) {
+    exact->zero_grad();
+    const auto low = type == at::kFloat ? at::kBFloat16 : type;
+    exact->to(low);
+    exact->to(at::kDouble);
+    exact->forward(x.to(low).to(at::kDouble)).sum().backward();
+    torch::nn::Sequential net = layers(low);
+    net->to(type);
+    DistributedDataParallel ddp(net, {.message_size = 300'000, .num_allreduce_streams = 2});
+    if (type == at::kFloat) ddp.compress_bf16();
+    const double tolerance = low == at::kHalf ? 4e-3 : 4e-2;
+    const auto step = [&](bool breaks) {
+      ddp.zero_grad();
+      at::Tensor y = ddp.call([&](torch::nn::SequentialImpl& impl) {
+        at::Tensor h = impl[0]->as<torch::nn::Linear>()->forward(own_rows(x.to(low).to(type)));
+        if (breaks && rank() == 1) {
+          h.register_hook(
+              [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("on purpose"); });
+        }
+        h = impl[1]->as<torch::nn::Linear>()->forward(h);
+        return impl[2]->as<torch::nn::Linear>()->forward(h);
+      });
+      y.sum(at::kFloat).mul(world_size()).backward();
+    };
+    for (int i = 0; i < 4; ++i) {
+      at(std::string(c10::toString(type)) + " step " + std::to_string(i));
+      if (i == 2) {
+        EXPECT_ANY_THROW(step(true));
+        continue;
+      }
+      step(false);
+      expect_equal(gradients(net), gradients(exact), c10::toString(type), tolerance);
+      expect_same_on_all_ranks(gradients(net), "large buckets");
+    }
+    at(std::string(c10::toString(type)) + " join");
+    auto join = ddp.join();
+    for (int i = 0; i < (rank() == 1 ? 1 : 3); ++i) step(false);
+    join.close();
+    step(false);
+    expect_same_on_all_ranks(gradients(net), "after a join");
+  }
+});
+
+TEST(DistributedDataParallel, SumsLargeBucketsInShards) {
+  expect_all_pass("ddp large low buckets", {.ranks = 2});
+  expect_all_pass("ddp large low buckets", {.ranks = 4});
+}
+
 const Rank kHooks("ddp hooks", [] {
   start();
   Branches single = net_of(1);

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "distributed/agreement.h"
 #include "distributed/averaging.h"
 #include "distributed/group.h"
@@ -91,15 +93,93 @@ TEST(ProcessGroup, AveragesLowTypesInFloatWithOneRounding) {
   expect_all_pass("low averages", {.ranks = 5});
 }
 
+// Values with everything that could come out differently: large ones, infinities, NaNs.
+at::Tensor difficult(std::int64_t size, at::ScalarType type) {
+  torch::manual_seed(static_cast<std::uint64_t>(11 + rank()));
+  at::Tensor values = torch::randn({size}, at::kDouble) * 100;
+  if (size > rank()) values.slice(0, rank(), size, 37).fill_(30000);
+  if (size > 5) values[5] = rank() == 0 ? 1e30 : 1;
+  if (size > 6) values[6] = rank() == 1 ? std::nan("") : 1;
+  return values.to(type);
+}
+
+const Rank kWays("ways of averages", [] {
+  start();
+  Lane& lane = world().internals().calls();
+  for (const auto type : {at::kHalf, at::kBFloat16}) {
+    for (const std::int64_t size : {0, 1, 3, 7, 70001, 300'002, 4'200'001}) {
+      const AverageScale scale =
+          size == 70001 ? AverageScale{0.25, 1.5} : average_scale(world_size());
+      const at::Tensor gathered = difficult(size, type);
+      start_average_by(Wire::kGather, lane, gathered, scale)->wait();
+      for (const Wire way : {Wire::kShards, Wire::kSwap}) {
+        if (way == Wire::kSwap && world_size() != 2) continue;
+        at(std::string(c10::toString(type)) + " x " + std::to_string(size) + " by way " +
+           std::to_string(static_cast<int>(way)));
+        const at::Tensor values = difficult(size, type);
+        const at::Tensor second = values.clone();
+        const auto version = values._version();
+        // Two at once, whose second halves come after both first ones.
+        const auto pending = start_average_by(way, lane, values, scale);
+        const auto later = start_average_by(way, lane, second, scale);
+        pending->advance();
+        later->advance();
+        pending->wait();
+        later->wait();
+        EXPECT_TRUE(torch::equal(values.view(at::kShort), gathered.view(at::kShort))) << size;
+        EXPECT_TRUE(torch::equal(second.view(at::kShort), gathered.view(at::kShort))) << size;
+        EXPECT_TRUE(size == 0 || values._version() > version);
+        const at::Tensor everybody = world().all_gather(values);
+        for (int r = 1; r < world_size(); ++r) {
+          EXPECT_TRUE(torch::equal(everybody[r].view(at::kShort), everybody[0].view(at::kShort)));
+        }
+      }
+    }
+  }
+});
+
+TEST(Averaging, EveryWayGivesTheSameBits) {
+  for (const int ranks : {2, 3, 4}) expect_all_pass("ways of averages", {.ranks = ranks});
+}
+
+const Rank kCheckedWays("checked ways", [] {
+  InitOptions options;
+  options.timeout = std::chrono::seconds(10);
+  options.check_collectives = true;
+  init_process_group(options);
+  // Shards that are not all alike, and are no mismatch.
+  const at::Tensor values = torch::full({1'000'001}, rank() + 1, at::kHalf);
+  world().all_reduce(values, ReduceOp::kAverage);
+  EXPECT_TRUE((values == (world_size() + 1) / 2.0).all().item<bool>());
+  world().all_reduce(torch::ones({1'000'001 + rank()}, at::kHalf), ReduceOp::kAverage);
+});
+
+TEST(Averaging, IsComparedBetweenRanksLikeEveryCall) {
+  expect_all_report("checked ways", "calls all_to_all with 10000", {.ranks = 2});
+  expect_all_report("checked ways", "calls all_to_all with 10000", {.ranks = 3});
+}
+
 TEST(Averaging, TravelsAsFewBytesAsItCan) {
   constexpr std::int64_t kMany = 10'000'000;
-  EXPECT_EQ(choose_wire(false, 2, false, 10), Wire::kDirect);
-  EXPECT_EQ(choose_wire(true, 1, false, kMany), Wire::kDirect);
-  EXPECT_EQ(choose_wire(true, 2, false, kMany), Wire::kGather);
-  EXPECT_EQ(choose_wire(true, 4, false, 1000), Wire::kGather);
-  EXPECT_EQ(choose_wire(true, 4, false, kMany), Wire::kFloat);
-  EXPECT_EQ(choose_wire(true, 8, false, 10), Wire::kFloat);
-  EXPECT_EQ(choose_wire(true, 2, true, 10), Wire::kFloat);
+  EXPECT_EQ(choose_wire({.low_type = false, .size = 2, .elements = 10}), Wire::kDirect);
+  EXPECT_EQ(choose_wire({.low_type = true, .size = 1, .elements = kMany}), Wire::kDirect);
+  EXPECT_EQ(choose_wire({.low_type = true, .size = 2, .elements = kMany}), Wire::kSwap);
+  EXPECT_EQ(choose_wire({.low_type = true, .size = 2, .elements = kMany, .on_cpu = false}),
+            Wire::kGather);
+  EXPECT_EQ(choose_wire({.low_type = true, .size = 4, .elements = 1000}), Wire::kGather);
+  EXPECT_EQ(choose_wire({.low_type = true, .size = 4, .elements = kMany}), Wire::kShards);
+  EXPECT_EQ(choose_wire({.low_type = true, .size = 4, .elements = kMany, .on_cpu = false}),
+            Wire::kFloat);
+  EXPECT_EQ(choose_wire({.low_type = true, .size = 8, .elements = 10}), Wire::kFloat);
+  EXPECT_EQ(choose_wire({.low_type = true, .size = 2, .elements = 10, .always_float = true}),
+            Wire::kFloat);
+}
+
+TEST(Averaging, SharesTheElementsEvenly) {
+  using testing::ElementsAre;
+  EXPECT_THAT(shards_of(0, 2), ElementsAre(0, 0));
+  EXPECT_THAT(shards_of(3, 4), ElementsAre(1, 1, 1, 0));
+  EXPECT_THAT(shards_of(11, 4), ElementsAre(3, 3, 3, 2));
 }
 
 TEST(Averaging, GathersManyElementsInEqualParts) {
