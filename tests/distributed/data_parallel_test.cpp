@@ -9,6 +9,7 @@
 #include <set>
 
 #include "distributed/agreement.h"
+#include "distributed/branches.h"
 #include "distributed/several.h"
 #include "mezzo/parallel.h"
 
@@ -17,82 +18,19 @@ namespace {
 
 using testing::HasSubstr;
 using testing_ranks::at;
+using testing_ranks::batch_of;
+using testing_ranks::Branches;
+using testing_ranks::BranchesImpl;
 using testing_ranks::expect_all_pass;
-using testing_ranks::expect_all_report;
+using testing_ranks::expect_equal;
+using testing_ranks::expect_same_on_all_ranks;
+using testing_ranks::Gradients;
+using testing_ranks::gradients_of;
+using testing_ranks::loss_of;
+using testing_ranks::net_of;
+using testing_ranks::own_rows;
 using testing_ranks::Rank;
 using testing_ranks::start;
-
-// Two branches, of which a forward may take one, and a weight that is used twice.
-struct BranchesImpl : torch::nn::Module {
-  torch::nn::Linear first{nullptr}, left{nullptr}, right{nullptr}, last{nullptr};
-  BranchesImpl() {
-    first = register_module("first", torch::nn::Linear(6, 8));
-    left = register_module("left", torch::nn::Linear(8, 8));
-    right = register_module("right", torch::nn::Linear(8, 8));
-    last = register_module("last", torch::nn::Linear(8, 3));
-    register_buffer("seen", torch::zeros({1}));
-  }
-  at::Tensor forward(const at::Tensor& x, bool go_left = true, bool go_right = true) {
-    named_buffers()["seen"].add_(x.size(0));
-    at::Tensor h = torch::tanh(first(x));
-    if (go_left) h = h + left(torch::relu(left(h)));
-    if (go_right) h = h + right(h);
-    return last(h);
-  }
-};
-TORCH_MODULE(Branches);
-
-Branches net_of(unsigned seed, at::ScalarType type = at::kFloat) {
-  torch::manual_seed(seed);
-  Branches net;
-  net->to(type);
-  return net;
-}
-
-at::Tensor batch_of(unsigned seed, int rows, at::ScalarType type = at::kFloat) {
-  torch::manual_seed(seed);
-  return torch::randn({rows, 6}, at::kDouble).to(type);
-}
-
-at::Tensor loss_of(const at::Tensor& y) {
-  return y.to(at::kFloat).square().mean();
-}
-
-using Gradients = std::vector<at::Tensor>;
-
-Gradients gradients_of(const Branches& net) {
-  Gradients all;
-  for (const auto& p : net->parameters())
-    all.push_back(p.grad().defined() ? p.grad().clone() : at::Tensor());
-  return all;
-}
-
-void expect_equal(const Gradients& a, const Gradients& b, const std::string& what,
-                  double tolerance = 2e-6) {
-  ASSERT_EQ(a.size(), b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    ASSERT_EQ(a[i].defined(), b[i].defined()) << what << ", gradient " << i;
-    if (!a[i].defined()) continue;
-    const double error = (a[i].to(at::kDouble) - b[i].to(at::kDouble)).abs().max().item<double>();
-    ASSERT_LE(error, tolerance * (1 + b[i].abs().max().item<double>()))
-        << what << ", gradient " << i;
-  }
-}
-
-void expect_same_on_all_ranks(const Gradients& mine, const std::string& what) {
-  for (std::size_t i = 0; i < mine.size(); ++i) {
-    if (!mine[i].defined()) continue;
-    const at::Tensor all = world().all_gather(mine[i]);
-    for (int r = 1; r < world_size(); ++r)
-      ASSERT_TRUE(torch::equal(all[r], all[0])) << what << ", gradient " << i;
-  }
-}
-
-// Each rank's rows of a batch for everybody.
-at::Tensor own_rows(const at::Tensor& all) {
-  const std::int64_t each = all.size(0) / world_size();
-  return all.narrow(0, rank() * each, each);
-}
 
 struct OptionsCase {
   std::string name;
@@ -344,214 +282,6 @@ const Rank kBroken("ddp broken backward", [] {
 
 TEST(DistributedDataParallel, ABackwardThatBreaksOffIsAnErrorOnAllAndNothingMore) {
   expect_all_pass("ddp broken backward", {.ranks = 3});
-}
-
-const Rank kDifferences("ddp differences", [] {
-  start();
-  const bool odd = rank() == 1;
-  const auto says = [&](torch::nn::Sequential net, const DDPOptions& options = {}) {
-    try {
-      DistributedDataParallel ddp(net, options);
-      return std::string("nothing was thrown");
-    } catch (const ConfigError& e) {
-      return std::string(e.what());
-    }
-  };
-  using torch::nn::Linear;
-  using torch::nn::Sequential;
-  EXPECT_THAT(says(Sequential(Linear(3, odd ? 4 : 5))),
-              HasSubstr("rank 0 has 'parameter 0.weight Float [5, 3] ' where rank 1 has 'parameter "
-                        "0.weight Float [4, 3] '"));
-  EXPECT_THAT(
-      says(odd ? Sequential(Linear(3, 3), torch::nn::LayerNorm(torch::nn::LayerNormOptions({3})))
-               : Sequential(torch::nn::LayerNorm(torch::nn::LayerNormOptions({3})), Linear(3, 3))),
-      HasSubstr("rank 0 has 'parameter 0.weight Float [3] '"));
-  EXPECT_THAT(says(odd ? Sequential(Linear(3, 3), Linear(3, 3)) : Sequential(Linear(3, 3))),
-              HasSubstr("rank 0 has 'nothing more' where rank 1 has 'parameter 1.weight"));
-  Sequential low(Linear(2, 2));
-  if (odd) low->to(at::kHalf);
-  EXPECT_THAT(says(low), HasSubstr("Half"));
-  EXPECT_THAT(says(Sequential(Linear(3, 3)), {.message_size = odd ? 10 : 20}),
-              HasSubstr("rank 0 has 'message_size = 20' where rank 1 has 'message_size = 10'"));
-  EXPECT_EQ(says(Sequential(Linear(3, 3))), "nothing was thrown");
-});
-
-TEST(DistributedDataParallel, NamesWhatDiffersBetweenRanks) {
-  expect_all_pass("ddp differences", {.ranks = 3});
-}
-
-const Rank kRefused("ddp refused options", [] {
-  start();
-  torch::nn::Linear net(2, 2);
-  const at::Tensor stranger = torch::ones({1}, torch::requires_grad());
-  const auto wrap = [](auto module, const DDPOptions& options) {
-    DistributedDataParallel ddp(module, options);
-  };
-  for (const DDPOptions& options : std::vector<DDPOptions>{
-           {.message_size = 0},
-           {.delay_allreduce = true, .allreduce_trigger_params = {net->weight}},
-           {.allreduce_trigger_params = {stranger}},
-           {.gradient_predivide_factor = 0},
-           {.gradient_predivide_factor = std::nan("")},
-           {.num_allreduce_streams = 0},
-           {.delay_allreduce = true, .num_allreduce_streams = 2},
-           {.num_allreduce_streams = 1, .allreduce_communicators = {world()}},
-           {.num_allreduce_streams = 3, .allreduce_communicators = {world(), world()}}}) {
-    EXPECT_THROW(wrap(net, options), ConfigError);
-  }
-  EXPECT_THROW(wrap(torch::nn::ReLU(), {}), ConfigError);
-  DistributedDataParallel strict(net, {.find_unused_parameters = false});
-  try {
-    strict(torch::ones({1, 2})).detach().set_requires_grad(true).sum().backward();
-    net->weight.sum().backward();
-    FAIL() << "nothing was thrown";
-  } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("'bias'"));
-  }
-  torch::nn::Embedding sparse(torch::nn::EmbeddingOptions(4, 2).sparse(true));
-  DistributedDataParallel ddp(sparse);
-  EXPECT_THROW(ddp(torch::zeros({1}, at::kLong)).sum().backward(), UnsupportedError);
-});
-
-TEST(DistributedDataParallel, RefusesImpossibleOptions) {
-  expect_all_pass("ddp refused options");
-}
-
-const Rank kLow("ddp low types", [] {
-  start();
-  for (const auto type : {at::kHalf, at::kBFloat16, at::kDouble}) {
-    Branches net = net_of(1, type);
-    DistributedDataParallel ddp(net, {.message_size = 40});
-    Branches single = net_of(1, at::kDouble);
-    single->to(type);
-    single->to(at::kDouble);
-    const at::Tensor all = batch_of(7, 4 * world_size(), type);
-    loss_of(single->forward(all.to(at::kDouble))).backward();
-    loss_of(ddp(own_rows(all))).backward();
-    expect_equal(gradients_of(net), gradients_of(single), c10::toString(type),
-                 type == at::kDouble ? 1e-6
-                 : type == at::kHalf ? 4e-3
-                                     : 4e-2);
-    expect_same_on_all_ranks(gradients_of(net), "low types");
-    EXPECT_EQ(net->first->weight.grad().scalar_type(), type);
-  }
-  at("an average of large numbers");
-  torch::nn::Linear line(torch::nn::LinearOptions(4, 1).bias(false));
-  line->to(at::kHalf);
-  DistributedDataParallel ddp(line);
-  ddp(torch::full({1, 4}, 40000.0, at::kHalf)).sum().backward();
-  EXPECT_TRUE((line->weight.grad() == 40000.0).all().item<bool>());
-});
-
-TEST(DistributedDataParallel, ReducesLowGradientsInTheirTypeWithFloatSums) {
-  expect_all_pass("ddp low types", {.ranks = 2});
-  expect_all_pass("ddp low types", {.ranks = 4});
-}
-
-// Buckets large enough to be summed in shards, which takes two collectives a bucket.
-const Rank kLarge("ddp large low buckets", [] {
-  start();
-  const auto layers = [](at::ScalarType type) {
-    torch::manual_seed(4);
-    torch::nn::Sequential net;
-    for (int i = 0; i < 3; ++i) net->push_back(torch::nn::Linear(600, 600));
-    net->to(type);
-    return net;
-  };
-  const auto gradients = [](const torch::nn::Sequential& net) {
-    Gradients all;
-    for (const auto& p : net->parameters()) all.push_back(p.grad());
-    return all;
-  };
-  torch::manual_seed(5);
-  const at::Tensor x = torch::randn({2 * world_size(), 600});
-  torch::nn::Sequential exact = layers(at::kDouble);
-  for (const auto type : {at::kHalf, at::kBFloat16, at::kFloat}) {
-    exact->zero_grad();
-    const auto low = type == at::kFloat ? at::kBFloat16 : type;
-    exact->to(low);
-    exact->to(at::kDouble);
-    exact->forward(x.to(low).to(at::kDouble)).sum().backward();
-    torch::nn::Sequential net = layers(low);
-    net->to(type);
-    DistributedDataParallel ddp(net, {.message_size = 300'000, .num_allreduce_streams = 2});
-    if (type == at::kFloat) ddp.compress_bf16();
-    const double tolerance = low == at::kHalf ? 4e-3 : 4e-2;
-    const auto step = [&](bool breaks) {
-      ddp.zero_grad();
-      at::Tensor y = ddp.call([&](torch::nn::SequentialImpl& impl) {
-        at::Tensor h = impl[0]->as<torch::nn::Linear>()->forward(own_rows(x.to(low).to(type)));
-        if (breaks && rank() == 1) {
-          h.register_hook(
-              [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("on purpose"); });
-        }
-        h = impl[1]->as<torch::nn::Linear>()->forward(h);
-        return impl[2]->as<torch::nn::Linear>()->forward(h);
-      });
-      y.sum(at::kFloat).mul(world_size()).backward();
-    };
-    for (int i = 0; i < 4; ++i) {
-      at(std::string(c10::toString(type)) + " step " + std::to_string(i));
-      if (i == 2) {
-        EXPECT_ANY_THROW(step(true));
-        continue;
-      }
-      step(false);
-      expect_equal(gradients(net), gradients(exact), c10::toString(type), tolerance);
-      expect_same_on_all_ranks(gradients(net), "large buckets");
-    }
-    at(std::string(c10::toString(type)) + " join");
-    auto join = ddp.join();
-    for (int i = 0; i < (rank() == 1 ? 1 : 3); ++i) step(false);
-    join.close();
-    step(false);
-    expect_same_on_all_ranks(gradients(net), "after a join");
-  }
-});
-
-TEST(DistributedDataParallel, SumsLargeBucketsInShards) {
-  expect_all_pass("ddp large low buckets", {.ranks = 2});
-  expect_all_pass("ddp large low buckets", {.ranks = 4});
-}
-
-const Rank kHooks("ddp hooks", [] {
-  start();
-  Branches single = net_of(1);
-  const at::Tensor all = batch_of(9, 4 * world_size());
-  loss_of(single->forward(all, true, false)).backward();
-  for (int way = 0; way < 5; ++way) {
-    Branches net = net_of(1);
-    DistributedDataParallel ddp(net, {.message_size = 40});
-    int calls = 0;
-    if (way == 0) ddp.compress_fp16();
-    if (way == 1) ddp.compress_bf16();
-    if (way == 2) ddp.register_comm_hook(compress_fp16());
-    if (way == 3) ddp.register_comm_hook(compress_bf16());
-    if (way == 4) {
-      ddp.register_comm_hook(
-          [&](const GradientBucket& bucket, const ProcessGroup& group) -> std::function<void()> {
-            ++calls;
-            group.all_reduce(bucket.gradients, ReduceOp::kAverage);
-            return nullptr;
-          });
-    }
-    for (int step = 0; step < 2; ++step) {
-      net->zero_grad();
-      loss_of(ddp(own_rows(all), true, false)).backward();
-      expect_equal(gradients_of(net), gradients_of(single), "hook " + std::to_string(way),
-                   way % 2 == 1 ? 2e-2 : 2e-3);
-      expect_same_on_all_ranks(gradients_of(net), "hook");
-    }
-    if (way == 4) {
-      EXPECT_GE(calls, 2);
-    }
-    EXPECT_THROW(ddp.register_comm_hook(nullptr), ConfigError);
-  }
-});
-
-TEST(DistributedDataParallel, CompressesOnTheWireAndCallsTheUsersHook) {
-  expect_all_pass("ddp hooks", {.ranks = 2});
-  expect_all_pass("ddp hooks", {.ranks = 5});
 }
 
 torch::nn::Sequential random_net(unsigned seed, at::ScalarType type) {
