@@ -75,6 +75,16 @@ inline Message attribute(const std::string& name, const char* value) {
   return message;
 }
 
+inline Message integers_attribute(const std::string& name,
+                                  const std::vector<std::int64_t>& values) {
+  Message message;
+  message.add(field::attribute::kName, kept(name));
+  for (const std::int64_t value : values)
+    message.add(field::attribute::kInts, static_cast<std::uint64_t>(value));
+  message.add(field::attribute::kType, std::uint64_t{7});
+  return message;
+}
+
 inline Message attribute(const std::string& name, std::uint32_t field, std::uint64_t type,
                          Message value) {
   Message message;

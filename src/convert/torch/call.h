@@ -66,12 +66,17 @@ struct TorchOperator {
 };
 
 /// The parts of the table, each sorted by name.
+std::span<const TorchOperator> attention_operators();
+std::span<const TorchOperator> convolution_operators();
 std::span<const TorchOperator> elementwise_operators();
-std::span<const TorchOperator> reduction_operators();
-std::span<const TorchOperator> shape_operators();
+std::span<const TorchOperator> image_operators();
 std::span<const TorchOperator> indexing_operators();
 std::span<const TorchOperator> product_operators();
+std::span<const TorchOperator> quantised_operators();
 std::span<const TorchOperator> recurrent_operators();
-std::span<const TorchOperator> image_operators();
+std::span<const TorchOperator> reduction_operators();
+std::span<const TorchOperator> region_operators();
+std::span<const TorchOperator> shape_operators();
+std::span<const TorchOperator> spectrum_operators();
 
 }  // namespace mezzo::convert

@@ -1,15 +1,9 @@
-// Resizing and sampling of images, and operators of quantised models.
-#include <ATen/ops/add.h>
-#include <ATen/ops/amax.h>
-#include <ATen/ops/amin.h>
-#include <ATen/ops/clamp.h>
-#include <ATen/ops/div.h>
+// Resizing and sampling of images.
+#include <ATen/ops/affine_grid_generator.h>
+#include <ATen/ops/col2im.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/grid_sampler.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/mul.h>
-#include <ATen/ops/round.h>
-#include <ATen/ops/sub.h>
 
 #include <algorithm>
 #include <cmath>
@@ -192,64 +186,30 @@ Tensors grid_sample(const Call& c) {
   return {at::grid_sampler(c.in(0), c.in(1), way, border, c.integer("align_corners", 0) != 0)};
 }
 
-Tensor along_axis(const Tensor& values, const Tensor& x, std::int64_t axis) {
-  if (values.numel() == 1 || values.dim() != 1) return values;
-  std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
-  shape[static_cast<std::size_t>(wrapped(axis, x.dim()))] = -1;
-  return values.reshape(shape);
+Tensors affine_grid(const Call& c) {
+  return {at::affine_grid_generator(c.in(0), c.list(1), c.integer("align_corners", 0) != 0)};
 }
 
-Tensors quantize(const Call& c) {
-  const Tensor& x = c.in(0);
-  const std::int64_t axis = c.integer("axis", 1);
-  const Tensor scale = along_axis(c.in(1), x, axis);
-  const bool has_zero = c.has(2);
-  const at::ScalarType type = has_zero ? c.in(2).scalar_type() : at::kByte;
-  Tensor y = at::round(at::div(x, scale));
-  if (has_zero) y = at::add(y, along_axis(c.in(2), x, axis).to(at::kFloat));
-  if (type == at::kChar) return {at::clamp(y, -128, 127).to(type)};
-  if (type != at::kByte) refuse("quantisation to other than 8 bits");
-  return {at::clamp(y, 0, 255).to(type)};
-}
-
-Tensors dequantize(const Call& c) {
-  const Tensor& x = c.in(0);
-  const std::int64_t axis = c.integer("axis", 1);
-  Tensor y = x.to(at::kFloat);
-  if (c.has(2)) y = at::sub(y, along_axis(c.in(2), x, axis).to(at::kFloat));
-  return {at::mul(y, along_axis(c.in(1), x, axis))};
-}
-
-Tensors dynamic_quantize(const Call& c) {
-  const Tensor& x = c.in(0);
-  const Tensor low = at::clamp(at::amin(x), std::nullopt, 0);
-  const Tensor high = at::clamp(at::amax(x), 0);
-  const Tensor scale = at::div(at::sub(high, low), 255.0);
-  const Tensor zero = at::clamp(at::round(at::div(low.neg(), scale)), 0, 255);
-  const Tensor y = at::clamp(at::add(at::round(at::div(x, scale)), zero), 0, 255);
-  return {y.to(at::kByte), scale, zero.to(at::kByte)};
-}
-
-Tensors integer_product(const Call& c) {
-  Tensor a = c.in(0).to(at::kDouble);
-  Tensor b = c.in(1).to(at::kDouble);
-  if (c.has(2)) {
-    const Tensor zero = c.in(2).to(at::kDouble);
-    a = at::sub(a, zero.dim() == 1 && zero.numel() > 1 ? zero.unsqueeze(-1) : zero);
-  }
-  if (c.has(3)) b = at::sub(b, c.in(3).to(at::kDouble));
-  return {at::matmul(a, b).to(at::kInt)};
+// Columns of overlapping blocks, added up where they overlap.
+Tensors columns_to_image(const Call& c) {
+  const std::vector<std::int64_t> size = c.list(1);
+  const std::vector<std::int64_t> block = c.list(2);
+  if (size.size() != 2 || block.size() != 2) refuse("columns of other than planes");
+  const auto per_axis = [&](std::string_view name, std::int64_t otherwise) {
+    std::vector<std::int64_t> values = c.integers(name);
+    values.resize(name == "pads" ? 4 : 2, otherwise);
+    return values;
+  };
+  const std::vector<std::int64_t> pads = per_axis("pads", 0);
+  if (pads[0] != pads[2] || pads[1] != pads[3]) refuse("other padding behind than in front");
+  return {at::col2im(c.in(0), size, block, per_axis("dilations", 1), {pads[0], pads[1]},
+                     per_axis("strides", 1))};
 }
 
 // Sorted by name.
 constexpr TorchOperator kOperators[] = {
-    {"DequantizeLinear", dequantize},
-    {"DynamicQuantizeLinear", dynamic_quantize},
-    {"GridSample", grid_sample},
-    {"MatMulInteger", integer_product},
-    {"QuantizeLinear", quantize},
-    {"Resize", resize},
-    {"Upsample", resize},
+    {"AffineGrid", affine_grid}, {"Col2Im", columns_to_image}, {"GridSample", grid_sample},
+    {"Resize", resize},          {"Upsample", resize},
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Operators that pick and place values by index.
 #include <ATen/ops/arange.h>
+#include <ATen/ops/argsort.h>
 #include <ATen/ops/gather.h>
 #include <ATen/ops/index.h>
 #include <ATen/ops/index_put.h>
@@ -8,6 +9,7 @@
 #include <ATen/ops/scatter.h>
 #include <ATen/ops/scatter_reduce.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/unique_dim.h>
 #include <ATen/ops/where.h>
 
 #include <algorithm>
@@ -135,6 +137,31 @@ Tensors reverse_sequence(const Call& c) {
   return {at::gather(x, 1, index.expand(x.sizes())).movedim({0, 1}, {batch, time})};
 }
 
+// Values (or slices along an axis) once each, sorted or in the order in which they come first.
+Tensors unique(const Call& c) {
+  const bool flattens = !c.is_given("axis");
+  const Tensor x = flattens ? c.in(0).reshape({-1}) : c.in(0);
+  const std::int64_t axis = flattens ? 0 : wrapped(c.integer("axis", 0), x.dim());
+  if (x.numel() == 0) refuse("an empty input");
+  auto [values, inverse, counts] = at::unique_dim(x, axis, true, true, true);
+  const std::int64_t size = values.size(axis);
+  std::vector<std::int64_t> first(static_cast<std::size_t>(size), -1);
+  std::vector<std::int64_t> order;  // sorted places, by first occurrence
+  inverse = inverse.reshape({-1}).contiguous();
+  const auto* places = inverse.const_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < inverse.numel(); ++i) {
+    if (first[static_cast<std::size_t>(places[i])] >= 0) continue;
+    first[static_cast<std::size_t>(places[i])] = i;
+    order.push_back(places[i]);
+  }
+  const Tensor indices = at::tensor(first, at::kLong);
+  if (c.integer("sorted", 1) != 0) return {values, indices, inverse, counts};
+  const Tensor by_first = at::tensor(order, at::kLong);
+  const Tensor rank = at::argsort(by_first);  // where each sorted place comes now
+  return {at::index_select(values, axis, by_first), at::index_select(indices, 0, by_first),
+          at::index_select(rank, 0, inverse), at::index_select(counts, 0, by_first)};
+}
+
 struct Box {
   float y1, x1, y2, x2;
   float area() const { return (y2 - y1) * (x2 - x1); }
@@ -208,6 +235,7 @@ constexpr TorchOperator kOperators[] = {
     {"Scatter", scatter},
     {"ScatterElements", scatter},
     {"ScatterND", scatter_nd},
+    {"Unique", unique},
 };
 
 }  // namespace

@@ -1,23 +1,13 @@
-// Matrix products, convolutions, pooling and normalisations.
-#include <ATen/ops/abs.h>
+// Matrix products and normalisations.
 #include <ATen/ops/add.h>
-#include <ATen/ops/amax.h>
-#include <ATen/ops/avg_pool1d.h>
-#include <ATen/ops/avg_pool2d.h>
-#include <ATen/ops/avg_pool3d.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/convolution.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/einsum.h>
 #include <ATen/ops/linalg_det.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/max_pool1d.h>
-#include <ATen/ops/max_pool2d_with_indices.h>
-#include <ATen/ops/max_pool3d_with_indices.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sqrt.h>
@@ -25,7 +15,6 @@
 #include <ATen/ops/sum.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "convert/torch/call.h"
@@ -58,185 +47,10 @@ Tensors einsum(const Call& c) {
   return {at::einsum(c.text("equation", ""), operands)};
 }
 
-/// The window of a convolution or pooling, with the padding at both ends of every spatial axis.
-struct Window {
-  Dims kernel, strides, dilations, before, after;
-};
-
-Window window_of(const Call& c, const Dims& kernel, bool ceil_mode = false) {
-  const std::size_t rank = kernel.size();
-  const auto given = [&](std::string_view name) {
-    Dims values = c.integers(name);
-    return values.empty() ? Dims(rank, 1) : values;
-  };
-  Window w{kernel, given("strides"), given("dilations"), Dims(rank, 0), Dims(rank, 0)};
-  const std::string automatic = c.text("auto_pad", "NOTSET");
-  const Dims pads = c.integers("pads");
-  for (std::size_t i = 0; i < rank; ++i) {
-    const std::int64_t size = c.in(0).size(static_cast<std::int64_t>(i) + 2);
-    const std::int64_t reach = (kernel[i] - 1) * w.dilations[i] + 1;
-    if (automatic.starts_with("SAME")) {
-      const std::int64_t out = (size + w.strides[i] - 1) / w.strides[i];
-      const std::int64_t total = std::max<std::int64_t>((out - 1) * w.strides[i] + reach - size, 0);
-      w.before[i] = automatic == "SAME_LOWER" ? total - total / 2 : total / 2;
-      w.after[i] = total - w.before[i];
-    } else if (pads.size() == 2 * rank && automatic != "VALID") {
-      w.before[i] = pads[i];
-      w.after[i] = pads[i + rank];
-    }
-    // Rounding up takes one more window, if it begins inside the input or its padding in front.
-    const std::int64_t all = size + w.before[i] + w.after[i];
-    const std::int64_t rest = all < reach ? 0 : (all - reach) % w.strides[i];
-    const std::int64_t next = all - reach - rest + w.strides[i];
-    if (ceil_mode && rest != 0 && next < size + w.before[i]) w.after[i] += w.strides[i] - rest;
-  }
-  return w;
-}
-
-Tensor padded(const Tensor& x, const Window& w, double value) {
-  Dims pads;
-  for (std::size_t i = w.before.size(); i-- > 0;) {
-    pads.push_back(w.before[i]);
-    pads.push_back(w.after[i]);
-  }
-  const bool any = std::ranges::any_of(pads, [](std::int64_t pad) { return pad != 0; });
-  return any ? at::constant_pad_nd(x, pads, value) : x;
-}
-
-Tensors convolution(const Call& c) {
-  const Tensor& weight = c.in(1);
-  Dims kernel = c.integers("kernel_shape");
-  if (kernel.empty()) kernel.assign(weight.sizes().begin() + 2, weight.sizes().end());
-  const Window w = window_of(c, kernel);
-  const Dims zeros(kernel.size(), 0);
-  return {at::convolution(padded(c.in(0), w, 0), weight,
-                          c.has(2) ? std::optional(c.in(2)) : std::nullopt, w.strides, zeros,
-                          w.dilations, false, zeros, c.integer("group", 1))};
-}
-
-Tensors transposed_convolution(const Call& c) {
-  const Tensor& x = c.in(0);
-  const Tensor& weight = c.in(1);
-  Dims kernel = c.integers("kernel_shape");
-  if (kernel.empty()) kernel.assign(weight.sizes().begin() + 2, weight.sizes().end());
-  Window w = window_of(c, kernel);
-  const std::size_t rank = kernel.size();
-  Dims extra = c.integers("output_padding");
-  if (extra.empty()) extra.assign(rank, 0);
-  const Dims shape = c.integers("output_shape");
-  const std::string automatic = c.text("auto_pad", "NOTSET");
-  // The full result, from which the padding is cut.
-  const Dims zeros(rank, 0);
-  Tensor y = at::convolution(x, weight, c.has(2) ? std::optional(c.in(2)) : std::nullopt, w.strides,
-                             zeros, w.dilations, true, zeros, c.integer("group", 1));
-  for (std::size_t i = 0; i < rank; ++i) {
-    const auto axis = static_cast<std::int64_t>(i) + 2;
-    if (!shape.empty() || automatic.starts_with("SAME")) {
-      const std::int64_t wanted =
-          shape.empty() ? x.size(axis) * w.strides[i] : shape[shape.size() - rank + i];
-      const std::int64_t total = y.size(axis) + extra[i] - wanted;
-      // What is missing is added behind.
-      w.before[i] = total < 0 ? 0 : automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
-      w.after[i] = total - w.before[i];
-    }
-    w.before[i] = -w.before[i];
-    w.after[i] = extra[i] - w.after[i];
-  }
-  // What is added behind the result is the bias, as convolution gives it where nothing reaches.
-  if (c.has(2)) {
-    Dims per_channel(rank + 2, 1);
-    per_channel[1] = -1;
-    const Tensor bias = c.in(2).reshape(per_channel);
-    return {at::add(padded(at::sub(y, bias), w, 0), bias)};
-  }
-  return {padded(y, w, 0)};
-}
-
-Tensor average(const Tensor& x, const Window& w) {
-  const Dims zeros(w.kernel.size(), 0);
-  switch (w.kernel.size()) {
-    case 1:
-      return at::avg_pool1d(x, w.kernel, w.strides, zeros, false, true);
-    case 2:
-      return at::avg_pool2d(x, w.kernel, w.strides, zeros, false, true);
-    case 3:
-      return at::avg_pool3d(x, w.kernel, w.strides, zeros, false, true);
-    default:
-      refuse("pooling over ", w.kernel.size(), " axes");
-  }
-}
-
-void refuse_dilations(const Window& w) {
-  if (std::ranges::any_of(w.dilations, [](std::int64_t d) { return d != 1; }))
-    refuse("dilated average pooling");
-}
-
-Tensors average_pool(const Call& c) {
-  const Tensor& x = c.in(0);
-  const bool ceil_mode = c.integer("ceil_mode", 0) != 0;
-  const Window w = window_of(c, c.integers("kernel_shape"), ceil_mode);
-  refuse_dilations(w);
-  const Tensor sums = average(padded(x, w, 0), w);
-  // Padding that was asked for may count; what rounding up adds never does.
-  Window counted = w;
-  Tensor ones = at::ones(x.sizes(), x.options());
-  if (c.integer("count_include_pad", 0) != 0) {
-    const Window asked = window_of(c, c.integers("kernel_shape"));
-    ones = padded(ones, asked, 1);
-    for (std::size_t i = 0; i < w.kernel.size(); ++i) {
-      counted.before[i] = 0;
-      counted.after[i] = w.after[i] - asked.after[i];
-    }
-  }
-  return {at::div(sums, average(padded(ones, counted, 0), w))};
-}
-
-Tensors lp_pool(const Call& c) {
-  const Window w = window_of(c, c.integers("kernel_shape"), c.integer("ceil_mode", 0) != 0);
-  refuse_dilations(w);
-  const auto p = static_cast<double>(c.integer("p", 2));
-  std::int64_t count = 1;
-  for (const std::int64_t size : w.kernel) count *= size;
-  const Tensor powers = at::pow(at::abs(padded(c.in(0), w, 0)), p);
-  return {at::pow(at::mul(average(powers, w), static_cast<double>(count)), 1 / p)};
-}
-
-Tensors max_pool(const Call& c) {
-  const Tensor& x = c.in(0);
-  const Window w = window_of(c, c.integers("kernel_shape"), c.integer("ceil_mode", 0) != 0);
-  if (c.outputs() > 1) refuse("indices of max pooling");
-  const bool is_float = at::isFloatingType(x.scalar_type());
-  const Tensor wide = is_float ? x : x.to(at::kFloat);
-  const Tensor in = padded(wide, w, -std::numeric_limits<double>::infinity());
-  const Dims zeros(w.kernel.size(), 0);
-  Tensor y;
-  switch (w.kernel.size()) {
-    case 1:
-      y = at::max_pool1d(in, w.kernel, w.strides, zeros, w.dilations);
-      break;
-    case 2:
-      y = std::get<0>(at::max_pool2d_with_indices(in, w.kernel, w.strides, zeros, w.dilations));
-      break;
-    case 3:
-      y = std::get<0>(at::max_pool3d_with_indices(in, w.kernel, w.strides, zeros, w.dilations));
-      break;
-    default:
-      refuse("pooling over ", w.kernel.size(), " axes");
-  }
-  return {y.to(x.scalar_type())};
-}
-
 Dims spatial(const Tensor& x, std::int64_t first = 2) {
   Dims axes(static_cast<std::size_t>(std::max<std::int64_t>(x.dim() - first, 0)));
   std::iota(axes.begin(), axes.end(), first);
   return axes;
-}
-
-Tensors global_average(const Call& c) {
-  return {at::mean(c.in(0), spatial(c.in(0)), true)};
-}
-Tensors global_max(const Call& c) {
-  return {at::amax(c.in(0), spatial(c.in(0)), true)};
 }
 
 // A vector per channel, to be broadcast over batch and space.
@@ -351,23 +165,16 @@ Tensors determinant(const Call& c) {
 
 // Sorted by name.
 constexpr TorchOperator kOperators[] = {
-    {"AveragePool", average_pool},
     {"BatchNormalization", batch_normalization},
-    {"Conv", convolution},
-    {"ConvTranspose", transposed_convolution},
     {"Det", determinant},
     {"Einsum", einsum},
     {"Gemm", gemm},
-    {"GlobalAveragePool", global_average},
-    {"GlobalMaxPool", global_max},
     {"GroupNormalization", group_normalization},
     {"InstanceNormalization", instance_normalization},
     {"LRN", local_response},
     {"LayerNormalization", layer_normalization},
     {"LpNormalization", lp_normalization},
-    {"LpPool", lp_pool},
     {"MatMul", mat_mul},
-    {"MaxPool", max_pool},
     {"MeanVarianceNormalization", mean_variance_normalization},
     {"RMSNormalization", rms_normalization},
 };

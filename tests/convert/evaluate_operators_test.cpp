@@ -1,0 +1,372 @@
+// Operators of the evaluator that libonnx-testdata does not have, or not in every form, against
+// their definitions in float64 and against the same in smaller operators.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <complex>
+#include <numbers>
+#include <random>
+
+#include "evaluator.h"
+#include "mezzo/error.h"
+
+namespace mezzo::convert {
+namespace {
+
+using testing::DoubleNear;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pointwise;
+using testing::ThrowsMessage;
+using Dims = std::vector<std::int64_t>;
+
+std::size_t count_of(const Dims& dims) {
+  std::size_t count = 1;
+  for (const std::int64_t dim : dims) count *= static_cast<std::size_t>(dim);
+  return count;
+}
+
+Array random_floats(const Dims& dims, std::uint32_t seed) {
+  std::minstd_rand random(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(count_of(dims));
+  for (float& value : values) value = uniform(random);
+  return array(Element::kFloat, dims, values);
+}
+
+// The transform by its definition, of pairs or of reals.
+std::vector<double> transformed(const std::vector<std::complex<double>>& x, std::int64_t bins,
+                                double sign) {
+  std::vector<double> pairs;
+  const auto size = static_cast<double>(x.size());
+  for (std::int64_t k = 0; k < bins; ++k) {
+    std::complex<double> sum = 0;
+    for (std::size_t n = 0; n < x.size(); ++n) {
+      const double turn = static_cast<double>(k) * static_cast<double>(n) / size;
+      sum += x[n] * std::polar(1.0, sign * 2 * std::numbers::pi * turn);
+    }
+    if (sign > 0) sum /= size;
+    pairs.push_back(sum.real());
+    pairs.push_back(sum.imag());
+  }
+  return pairs;
+}
+
+TEST(EvaluatedSpectra, FollowTheDefinitionForEveryLength) {
+  for (const std::int64_t size : {1, 2, 7, 16, 45}) {
+    for (const std::int64_t length : {size, size + 3, std::max<std::int64_t>(size - 2, 1)}) {
+      for (const bool one_sided : {false, true}) {
+        const Array x = random_floats({2, size, 1}, 5);
+        GraphBuilder g;
+        g.input("x", Element::kFloat, {2, size, 1});
+        g.initializer(tensor("length", Element::kInt64, {}, std::vector<std::int64_t>{length}));
+        g.initializer(tensor("axis", Element::kInt64, {}, std::vector<std::int64_t>{-2}));
+        g.node("DFT", {"x", "length", "axis"}, {"y"}, attribute("onesided", one_sided ? 1 : 0));
+        g.output("y", Element::kFloat, {2, -1, 2});
+        const Array y = evaluated(model(g.take(), 20), {{"x", x}}).at(0);
+        const std::vector<double> values = x.values();
+        std::vector<double> expected;
+        for (std::int64_t row = 0; row < 2; ++row) {
+          std::vector<std::complex<double>> signal(static_cast<std::size_t>(length), 0);
+          for (std::int64_t n = 0; n < std::min(length, size); ++n)
+            signal[static_cast<std::size_t>(n)] = values[static_cast<std::size_t>(row * size + n)];
+          const auto part = transformed(signal, one_sided ? length / 2 + 1 : length, -1);
+          expected.insert(expected.end(), part.begin(), part.end());
+        }
+        EXPECT_THAT(y.values(), Pointwise(DoubleNear(1e-5), expected)) << size << ' ' << length;
+      }
+    }
+  }
+}
+
+TEST(EvaluatedSpectra, OfComplexFramesAreTwoSided) {
+  const std::int64_t length = 8;
+  const Array x = random_floats({1, 20, 2}, 6);
+  const Array window = random_floats({length}, 7);
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 20, 2}).input("window", Element::kFloat, {length});
+  g.initializer(tensor("step", Element::kInt64, {}, std::vector<std::int64_t>{3}));
+  g.node("STFT", {"x", "step", "window"}, {"y"}, attribute("onesided", std::int64_t{0}));
+  g.output("y", Element::kFloat, {1, -1, length, 2});
+  const Array y = evaluated(model(g.take()), {{"x", x}, {"window", window}}).at(0);
+  EXPECT_EQ(y.dims, (Dims{1, 5, length, 2}));
+  std::vector<double> expected;
+  for (std::size_t start = 0; start + 8 <= 20; start += 3) {
+    std::vector<std::complex<double>> frame;
+    for (std::size_t n = 0; n < 8; ++n) {
+      const std::size_t at = 2 * (start + n);
+      frame.push_back(window.values()[n] * std::complex(x.values()[at], x.values()[at + 1]));
+    }
+    const auto part = transformed(frame, length, -1);
+    expected.insert(expected.end(), part.begin(), part.end());
+  }
+  EXPECT_THAT(y.values(), Pointwise(DoubleNear(1e-5), expected));
+}
+
+// Bilinear sampling is exact on planes: a cell is the plane's value at the mean of its samples.
+TEST(EvaluatedRegions, OfAPlaneAreItsValuesAtTheCellsMiddles) {
+  const std::int64_t height = 16;
+  const std::int64_t width = 23;
+  std::vector<float> plane;
+  for (std::int64_t y = 0; y < height; ++y) {
+    for (std::int64_t x = 0; x < width; ++x) plane.push_back(static_cast<float>(x + 10 * y));
+  }
+  for (const char* mode : {"half_pixel", "output_half_pixel"}) {
+    for (const std::int64_t sampling : {0, 1, 3}) {
+      GraphBuilder g;
+      g.input("x", Element::kFloat, {1, 1, height, width}).weight("rois", {4, 2, 20, 14}, {1, 4});
+      g.initializer(tensor("batch", Element::kInt64, {1}, std::vector<std::int64_t>{0}));
+      g.node("RoiAlign", {"x", "rois", "batch"}, {"y"}, attribute("output_height", 2),
+             attribute("output_width", 3), attribute("sampling_ratio", sampling),
+             attribute("coordinate_transformation_mode", mode));
+      g.output("y", Element::kFloat, {1, 1, 2, 3});
+      const Message made = model(g.take());
+      const Array y =
+          evaluated(made, {{"x", array(Element::kFloat, {1, 1, height, width}, plane)}}).at(0);
+      const double shift = std::string_view(mode) == "half_pixel" ? 0.5 : 0;
+      std::vector<double> expected;
+      for (int row = 0; row < 2; ++row) {
+        for (int column = 0; column < 3; ++column) {
+          const double at_y = (2 + (row + 0.5) * 12 / 2) - shift;
+          const double at_x = (4 + (column + 0.5) * 16 / 3) - shift;
+          expected.push_back(at_x + 10 * at_y);
+        }
+      }
+      EXPECT_THAT(y.values(), Pointwise(DoubleNear(1e-3), expected)) << mode << ' ' << sampling;
+    }
+  }
+}
+
+TEST(EvaluatedPooling, PositionsPointAtTheLargestValues) {
+  for (const std::size_t rank : {1U, 2U, 3U}) {
+    Dims shape{2, 3};
+    const Dims sizes{7, 6, 5};
+    shape.insert(shape.end(), sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(rank));
+    const Array x = random_floats(shape, 9);
+    GraphBuilder g;
+    g.input("x", Element::kFloat, shape);
+    g.node("MaxPool", {"x"}, {"y", "i"}, integers_attribute("kernel_shape", Dims(rank, 3)),
+           integers_attribute("strides", Dims(rank, 2)),
+           integers_attribute("pads", Dims(2 * rank, 1)));
+    g.output("y", Element::kFloat, Dims(rank + 2, -1))
+        .output("i", Element::kInt64, Dims(rank + 2, -1));
+    const std::vector<Array> got = evaluated(model(g.take()), {{"x", x}});
+    const std::vector<double> values = x.values();
+    const std::vector<double> largest = got.at(0).values();
+    const std::vector<double> places = got.at(1).values();
+    ASSERT_EQ(places.size(), largest.size());
+    for (std::size_t k = 0; k < places.size(); ++k)
+      EXPECT_EQ(values.at(static_cast<std::size_t>(places[k])), largest[k]) << rank << ' ' << k;
+  }
+}
+
+// One operator on floats of one (in `shapes`) that are its inputs.
+template <typename... Attributes>
+void expect_refused(const char* reason, const char* op, const std::vector<Dims>& shapes,
+                    Attributes... attributes) {
+  GraphBuilder g;
+  std::vector<std::string> names;
+  Sample sample;
+  for (const Dims& shape : shapes) {
+    names.push_back("x" + std::to_string(names.size()));
+    g.input(names.back(), Element::kFloat, shape);
+    const std::vector<float> ones(count_of(shape), 1);
+    sample[names.back()] = array(Element::kFloat, shape, ones);
+  }
+  g.node(op, names, {"y"}, std::move(attributes)...).output("y", Element::kFloat, {});
+  const Message made = model(g.take(), 23, 11);
+  EXPECT_THAT([&] { evaluated(made, sample); }, ThrowsMessage<UnsupportedError>(HasSubstr(reason)))
+      << op;
+}
+
+TEST(EvaluatedPooling, RefusesWindowsThatAreNone) {
+  const Dims image{1, 1, 4, 4};
+  const Dims none{0, 0};
+  for (const char* op : {"MaxPool", "AveragePool", "LpPool"}) {
+    expect_refused("strides is not 2", op, {image}, integers_attribute("kernel_shape", {2, 2}),
+                   integers_attribute("strides", none));
+    expect_refused("strides is not 2", op, {image}, integers_attribute("kernel_shape", {2, 2}),
+                   integers_attribute("strides", {2}));
+    expect_refused("kernel_shape is not 2", op, {image}, integers_attribute("kernel_shape", none));
+  }
+  expect_refused("strides is not", "Conv", {image, image}, integers_attribute("strides", none));
+  expect_refused("a weight of 1 axes", "Conv", {image, {1}});
+  expect_refused("dilations is not", "ConvTranspose", {image, image},
+                 integers_attribute("dilations", none));
+  expect_refused("output_shape for fewer", "ConvTranspose", {image, image},
+                 integers_attribute("output_shape", {4}));
+  expect_refused("output_padding for other", "ConvTranspose", {image, image},
+                 integers_attribute("output_padding", {1}));
+}
+
+TEST(EvaluatedRegions, RefuseWhatIsNoRegion) {
+  const Dims image{2, 1, 4, 4};
+  expect_refused("without pixels", "RoiAlign", {{2, 1, 0, 4}, {1, 4}, {1}});
+  expect_refused("four numbers", "RoiAlign", {image, {1, 3}, {1}});
+  expect_refused("one image each", "RoiAlign", {image, {2, 4}, {1}});
+  expect_refused("out of range", "RoiAlign", {{1, 1, 4, 4}, {1, 4}, {1}});  // the second image
+  expect_refused("samples in one region", "RoiAlign", {image, {1, 4}, {1}},
+                 attribute("sampling_ratio", std::int64_t{1} << 40));
+}
+
+TEST(EvaluatedAttention, RefusesHeadsThatCannotBeShared) {
+  expect_refused("3 heads that share 2", "Attention", {{1, 3, 2, 4}, {1, 2, 2, 4}, {1, 2, 2, 4}});
+  expect_refused("1 heads that share 2", "Attention", {{1, 1, 2, 4}, {1, 2, 2, 4}, {1, 2, 2, 4}});
+}
+
+TEST(EvaluatedSpectra, RefuseEdgesAndFramesBeyondTheSignal) {
+  expect_refused("frames of 8", "STFT", {{1, 4}, {}, {8}});
+  expect_refused("a last axis of one", "DFT", {{1, 4, 3}});
+  GraphBuilder g;
+  g.input("to", Element::kFloat, {});
+  for (const char* name : {"bands", "length", "rate"})
+    g.initializer(tensor<std::int64_t>(name, Element::kInt64, {}, {8}));
+  g.weight("from", {0}, {});
+  g.node("MelWeightMatrix", {"bands", "length", "rate", "from", "to"}, {"y"});
+  const Message made = model(g.output("y", Element::kFloat, {-1, 8}).take(), 17);
+  for (const float to : {-1.0F, 9.0F, INFINITY, NAN}) {
+    const Sample sample{{"to", array<float>(Element::kFloat, {}, {to})}};
+    EXPECT_THAT([&] { evaluated(made, sample); },
+                ThrowsMessage<UnsupportedError>(HasSubstr("edges from 0")));
+  }
+  const Sample sample{{"to", array<float>(Element::kFloat, {}, {4})}};
+  EXPECT_EQ(evaluated(made, sample).at(0).dims, (Dims{5, 8}));
+}
+
+Array bytes_array(const Dims& dims, const std::vector<std::uint8_t>& values) {
+  return array(Element::kUint8, dims, values);
+}
+
+// Scales per row and per column; halves are rounded to even.
+TEST(EvaluatedQuantisation, ScalesRowsAndColumnsApart) {
+  GraphBuilder g;
+  g.input("a", Element::kUint8, {2, 2}).input("b", Element::kUint8, {2, 2});
+  g.weight("as", {0.5F, 0.25F}, {2}).weight("bs", {1, 2}, {2}).weight("ys", {1}, {});
+  g.initializer(tensor<std::uint8_t>("az", Element::kUint8, {2}, {1, 2}));
+  g.initializer(tensor<std::uint8_t>("bz", Element::kUint8, {2}, {0, 3}));
+  g.initializer(tensor<std::uint8_t>("yz", Element::kUint8, {}, {10}));
+  g.node("QLinearMatMul", {"a", "as", "az", "b", "bs", "bz", "ys", "yz"}, {"y"});
+  g.output("y", Element::kUint8, {2, 2});
+  const Array a = bytes_array({2, 2}, {3, 4, 4, 6});
+  const Array b = bytes_array({2, 2}, {1, 2, 5, 200});
+  // Rows (2, 3) * 0.5 and (2, 4) * 0.25; columns (1, 5) and (-1, 197) * 2.
+  const std::vector<double> expected{18, 255, 16, 255};
+  EXPECT_EQ(evaluated(model(g.take()), {{"a", a}, {"b", b}}).at(0).values(), expected);
+}
+
+TEST(EvaluatedQuantisation, ConvolvesWithAScalePerChannelAndPadsWithZero) {
+  GraphBuilder g;
+  g.input("x", Element::kUint8, {1, 1, 2, 2});
+  g.initializer(tensor<std::int8_t>("w", Element::kInt8, {2, 1, 3, 3},
+                                    {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, -2, 0, 0, 0, 0}));
+  g.initializer(tensor<std::int32_t>("bias", Element::kInt32, {2}, {4, -1}));
+  g.weight("xs", {0.5F}, {}).weight("ws", {1, 0.5F}, {2}).weight("ys", {0.5F}, {});
+  g.initializer(tensor<std::uint8_t>("xz", Element::kUint8, {}, {100}));
+  g.initializer(tensor<std::int8_t>("wz", Element::kInt8, {}, {0}));
+  g.initializer(tensor<std::int8_t>("yz", Element::kInt8, {}, {-3}));
+  g.node("QLinearConv", {"x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "bias"}, {"y"},
+         integers_attribute("pads", {1, 1, 1, 1}));
+  g.output("y", Element::kInt8, {1, 2, 2, 2});
+  const Array x = bytes_array({1, 1, 2, 2}, {101, 102, 103, 104});
+  // Sums 1 + 2 + 3 + 4 and the bias, everywhere; -2 x - 1, halved and rounded to even.
+  EXPECT_THAT(evaluated(model(g.take()), {{"x", x}}).at(0).values(),
+              ElementsAre(11, 11, 11, 11, -5, -5, -7, -7));
+}
+
+/// How the one operator and its parts are asked the same.
+struct AttentionCase {
+  bool is_causal, has_past, has_mask;
+};
+
+Message attention_model(const AttentionCase& how, bool in_parts) {
+  GraphBuilder g;
+  g.input("q", Element::kFloat, {2, 4, 3, 8}).input("k", Element::kFloat, {2, 2, 5, 8});
+  g.input("v", Element::kFloat, {2, 2, 5, 6});
+  g.input("past_k", Element::kFloat, {2, 2, 4, 8}).input("past_v", Element::kFloat, {2, 2, 4, 6});
+  g.input("mask", Element::kFloat, {3, -1}).input("triangle", Element::kFloat, {3, -1});
+  if (!in_parts) {
+    g.node("Attention",
+           {"q", "k", "v", how.has_mask ? "mask" : "", how.has_past ? "past_k" : "",
+            how.has_past ? "past_v" : ""},
+           {"y"}, attribute("is_causal", how.is_causal ? 1 : 0));
+    return model(g.output("y", Element::kFloat, {2, 4, 3, 6}).take(), 23, 11);
+  }
+  g.weight("scale", {1 / std::sqrt(8.0F)}, {});
+  for (const std::string name : {"k", "v"}) {
+    const std::string whole = how.has_past ? name + "_whole" : name;
+    if (how.has_past) g.node("Concat", {"past_" + name, name}, {whole}, attribute("axis", 2));
+    g.node("Gather", {whole, name + "_heads"}, {name + "_all"}, attribute("axis", 1));
+    g.initializer(tensor<std::int64_t>(name + "_heads", Element::kInt64, {4}, {0, 0, 1, 1}));
+  }
+  g.node("Transpose", {"k_all"}, {"k_turned"}, integers_attribute("perm", {0, 1, 3, 2}));
+  g.node("MatMul", {"q", "k_turned"}, {"raw"}).node("Mul", {"raw", "scale"}, {"scaled"});
+  g.node(how.has_mask ? "Add" : "Identity",
+         how.has_mask ? std::vector<std::string>{"scaled", "mask"}
+                      : std::vector<std::string>{"scaled"},
+         {"masked"});
+  g.node("Add", {"masked", "triangle"}, {"seen"}).node("Softmax", {"seen"}, {"weights"});
+  g.node("MatMul", {"weights", "v_all"}, {"y"}).output("y", Element::kFloat, {2, 4, 3, 6});
+  return model(g.take(), 23, 11);
+}
+
+TEST(EvaluatedAttention, IsTheSumOfItsParts) {
+  for (int bits = 0; bits < 8; ++bits) {
+    const AttentionCase how{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
+    const std::int64_t past = how.has_past ? 4 : 0;
+    std::vector<float> triangle;
+    for (std::int64_t query = 0; query < 3; ++query) {
+      for (std::int64_t key = 0; key < 5 + past; ++key)
+        triangle.push_back(how.is_causal && key > query + past ? -INFINITY : 0.0F);
+    }
+    Sample sample{{"q", random_floats({2, 4, 3, 8}, 1)},
+                  {"k", random_floats({2, 2, 5, 8}, 2)},
+                  {"v", random_floats({2, 2, 5, 6}, 3)},
+                  {"past_k", random_floats({2, 2, 4, 8}, 4)},
+                  {"past_v", random_floats({2, 2, 4, 6}, 5)},
+                  {"mask", random_floats({3, 5 + past}, 6)},
+                  {"triangle", array(Element::kFloat, {3, 5 + past}, triangle)}};
+    const Array whole = evaluated(attention_model(how, false), sample).at(0);
+    const Array parts = evaluated(attention_model(how, true), sample).at(0);
+    EXPECT_EQ(whole.dims, parts.dims);
+    EXPECT_THAT(whole.values(), Pointwise(DoubleNear(1e-5), parts.values())) << bits;
+  }
+}
+
+TEST(EvaluatedImages, ColumnsAddUpWhereTheyOverlap) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 4, 4});
+  g.initializer(tensor<std::int64_t>("size", Element::kInt64, {2}, {3, 3}));
+  g.initializer(tensor<std::int64_t>("block", Element::kInt64, {2}, {2, 2}));
+  g.node("Col2Im", {"x", "size", "block"}, {"y"}).output("y", Element::kFloat, {1, 1, 3, 3});
+  const Array ones = array(Element::kFloat, {1, 4, 4}, std::vector<float>(16, 1));
+  EXPECT_THAT(evaluated(model(g.take(), 18), {{"x", ones}}).at(0).values(),
+              ElementsAre(1, 2, 1, 2, 4, 2, 1, 2, 1));
+}
+
+TEST(EvaluatedImages, GridsAreAffineMapsOfThePixelsMiddles) {
+  GraphBuilder g;
+  g.input("theta", Element::kFloat, {1, 2, 3});
+  g.initializer(tensor<std::int64_t>("size", Element::kInt64, {4}, {1, 1, 2, 2}));
+  g.node("AffineGrid", {"theta", "size"}, {"y"}).output("y", Element::kFloat, {1, 2, 2, 2});
+  const Array theta = array(Element::kFloat, {1, 2, 3}, std::vector<float>{2, 0, 1, 0, 4, 0});
+  EXPECT_THAT(evaluated(model(g.take(), 20), {{"theta", theta}}).at(0).values(),
+              ElementsAre(0, -2, 2, -2, 0, 2, 2, 2));
+}
+
+TEST(EvaluatedUnique, SlicesComeInTheOrderOfTheirFirstPlaces) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {4, 2});
+  g.node("Unique", {"x"}, {"y", "first", "places", "counts"}, attribute("axis", std::int64_t{0}),
+         attribute("sorted", std::int64_t{0}));
+  g.output("y", Element::kFloat, {-1, 2});
+  for (const char* name : {"first", "places", "counts"}) g.output(name, Element::kInt64, {-1});
+  const Array x = array(Element::kFloat, {4, 2}, std::vector<float>{3, 1, 2, 9, 3, 1, 2, 8});
+  const std::vector<Array> got = evaluated(model(g.take()), {{"x", x}});
+  EXPECT_THAT(got.at(0).values(), ElementsAre(3, 1, 2, 9, 2, 8));
+  EXPECT_THAT(got.at(1).values(), ElementsAre(0, 1, 3));
+  EXPECT_THAT(got.at(2).values(), ElementsAre(0, 1, 0, 2));
+  EXPECT_THAT(got.at(3).values(), ElementsAre(2, 1, 1));
+}
+
+}  // namespace
+}  // namespace mezzo::convert
