@@ -5,43 +5,27 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 
 #include "cli/command.h"
 #include "cli/text_table.h"
 #include "cli/torch_part.h"
-#include "core/platform.h"
 #include "mezzo/error.h"
-#include "mezzo/version.h"
+#include "mezzo/report.h"
 
 namespace mezzo::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The instruction sets that decide how fast 16-bit arithmetic is, as the system names them.
-constexpr std::string_view kSets[] = {
-    "f16c",     "fma",      "avx2",        "avx_vnni",    "avx512f",     "avx512bw",
-    "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile",
-    "amx_bf16", "amx_fp16", "asimd",       "asimdhp",     "bf16",        "sve"};
-
-Json instruction_sets() {
-  const std::vector<std::string> flags = platform::processor_flags();
-  Json found = Json::array();
-  for (const std::string_view set : kSets) {
-    if (std::ranges::find(flags, set) != flags.end()) found.push_back(set);
-  }
-  return found;
-}
-
 /// What can be told without LibTorch.
 Json machine() {
+  const report::Machine here = report::this_machine();
   Json info;
-  info["versions"] = {{"mezzo", version()}, {"compiler", __VERSION__}, {"libtorch", nullptr}};
-  info["devices"] = Json::array({{{"type", "cpu"},
-                                  {"name", platform::processor_name()},
-                                  {"cores", std::thread::hardware_concurrency()}}});
-  info["isa"] = instruction_sets();
+  info["versions"] = here.versions;
+  info["versions"]["libtorch"] = nullptr;
+  info["devices"] =
+      Json::array({{{"type", "cpu"}, {"name", here.processor}, {"cores", here.cores}}});
+  info["isa"] = here.instruction_sets;
   info["rates"] = nullptr;
   info["compute"] = nullptr;
   return info;

@@ -1,4 +1,4 @@
-#include <array>
+#include <algorithm>
 #include <string_view>
 #include <thread>
 
@@ -11,9 +11,10 @@ namespace mezzo::report {
 namespace {
 
 // Those that decide which kernels run and whether a low type is fast; the system's names.
-constexpr std::array<std::string_view, 10> kInstructionSets{
-    "avx2",        "fma",         "f16c",        "avx512f",  "avx512bw",
-    "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16"};
+constexpr std::string_view kInstructionSets[] = {
+    "f16c",     "fma",      "avx2",        "avx_vnni",    "avx512f",     "avx512bw",
+    "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile",
+    "amx_bf16", "amx_fp16", "asimd",       "asimdhp",     "bf16",        "sve"};
 
 std::string compiler() {
 #if defined(__clang__)
@@ -30,9 +31,7 @@ Machine this_machine() {
   machine.processor = platform::processor_name();
   const std::vector<std::string> flags = platform::processor_flags();
   for (const std::string_view set : kInstructionSets) {
-    for (const std::string& flag : flags) {
-      if (flag == set) machine.instruction_sets.push_back(flag);
-    }
+    if (std::ranges::find(flags, set) != flags.end()) machine.instruction_sets.emplace_back(set);
   }
   machine.cores = static_cast<int>(std::thread::hardware_concurrency());
   machine.versions = {{"mezzo", version()}, {"compiler", compiler()}};
