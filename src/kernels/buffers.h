@@ -35,6 +35,9 @@ struct Output {
 struct Guard {
   const float* skip = nullptr;
   const float* inv_scale = nullptr;
+  /// Aligned copies are stored past the caches: what is overwritten need not be read. For lists so
+  /// large that the caches would not hold the copies until the forward, either.
+  bool copies_past_cache = false;
 };
 
 /// The memory of one parameter in a fused step. Weights and gradients are float, float16 or

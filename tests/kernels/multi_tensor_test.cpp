@@ -170,6 +170,35 @@ TEST(Lists, LambGivesTheNormsOfWholeTensors) {
   }
 }
 
+TEST(Lists, CopiesOfListsLargerThanTheCachesAreOfTheNewWeights) {
+  constexpr std::int64_t kCount = 2 * 1024 * 1024 + 5;
+  std::vector<Array> weights, gradients, copies;
+  std::vector<StepRow> rows;
+  for (unsigned i = 0; i < 2; ++i) {
+    weights.push_back(Array::random(DType::kFloat32, kCount, i));
+    gradients.push_back(Array::random(DType::kBFloat16, kCount, 10 + i));
+    copies.emplace_back(DType::kFloat16, kCount);
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    StepRow& row = rows.emplace_back();
+    row.param = weights[i].data();
+    row.grad = gradients[i].data();
+    row.copy = copies[i].data();
+    row.count = kCount;
+    row.grad_dtype = DType::kBFloat16;
+    row.copy_kind = CopyKind::kFloat16;
+  }
+  const Array before = weights[1];
+  const SgdScalars<double> scalars{0.1, 0, 1, 0, 1, false, false, false};
+  Lists(kThree).sgd(rows, std::span(&scalars, 1), {});
+  EXPECT_NE(weights[1], before);
+  for (std::size_t i = 0; i < 2; ++i) {
+    Array expected(DType::kFloat16, kCount);
+    kernels().copy(weights[i].in(), expected.out(), {0, kCount});
+    EXPECT_EQ(copies[i], expected);
+  }
+}
+
 TEST(Lists, AnEmptyListIsFineEverywhere) {
   Lists lists(kThree);
   EXPECT_TRUE(lists.all_finite({}));

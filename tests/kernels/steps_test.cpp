@@ -254,6 +254,36 @@ TEST_P(FusedStep, DoesNotDependOnHowATensorIsCut) {
   EXPECT_EQ(whole.state, cut.state);
 }
 
+// Memory that vectors of every set can be stored to, from an element on.
+class CopyMemory {
+ public:
+  void* from(std::int64_t element, std::int64_t size) { return bytes_ + element * size; }
+  bool operator==(const CopyMemory&) const = default;
+
+ private:
+  alignas(64) unsigned char bytes_[2048] = {};
+};
+
+TEST_P(FusedStep, WritesTheSameCopiesPastTheCaches) {
+  for (const CopyKind kind : {CopyKind::kFloat16, CopyKind::kBFloat16, CopyKind::kRoundedToFloat16,
+                              CopyKind::kRoundedToBFloat16, CopyKind::kFloat32}) {
+    const std::int64_t size = kind == CopyKind::kFloat16 || kind == CopyKind::kBFloat16 ? 2 : 4;
+    for (const std::int64_t first : {0, 1, 8, 16}) {
+      CopyMemory plain, past;
+      Memory a(step(), DType::kFloat32, DType::kBFloat16, kind, 331);
+      Memory b(step(), DType::kFloat32, DType::kBFloat16, kind, 331);
+      a.row.copy = plain.from(first, size);
+      b.row.copy = past.from(first, size);
+      step().run(set(), a.row, {0, 331}, {});
+      for (const Range range : {Range{0, 64}, Range{64, 101}, Range{101, 331}}) {
+        step().run(set(), b.row, range, {.copies_past_cache = true});
+      }
+      EXPECT_EQ(plain, past);
+      EXPECT_FALSE(plain == CopyMemory());
+    }
+  }
+}
+
 TEST_P(FusedStep, WritesNothingOutsideItsRange) {
   const Memory before(step(), DType::kFloat32, DType::kFloat32, CopyKind::kFloat16, 100);
   Memory after(step(), DType::kFloat32, DType::kFloat32, CopyKind::kFloat16, 100);

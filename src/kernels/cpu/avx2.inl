@@ -6,6 +6,15 @@ constexpr int kVectorBytes = 32;
 static inline Vec square_root(Vec x) {
   return {(RawFloats)_mm256_sqrt_ps((__m256)x.v)};
 }
+static inline void store_past_cache(void* to, RawFloats x) {
+  _mm256_stream_ps((float*)to, (__m256)x);
+}
+static inline void store_past_cache(void* to, RawHalves x) {
+  _mm_stream_si128((__m128i*)to, (__m128i)x);
+}
+static inline void end_stores_past_cache() {
+  _mm_sfence();
+}
 static inline RawFloats widen_half(RawHalves h) {
   return (RawFloats)_mm256_cvtph_ps((__m128i)h);
 }

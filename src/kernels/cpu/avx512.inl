@@ -10,6 +10,15 @@ constexpr __mmask16 kAll = 0xffff;
 static inline Vec square_root(Vec x) {
   return {(RawFloats)_mm512_maskz_sqrt_ps(kAll, (__m512)x.v)};
 }
+static inline void store_past_cache(void* to, RawFloats x) {
+  _mm512_stream_ps((float*)to, (__m512)x);
+}
+static inline void store_past_cache(void* to, RawHalves x) {
+  _mm256_stream_si256((__m256i*)to, (__m256i)x);
+}
+static inline void end_stores_past_cache() {
+  _mm_sfence();
+}
 static inline RawFloats widen_half(RawHalves h) {
   return (RawFloats)_mm512_maskz_cvtph_ps(kAll, (__m256i)h);
 }

@@ -8,23 +8,49 @@ static inline S gradient_factor(const Guard& guard, S grad_scale) {
   return guard.inv_scale == nullptr ? grad_scale : grad_scale * static_cast<S>(*guard.inv_scale);
 }
 
+/// Where a step leaves the low-precision weights of a range.
+class Copies {
+ public:
+  inline Copies(const StepRow& row, Range range, const Guard& guard)
+      : data_(row.copy),
+        kind_(row.copy_kind),
+        past_cache_(guard.copies_past_cache && range.begin % kLanes == 0 &&
+                    reinterpret_cast<std::uintptr_t>(row.copy) % kVectorBytes == 0) {}
+  inline ~Copies() {
+    if (past_cache_) end_stores_past_cache();
+  }
+  Copies(const Copies&) = delete;
+  Copies& operator=(const Copies&) = delete;
+
+  template <typename At, typename V>
+  inline void store(const At& at, V weight) const {
+    at.store_copy(data_, kind_, weight, past_cache_);
+  }
+
+ private:
+  void* data_;
+  CopyKind kind_;
+  bool past_cache_;
+};
+
 template <typename L>
 [[gnu::flatten]] static void adam_lanes(const StepRow& row, Range range,
                                         const AdamScalars<double>& given, const Guard& guard) {
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
   const auto factor = gradient_factor(guard, h.grad_scale);
+  const Copies copies(row, range, guard);
   for_range<L>(range, [&](auto at) {
-    const V grad = at.load(row.grad, row.grad_dtype) * factor;
-    AdamElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0]),
-                     at.load_state(row.state[1]), V{}};
-    if (h.amsgrad) s.max_exp_avg_sq = at.load_state(row.state[2]);
+    const V grad = at.stream(row.grad, row.grad_dtype) * factor;
+    AdamElement<V> s{at.stream(row.param, row.param_dtype), at.stream_state(row.state[0]),
+                     at.stream_state(row.state[1]), V{}};
+    if (h.amsgrad) s.max_exp_avg_sq = at.stream_state(row.state[2]);
     s = adam_element(s, grad, h);
     at.store(row.param, row.param_dtype, s.param);
     at.store_state(row.state[0], s.exp_avg);
     at.store_state(row.state[1], s.exp_avg_sq);
     if (h.amsgrad) at.store_state(row.state[2], s.max_exp_avg_sq);
-    at.store_copy(row.copy, row.copy_kind, s.param);
+    copies.store(at, s.param);
   });
 }
 
@@ -34,14 +60,15 @@ template <typename L>
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
   const auto factor = gradient_factor(guard, h.grad_scale);
+  const Copies copies(row, range, guard);
   for_range<L>(range, [&](auto at) {
-    const V grad = at.load(row.grad, row.grad_dtype) * factor;
-    SgdElement<V> s{at.load(row.param, row.param_dtype), V{}};
-    if (h.momentum != 0 && !h.first) s.buffer = at.load_state(row.state[0]);
+    const V grad = at.stream(row.grad, row.grad_dtype) * factor;
+    SgdElement<V> s{at.stream(row.param, row.param_dtype), V{}};
+    if (h.momentum != 0 && !h.first) s.buffer = at.stream_state(row.state[0]);
     s = sgd_element(s, grad, h);
     at.store(row.param, row.param_dtype, s.param);
     if (h.momentum != 0) at.store_state(row.state[0], s.buffer);
-    at.store_copy(row.copy, row.copy_kind, s.param);
+    copies.store(at, s.param);
   });
 }
 
@@ -52,13 +79,14 @@ template <typename L>
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
   const auto factor = gradient_factor(guard, h.grad_scale);
+  const Copies copies(row, range, guard);
   for_range<L>(range, [&](auto at) {
-    const V grad = at.load(row.grad, row.grad_dtype) * factor;
-    AdagradElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0])};
+    const V grad = at.stream(row.grad, row.grad_dtype) * factor;
+    AdagradElement<V> s{at.stream(row.param, row.param_dtype), at.stream_state(row.state[0])};
     s = adagrad_element(s, grad, h);
     at.store(row.param, row.param_dtype, s.param);
     at.store_state(row.state[0], s.sum);
-    at.store_copy(row.copy, row.copy_kind, s.param);
+    copies.store(at, s.param);
   });
 }
 
@@ -71,9 +99,9 @@ template <typename L>
   const auto factor = gradient_factor(guard, h.grad_scale);
   SquareSum<V> of_param, of_update;
   for_range<L>(range, [&](auto at) {
-    const V grad = at.load(row.grad, row.grad_dtype) * factor;
-    LambElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0]),
-                     at.load_state(row.state[1])};
+    const V grad = at.stream(row.grad, row.grad_dtype) * factor;
+    LambElement<V> s{at.stream(row.param, row.param_dtype), at.stream_state(row.state[0]),
+                     at.stream_state(row.state[1])};
     s = lamb_moments(s, grad, h);
     at.store_state(row.state[0], s.exp_avg);
     at.store_state(row.state[1], s.exp_avg_sq);
@@ -85,15 +113,17 @@ template <typename L>
 
 template <typename L>
 [[gnu::flatten]] static void lamb_update_lanes(const StepRow& row, Range range,
-                                               const LambScalars<double>& given) {
+                                               const LambScalars<double>& given,
+                                               const Guard& guard) {
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
+  const Copies copies(row, range, guard);
   for_range<L>(range, [&](auto at) {
-    LambElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0]),
-                     at.load_state(row.state[1])};
+    LambElement<V> s{at.stream(row.param, row.param_dtype), at.stream_state(row.state[0]),
+                     at.stream_state(row.state[1])};
     s.param = s.param - lamb_update(s, h) * h.rate;
     at.store(row.param, row.param_dtype, s.param);
-    at.store_copy(row.copy, row.copy_kind, s.param);
+    copies.store(at, s.param);
   });
 }
 
@@ -104,13 +134,14 @@ template <typename L>
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
   const auto factor = gradient_factor(guard, h.grad_scale);
+  const Copies copies(row, range, guard);
   for_range<L>(range, [&](auto at) {
-    const V grad = at.load(row.grad, row.grad_dtype) * factor;
-    NovogradElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0])};
+    const V grad = at.stream(row.grad, row.grad_dtype) * factor;
+    NovogradElement<V> s{at.stream(row.param, row.param_dtype), at.stream_state(row.state[0])};
     s = novograd_element(s, grad, h);
     at.store(row.param, row.param_dtype, s.param);
     at.store_state(row.state[0], s.exp_avg);
-    at.store_copy(row.copy, row.copy_kind, s.param);
+    copies.store(at, s.param);
   });
 }
 
@@ -144,8 +175,8 @@ static LambNorms lamb_moments_of(const StepRow& row, Range range, const LambScal
 static void lamb_apply(const StepRow& row, Range range, const LambScalars<double>& h,
                        const Guard& guard) {
   if (skips(guard)) return;
-  is_double(row) ? lamb_update_lanes<DoubleLanes>(row, range, h)
-                 : lamb_update_lanes<FloatLanes>(row, range, h);
+  is_double(row) ? lamb_update_lanes<DoubleLanes>(row, range, h, guard)
+                 : lamb_update_lanes<FloatLanes>(row, range, h, guard);
 }
 static void novograd(const StepRow& row, Range range, const NovogradScalars<double>& h,
                      const Guard& guard) {
