@@ -24,39 +24,84 @@ bool refers(const Node& node) {
   });
 }
 
-// Magnitudes are compared as the integers of their bits, which have the same order: loops over
-// integers become vector code, those over floats do not, for the sake of NaN.
+// Magnitudes are compared as the integers of their bits, which have the same order. Compilers make
+// vector code of short loops over integers, and not of long ones, nor of those over floats.
+constexpr std::int32_t kInfinity = 0x7F800000;
+constexpr std::uint32_t kMagnitude = 0x7FFFFFFF;
+
+struct Extremes {
+  std::int32_t largest = 0;                                       // may be infinite, or NaN
+  std::int32_t least = std::numeric_limits<std::int32_t>::max();  // of values other than zero
+};
+
+Extremes extremes_of(std::span<const float> values) {
+  Extremes found;
+  // One below its magnitude, so that zero becomes the largest number of all.
+  constexpr std::uint32_t kBelow = 0xFFFFFFFF;
+  constexpr std::uint32_t kSign = 0x80000000;
+  std::int32_t least = found.least;
+  for (const float value : values) {
+    const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(value) & kMagnitude;
+    const auto up = static_cast<std::int32_t>(magnitude);
+    const auto down = static_cast<std::int32_t>((magnitude + kBelow) ^ kSign);
+    found.largest = up > found.largest ? up : found.largest;
+    least = down < least ? down : least;
+  }
+  const std::uint32_t magnitude = (static_cast<std::uint32_t>(least) ^ kSign) - kBelow;
+  if (magnitude != 0) found.least = static_cast<std::int32_t>(magnitude);
+  return found;
+}
+
+void count_rounded(std::span<const float> values, std::int32_t overflow, std::int32_t vanish,
+                   ConstantFacts& facts) {
+  std::uint32_t overflowing = 0;
+  std::uint32_t vanishing = 0;
+  std::uint32_t beyond = 0;
+  std::uint32_t nan = 0;
+  std::uint32_t zero = 0;
+  for (const float value : values) {
+    const auto magnitude =
+        static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(value) & kMagnitude);
+    overflowing += magnitude >= overflow ? 1U : 0U;
+    vanishing += magnitude <= vanish ? 1U : 0U;
+    beyond += magnitude >= kInfinity ? 1U : 0U;
+    nan += magnitude > kInfinity ? 1U : 0U;
+    zero += magnitude == 0 ? 1U : 0U;
+  }
+  facts.overflowing += overflowing - beyond;
+  facts.vanishing += vanishing - zero;
+  facts.infinite += beyond - nan;
+  facts.nan += nan;
+}
+
+std::int32_t largest_finite(std::span<const float> values) {
+  std::int32_t largest = 0;
+  for (const float value : values) {
+    const auto magnitude =
+        static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(value) & kMagnitude);
+    if (magnitude < kInfinity) largest = std::max(largest, magnitude);
+  }
+  return largest;
+}
+
+// In one pass most of the time: only blocks with values that rounding would lose are counted.
 void count_values(std::span<const float> values, Element low, ConstantFacts& facts) {
-  constexpr std::int32_t kInfinity = 0x7F800000;
+  constexpr std::size_t kBlock = 4096;
   const auto overflow = std::bit_cast<std::int32_t>(static_cast<float>(overflows_at(low)));
   const auto vanish = std::bit_cast<std::int32_t>(static_cast<float>(vanishes_at(low)));
-  std::int32_t largest = 0;
-  std::int32_t smallest = kInfinity;
-  std::int32_t overflowing = 0;
-  std::int32_t vanishing = 0;
-  std::int32_t infinite = 0;
-  std::int32_t nan = 0;
-  for (const float value : values) {
-    const std::int32_t magnitude = std::bit_cast<std::int32_t>(value) & 0x7FFFFFFF;
-    const std::int32_t finite = magnitude < kInfinity ? magnitude : 0;
-    const std::int32_t nonzero = magnitude != 0 ? magnitude : kInfinity;
-    largest = std::max(largest, finite);
-    smallest = std::min(smallest, nonzero);
-    overflowing += finite >= overflow ? 1 : 0;
-    vanishing += nonzero <= vanish ? 1 : 0;
-    infinite += magnitude == kInfinity ? 1 : 0;
-    nan += magnitude > kInfinity ? 1 : 0;
-  }
   facts.count += values.size();
-  facts.largest = std::max<double>(facts.largest, std::bit_cast<float>(largest));
-  const double least = std::bit_cast<float>(smallest);
-  if (smallest < kInfinity && (facts.smallest == 0 || least < facts.smallest)) {
-    facts.smallest = least;
+  for (; !values.empty(); values = values.subspan(std::min(kBlock, values.size()))) {
+    const std::span<const float> block = values.first(std::min(kBlock, values.size()));
+    const Extremes found = extremes_of(block);
+    if (found.largest >= overflow || found.least <= vanish) {
+      count_rounded(block, overflow, vanish, facts);
+    }
+    const std::int32_t largest = found.largest < kInfinity ? found.largest : largest_finite(block);
+    facts.largest = std::max<double>(facts.largest, std::bit_cast<float>(largest));
+    if (found.least >= kInfinity) continue;
+    const double least = std::bit_cast<float>(found.least);
+    if (facts.smallest == 0 || least < facts.smallest) facts.smallest = least;
   }
-  facts.overflowing += static_cast<std::uint64_t>(overflowing);
-  facts.vanishing += static_cast<std::uint64_t>(vanishing);
-  facts.infinite += static_cast<std::uint64_t>(infinite);
-  facts.nan += static_cast<std::uint64_t>(nan);
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ class Decider {
       pin_classes();
       pin_names();
       pin_patterns(graph_, map());
+      pin_selections(graph_, map());
       pin_ranges(evidence.ranges);
       pin_kept(evidence.kept);
     }

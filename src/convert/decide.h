@@ -53,6 +53,9 @@ Decisions decide(const Graph&, const ConvertPolicy&, Constants&, const Evidence&
 /// more digits, quantised regions.
 void pin_patterns(const Graph&, SlotMap&);
 
+/// Pins and equalities for what is chosen by its size: scores, boxes, peaks.
+void pin_selections(const Graph&, SlotMap&);
+
 /// The key of a node in a plan: its scope's path and its first output.
 std::string plan_key(const Graph&, const Node&);
 

@@ -27,10 +27,13 @@ std::uint16_t half_of(float value) {
   return static_cast<std::uint16_t>(sign | (rounded - 0x38000000U) >> 13);
 }
 
+// Without branches, so that a loop over it becomes vector code.
 std::uint16_t bfloat_of(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return static_cast<std::uint16_t>(bits >> 16 | 0x40U);
-  return static_cast<std::uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
+  const std::uint32_t rounded = (bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16;
+  const std::uint32_t quiet = bits >> 16 | 0x40U;
+  const bool is_nan = static_cast<std::int32_t>(bits & 0x7FFFFFFFU) > 0x7F800000;
+  return static_cast<std::uint16_t>(is_nan ? quiet : rounded);
 }
 
 #if defined(__x86_64__)

@@ -18,6 +18,7 @@ constexpr std::string_view kSteep = "steep or singular: rounding its input chang
 constexpr std::string_view kReduction = "long sums lose digits and overflow";
 constexpr std::string_view kNorm = "sums of squares overflow";
 constexpr std::string_view kAgree = "inputs must agree";
+constexpr std::string_view kChoice = "rounding would reorder what it compares";
 constexpr std::string_view kMove = "moves values, exact in any type";
 
 // Sorted by name.
@@ -27,6 +28,8 @@ constexpr Rule kRules[] = {
     {"Acosh", "", kFloat, false, kSteep},
     {"Add", "add.Tensor", kWidest, false, kAgree},
     {"AffineGrid", "", kFloat, false, "coordinates need more digits than half has"},
+    {"ArgMax", "", kWidest, false, kChoice},
+    {"ArgMin", "", kWidest, false, kChoice},
     {"Asin", "asin", kFloat, false, kSteep},
     {"Asinh", "", kFloat, false, kSteep},
     {"Atanh", "", kFloat, false, kSteep},
@@ -47,6 +50,7 @@ constexpr Rule kRules[] = {
     {"Div", "div.Tensor", kWidest, false, kAgree},
     {"Einsum", "einsum", kLow, false, kMatrix},
     {"Elu", "elu", kFloat, false, kSteep},
+    {"Equal", "", kWidest, false, kChoice},
     {"Exp", "exp", kFloat, false, "overflows half above 11.09"},
     {"Expand", "", kNeutral, true, kMove},
     {"Flatten", "", kNeutral, true, kMove},
@@ -57,6 +61,8 @@ constexpr Rule kRules[] = {
     {"Gelu", "gelu", kFloat, false, kSteep},
     {"Gemm", "addmm", kLow, false, kMatrix},
     {"GlobalMaxPool", "", kNeutral, true, kMove},
+    {"Greater", "", kWidest, false, kChoice},
+    {"GreaterOrEqual", "", kWidest, false, kChoice},
     {"GridSample", "grid_sampler", kFloat, false, "coordinates need more digits than half has"},
     {"GroupNormalization", "group_norm", kFloat, false, kNorm},
     {"Identity", "", kNeutral, true, kMove},
@@ -64,6 +70,8 @@ constexpr Rule kRules[] = {
     {"LRN", "", kFloat, false, kNorm},
     {"LSTM", "lstm.input", kLow, false, kMatrix},
     {"LayerNormalization", "layer_norm", kFloat, false, kNorm},
+    {"Less", "", kWidest, false, kChoice},
+    {"LessOrEqual", "", kWidest, false, kChoice},
     {"Log", "log", kFloat, false, kSteep},
     {"LogSoftmax", "log_softmax.int", kFloat, false, "a sum of exponentials"},
     {"LpNormalization", "norm.Scalar", kFloat, false, kNorm},
@@ -71,6 +79,7 @@ constexpr Rule kRules[] = {
     {"MatMul", "matmul", kLow, false, kMatrix},
     {"Max", "", kWidest, true, kAgree},
     {"MaxPool", "", kNeutral, true, kMove},
+    {"MaxRoiPool", "", kFloat, false, "coordinates need more digits than half has"},
     {"Mean", "", kWidest, false, kAgree},
     {"MeanVarianceNormalization", "", kFloat, false, kNorm},
     {"Min", "", kWidest, true, kAgree},
@@ -97,6 +106,7 @@ constexpr Rule kRules[] = {
     {"Relu", "", kNeutral, true, kMove},
     {"Reshape", "", kNeutral, true, kMove},
     {"ReverseSequence", "", kNeutral, true, kMove},
+    {"RoiAlign", "", kFloat, false, "coordinates need more digits than half has"},
     {"STFT", "", kFloat, false, kReduction},
     {"Selu", "", kFloat, false, kSteep},
     {"Sign", "", kNeutral, true, kMove},
@@ -113,6 +123,7 @@ constexpr Rule kRules[] = {
     {"Sum", "", kWidest, false, kAgree},
     {"Tan", "tan", kFloat, false, kSteep},
     {"Tile", "", kNeutral, true, kMove},
+    {"TopK", "", kWidest, false, kChoice},
     {"Transpose", "", kNeutral, true, kMove},
     {"Unsqueeze", "", kNeutral, true, kMove},
     {"Where", "where.self", kWidest, true, kAgree},

@@ -135,6 +135,11 @@ void for_each_chunk(const Tensor& tensor,
                     const std::function<void(std::span<const float>)>& visit) {
   std::vector<float> chunk(std::min<std::uint64_t>(kChunk, tensor.count));
   const auto from_bytes = [&](std::string_view bytes) {
+    // Tensors of a data file stand where floats may stand; those inside a model often do not.
+    const bool is_aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(float) == 0;
+    for (; is_aligned && bytes.size() >= 4 * kChunk; bytes.remove_prefix(4 * kChunk)) {
+      visit({reinterpret_cast<const float*>(bytes.data()), kChunk});
+    }
     while (bytes.size() >= 4) {
       const std::size_t count = std::min(bytes.size() / 4, chunk.size());
       std::memcpy(chunk.data(), bytes.data(), count * 4);

@@ -3,39 +3,17 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <limits>
 
 #include "builder.h"
 #include "convert/document.h"
+#include "decision_on.h"
 
 namespace mezzo::convert {
 namespace {
 
 using testing::HasSubstr;
-
-// The decision about the node whose first output has that name.
-Decision decision_on(const Message& made, const std::string& output,
-                     const std::map<std::string, double>& ranges = {},
-                     const std::string& dtype = "float16") {
-  Document document(bytes_of(made));
-  const Graph graph(document);
-  Options options;
-  options.target_dtype = dtype;
-  const ConvertPolicy policy(options);
-  Constants constants(graph, policy.low());
-  ValueRanges measured;
-  for (std::size_t v = 0; v < graph.values.size(); ++v) {
-    const auto found = ranges.find(std::string(graph.values[v].name));
-    if (found != ranges.end()) measured[static_cast<ValueId>(v)] = found->second;
-  }
-  Evidence evidence;
-  evidence.ranges = &measured;
-  for (const Decision& decision : decide(graph, policy, constants, evidence).list) {
-    if (decision.key == output) return decision;
-  }
-  ADD_FAILURE() << output << " is not there";
-  return {};
-}
 
 TEST(ConstantFacts, CountWhatLeavesTheRangeOnEitherSide) {
   const float infinity = std::numeric_limits<float>::infinity();
@@ -60,6 +38,32 @@ TEST(ConstantFacts, CountWhatLeavesTheRangeOnEitherSide) {
     EXPECT_EQ(facts.vanishing, is_half ? 2U : 1U);
     EXPECT_EQ(facts.infinite, 2U);
     EXPECT_EQ(facts.nan, 2U);
+  }
+}
+
+// Blocks with nothing to count are passed over, so what is rare must be found wherever it stands.
+TEST(ConstantFacts, FindOneValueAnywhereInALargeConstant) {
+  constexpr std::size_t kCount = 70'001;
+  for (const std::size_t place :
+       {std::size_t{0}, std::size_t{4095}, std::size_t{4096}, kCount - 1}) {
+    for (const float odd : {7e4F, 1e-9F, std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN(), 0.0F, 2.0F}) {
+      std::vector<float> values(kCount, -1.0F);
+      values[place] = odd;
+      GraphBuilder g;
+      g.weight("w", values, {static_cast<std::int64_t>(kCount)}).node("Relu", {"w"}, {"y"});
+      Document document(bytes_of(model(g.output("y").take())));
+      const Graph graph(document);
+      Constants constants(graph, Element::kFloat16);
+      const ConstantFacts& facts = constants.facts(graph.scope(0).names.at("w"));
+      EXPECT_EQ(facts.count, kCount);
+      EXPECT_EQ(facts.largest, odd == 7e4F || odd == 2.0F ? odd : 1.0F);
+      EXPECT_EQ(facts.smallest, odd == 1e-9F ? odd : 1.0F);
+      EXPECT_EQ(facts.overflowing, odd == 7e4F ? 1U : 0U);
+      EXPECT_EQ(facts.vanishing, odd == 1e-9F ? 1U : 0U);
+      EXPECT_EQ(facts.infinite, std::isinf(odd) ? 1U : 0U);
+      EXPECT_EQ(facts.nan, std::isnan(odd) ? 1U : 0U);
+    }
   }
 }
 
