@@ -5,6 +5,7 @@
 #include "convert/concat.h"
 #include "convert/decide.h"
 #include "convert/fields.h"
+#include "convert/opset.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
@@ -341,19 +342,16 @@ class Mapper {
   }
 
   // Can a Cast to and from the low type stand in this scope?
-  bool can_cast(const Scope& scope) const {
-    const Schema* cast = find_schema("", "Cast", scope.opset(""));
-    return cast != nullptr &&
-           cast->variable_of(cast->outputs[0]).types().contains(tensor_of(policy_.low()));
-  }
+  bool can_cast(const Scope& scope) const { return has_cast_to(policy_.low(), scope.opset("")); }
 
   Label io_label(ValueId id, bool has_cast) const {
     const Value& value = graph_.value(id);
     if (!value.type.is_plain_tensor() || policy_.options().weights_only) return Label::kHigh;
     const Label label = policy_.io_label(std::string(value.name));
     if (label == Label::kLow && !has_cast) {
-      raise<UnsupportedError>("convert", "'", value.name, "' cannot be ", name_of(policy_.low()),
-                              ": opset ", graph_.scope(0).opset(""), " has no Cast to it");
+      raise<UnsupportedError>("convert", "'", value.name, "' is asked for in ",
+                              name_of(policy_.low()), ", but ",
+                              without_cast_to(policy_.low(), graph_.scope(0).opset("")));
     }
     return label;
   }

@@ -1,9 +1,11 @@
 // Raises a model to a later opset, in all bodies, by adapters of our own.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "convert/document.h"
+#include "convert/element.h"
 
 namespace mezzo::convert {
 
@@ -12,5 +14,11 @@ namespace mezzo::convert {
 /// Returns an empty text, or why it cannot be done; then the document is in no usable state.
 /// Functions keep the opsets that they import.
 std::string raise_opset(Document&, int target);
+
+/// Does that opset of the default domain (0: the model imports none) have a Cast to the low type?
+bool has_cast_to(Element low, std::int64_t opset);
+
+/// What a user whose model has no Cast to the low type can do: a clause for an error.
+std::string without_cast_to(Element low, std::int64_t opset);
 
 }  // namespace mezzo::convert

@@ -141,6 +141,44 @@ TEST_F(OpsetTest, LoweringAnOpsetAndUnknownOnesAreWrongUsage) {
   }
 }
 
+// Training operators alone: no opset of ONNX's own operators, so nothing that could cast.
+TEST_F(OpsetTest, LowInputsWhereNoCastMayStandAreRefusedWithWhatWouldWork) {
+  const auto refusal = [&](const Message& made) -> std::string {
+    options_.io = "low";
+    try {
+      convert(made);
+    } catch (const UnsupportedError& error) {
+      return error.what();
+    }
+    return "not refused";
+  };
+  GraphBuilder g;
+  g.input("r", Element::kFloat, {})
+      .input("t", Element::kInt64, {})
+      .input("x", Element::kFloat, {1});
+  g.input("g", Element::kFloat, {1}).input("v", Element::kFloat, {1});
+  g.in_domain("ai.onnx.preview.training").node("Momentum", {"r", "t", "x", "g", "v"}, {"y", "w"});
+  Message training;
+  training.add(field::model::kIrVersion, std::uint64_t{8});
+  training.add(field::model::kGraph,
+               std::make_unique<Message>(g.output("y", Element::kFloat, {1}).take()));
+  training.add(field::model::kOpsetImport,
+               std::make_unique<Message>(opset_import(1, "ai.onnx.preview.training")));
+  EXPECT_THAT(refusal(training), HasSubstr("'r' is asked for in float16, but the model imports no "
+                                           "opset of ONNX's own operators"));
+  EXPECT_THAT(refusal(training), HasSubstr("leave its inputs and outputs float32 (io 'keep')"));
+  options_.target_dtype = "bfloat16";
+  EXPECT_THAT(
+      refusal(model(GraphBuilder().input("x").node("Relu", {"x"}, {"y"}).output("y").take(), 9)),
+      HasSubstr("the model's opset 9 has no Cast to it, the first that has is 13; raise the model "
+                "(opset '13' or 'auto')"));
+  options_.opset = "auto";
+  EXPECT_EQ(
+      convert(model(GraphBuilder().input("x").node("Relu", {"x"}, {"y"}).output("y").take(), 9))
+          .opset_after,
+      13);
+}
+
 // A plan says which opset was taken, so that it does not depend on the policy it is applied with.
 TEST_F(OpsetTest, APlanIsAppliedInTheOpsetItWasMadeIn) {
   const auto applied_like_converted = [&](const Message& made) {
