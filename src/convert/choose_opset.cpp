@@ -21,29 +21,39 @@ constexpr std::array kWorthTrying{13, 14, 15, 16, 17, 18, 20, 21, 22};
 // are read by hardly anything.
 constexpr int kOldest = 7;
 
-// How many type variables would go low in that opset; nothing where it cannot be reached.
-std::optional<std::size_t> low_count(const fs::path& model, const ConvertPolicy& policy,
-                                     int opset) {
+struct Count {
+  std::size_t low = 0;  // type variables that would go low
+  bool is_all = false;  // no other is float32 because the opset has no low form of it
+};
+
+// Nothing where the opset cannot be reached.
+std::optional<Count> low_count(const fs::path& model, const ConvertPolicy& policy,
+                               MeasuredFacts& measured, int opset) {
   Document document(model);
   if (opset != 0 && !raise_opset(document, opset).empty()) return std::nullopt;
   const Graph graph(document);
-  Constants constants(graph, policy.low());
+  Constants constants(graph, policy.low(), &measured);
   try {
-    const Decisions decisions = decide(graph, policy, constants);
-    return std::ranges::count_if(decisions.list,
-                                 [](const Decision& decision) { return decision.low; });
+    Count count{0, true};
+    for (const Decision& decision : decide(graph, policy, constants).list) {
+      count.low += decision.low ? 1 : 0;
+      if (!decision.low && decision.rule == name_of(Level::kValidity)) count.is_all = false;
+    }
+    return count;
   } catch (const UnsupportedError&) {
     return std::nullopt;  // its inputs cannot have the low type in this opset
   }
 }
 
-int automatic(const fs::path& model, const ConvertPolicy& policy, int now) {
+int automatic(const fs::path& model, const ConvertPolicy& policy, MeasuredFacts& measured,
+              int now) {
   int best = 0;
-  std::optional<std::size_t> most = low_count(model, policy, 0);
+  std::optional<Count> most = low_count(model, policy, measured, 0);
   for (const int opset : kWorthTrying) {
     if (opset <= now) continue;
-    const std::optional<std::size_t> count = low_count(model, policy, opset);
-    if (!count || (most && *count <= *most)) continue;
+    if (most && most->is_all) break;
+    const std::optional<Count> count = low_count(model, policy, measured, opset);
+    if (!count || (most && count->low <= most->low)) continue;
     most = count;
     best = opset;
   }
@@ -64,7 +74,8 @@ OpsetChoice kept(const fs::path& model, int now) {
 
 }  // namespace
 
-OpsetChoice choose_opset(const fs::path& model, const ConvertPolicy& policy) {
+OpsetChoice choose_opset(const fs::path& model, const ConvertPolicy& policy,
+                         MeasuredFacts& measured) {
   const Options& options = policy.options();
   int now = 0;
   {
@@ -72,7 +83,7 @@ OpsetChoice choose_opset(const fs::path& model, const ConvertPolicy& policy) {
     now = static_cast<int>(Graph(document).scope(0).opset(""));
   }
   if (options.opset == "auto") {
-    const int best = automatic(model, policy, now);
+    const int best = automatic(model, policy, measured, now);
     return best == 0 ? kept(model, now) : OpsetChoice{best};
   }
   if (options.opset == "keep") return kept(model, now);

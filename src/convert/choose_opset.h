@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "convert/constants.h"
 #include "convert/policy.h"
 
 namespace mezzo::convert {
@@ -20,8 +21,9 @@ struct OpsetChoice {
 
 /// What the options ask for: "keep" raises models below opset 7 alone, "auto" takes the smallest
 /// opset among 13 to 22 in which most nodes go low, where that is more than now. Throws ConfigError
-/// where the number asked for is below the model's opset.
-OpsetChoice choose_opset(const std::filesystem::path& model, const ConvertPolicy&);
+/// where the number asked for is below the model's opset. What it counts is added to `measured`.
+OpsetChoice choose_opset(const std::filesystem::path& model, const ConvertPolicy&,
+                         MeasuredFacts& measured);
 
 /// Opens a model, raised to that opset (0: as it is). Throws UnsupportedError where it cannot be.
 std::unique_ptr<Document> open_raised(const std::filesystem::path& model, int opset);

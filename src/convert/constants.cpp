@@ -128,14 +128,25 @@ bool Constants::is_constant(ValueId id) const {
          graph_.attribute(node, "value_floats") != nullptr;
 }
 
+ConstantFacts Constants::measure(const Tensor& tensor) const {
+  ConstantFacts facts;
+  for_each_chunk(tensor, [&](std::span<const float> chunk) { count_values(chunk, low_, facts); });
+  graph_.document().release(tensor.raw);
+  return facts;
+}
+
 const ConstantFacts& Constants::facts(ValueId id) {
   const auto [found, is_new] = facts_.try_emplace(id);
   if (!is_new) return found->second;
   ConstantFacts& facts = found->second;
   if (const Message* message = graph_.constant(id)) {
     const Tensor tensor = read_tensor(graph_.document(), *message);
-    for_each_chunk(tensor, [&](std::span<const float> chunk) { count_values(chunk, low_, facts); });
-    graph_.document().release(tensor.raw);
+    const auto place = graph_.document().place_of(tensor.raw);
+    if (measured_ == nullptr || !place) return facts = measure(tensor);
+    const auto known = measured_->find({*place, tensor.count});
+    if (known != measured_->end()) return facts = known->second;
+    facts = measure(tensor);
+    measured_->emplace(std::pair(*place, tensor.count), facts);
   } else if (const auto listed = listed_floats(graph_, graph_.node(graph_.value(id).producer))) {
     count_values(*listed, low_, facts);
   }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "convert/graph.h"
@@ -21,10 +23,16 @@ struct ConstantFacts {
   std::uint64_t infinite = 0, nan = 0;
 };
 
+/// What was counted, by where the values stand in the files and how many they are: the same for
+/// every reading of one model, whatever opset it is raised to. For one low type.
+using MeasuredFacts = std::map<std::pair<Document::Place, std::uint64_t>, ConstantFacts>;
+
 /// The float32 constants of a graph: initializers and Constant nodes. Measured when first asked.
 class Constants {
  public:
-  Constants(const Graph& graph, Element low) : graph_(graph), low_(low) {}
+  /// `measured` is asked first and added to, where it is given; it must outlive this object.
+  Constants(const Graph& graph, Element low, MeasuredFacts* measured = nullptr)
+      : graph_(graph), low_(low), measured_(measured) {}
 
   /// A float32 tensor whose values stand in the model and that no caller can replace.
   bool is_constant(ValueId) const;
@@ -35,8 +43,11 @@ class Constants {
   std::vector<double> values(ValueId) const;
 
  private:
+  ConstantFacts measure(const Tensor&) const;
+
   const Graph& graph_;
   Element low_;
+  MeasuredFacts* measured_;
   std::unordered_map<ValueId, ConstantFacts> facts_;
 };
 

@@ -27,10 +27,10 @@ class Conversion {
   Conversion(const fs::path& in, Options options, const Plan* plan)
       : in_(in),
         policy_(prepared(std::move(options))),
-        choice_(choose_opset(in, policy_)),
+        choice_(choose_opset(in, policy_, measured_)),
         document_(open_raised(in, choice_.opset)),
         graph_(*document_),
-        constants_(graph_, policy_.low()),
+        constants_(graph_, policy_.low(), &measured_),
         before_(check_graph(graph_)) {
     check_io_names();
     evidence_.plan = plan;
@@ -223,6 +223,7 @@ class Conversion {
 
   fs::path in_;
   ConvertPolicy policy_;
+  MeasuredFacts measured_;
   OpsetChoice choice_;
   std::unique_ptr<Document> document_;
   Graph graph_;

@@ -69,6 +69,22 @@ std::string_view Document::external(std::string_view location, std::uint64_t off
   return all.substr(offset, to_end ? std::string_view::npos : length);
 }
 
+std::optional<Document::Place> Document::place_of(std::string_view bytes) const {
+  const auto within = [&](const platform::MappedFile& file) {
+    const std::string_view all = file.bytes();
+    return !bytes.empty() && bytes.data() >= all.data() &&
+           bytes.data() + bytes.size() <= all.data() + all.size();
+  };
+  const auto offset = [&](const platform::MappedFile& file) {
+    return static_cast<std::uint64_t>(bytes.data() - file.bytes().data());
+  };
+  if (file_ && within(*file_)) return Place{"", offset(*file_)};
+  for (const auto& [name, file] : externals_) {
+    if (within(*file)) return Place{name, offset(*file)};
+  }
+  return std::nullopt;
+}
+
 void Document::release(std::string_view part) const {
   constexpr std::size_t kWorthwhile = 1 << 20;
   if (part.size() < kWorthwhile) return;

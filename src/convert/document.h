@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "convert/wire.h"
 #include "core/platform.h"
@@ -34,6 +36,10 @@ class Document {
   /// `to_end` means: up to the end of the file.
   std::string_view external(std::string_view location, std::uint64_t offset, std::uint64_t length,
                             bool to_end);
+
+  /// Where in its files those bytes stand; nothing for bytes that are in no file.
+  using Place = std::pair<std::string, std::uint64_t>;  // of the model itself: an empty name
+  std::optional<Place> place_of(std::string_view bytes) const;
 
   /// Gives pages back to the system after a large part was read.
   void release(std::string_view part) const;
