@@ -192,6 +192,12 @@ void Editor::edit_info(const Scope& scope, Field& field, bool is_input) {
   const ValueId id = found->second;
   if (!is_float_based(graph_.value(id).type)) return;
   const Twins& names = twins(id);
+  if (storage_ == Storage::kWeightsOnly) {
+    // Up to IR 3 weights are inputs, too.
+    if (!is_input || !is_constant(id) || names.low.empty()) return;
+    info.set(field::value_info::kName, names.low);
+    return set_element(info.find(field::value_info::kType));
+  }
   const bool is_renamed_input =
       is_input && is_constant(id) && name != names.low && name != names.high;
   if (is_renamed_input) info.set(field::value_info::kName, names.high);

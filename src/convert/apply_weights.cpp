@@ -5,6 +5,7 @@
 #include "convert/concat.h"
 #include "convert/editor.h"
 #include "convert/fields.h"
+#include "convert/opset.h"
 
 namespace mezzo::convert {
 namespace {
@@ -29,7 +30,7 @@ void Editor::outside_value(ValueId id, std::vector<Message>& first,
   if (is_emulated()) return outside_emulated(id, first);
   if (is_constant(id)) {
     count_weight(id);
-    if (storage_ == Storage::kWeightsOnly) return weights_only(id, first, initializers);
+    if (storage_ == Storage::kWeightsOnly) return weights_only(id, first);
   }
   if (names.high.empty() || names.low.empty()) return;
   const bool made_low = is_constant(id) ? stored_low(id) : decisions_.is_low_value(id);
@@ -48,22 +49,22 @@ void Editor::outside_value(ValueId id, std::vector<Message>& first,
   first.push_back(cast_node(id, made_low));
 }
 
-void Editor::weights_only(ValueId id, std::vector<Message>& first,
-                          std::vector<Field>& initializers) {
+// The low tensor takes a name of its own, and a Cast the one that readers know.
+void Editor::weights_only(ValueId id, std::vector<Message>& casts) {
   const Value& value = graph_.value(id);
   if (!is_stored_low_only(id)) return;
   ++changes_.low_weights;
   count_rounding(id);
-  const std::string_view name = document_.keep(names_->take(concat({value.name, suffix(true)})));
-  initializers.push_back(
-      made(field::graph::kInitializer, rounded_tensor(document_, *value.initializer, low_, name)));
-  first.push_back(cast_message(name, value.name, Element::kFloat, value.scope));
+  std::string_view& name = twins_[static_cast<std::size_t>(id)].low;
+  name = document_.keep(names_->take(concat({value.name, suffix(true)})));
+  casts.push_back(cast_message(name, value.name, Element::kFloat, value.scope));
   report_cast(value, true, "weight stored in 16 bits");
 }
 
 bool Editor::is_stored_low_only(ValueId id) const {
   const Value& value = graph_.value(id);
-  if (value.origin != Origin::kInitializer || graph_.ir_version < 4 || has_training_) return false;
+  if (has_training_ && value.producer == kNone) return false;
+  if (!has_cast_to(low_, graph_.scope(value.scope).opset(""))) return false;
   if (output_label(id).has_value()) return false;
   if (constants_.count(id) < kWorthStoringLow) return false;
   for (const Use& use : value.uses) {
@@ -109,8 +110,8 @@ bool Editor::edit_initializer(const Scope& scope, Field& field) {
   const ValueId id = found->second;
   if (is_constant(id)) {
     // The low twin takes its place; the Cast takes its name.
-    if (storage_ == Storage::kWeightsOnly) return !is_stored_low_only(id);
-    if (stored_low(id)) {
+    const bool is_low_only = storage_ == Storage::kWeightsOnly && !twins(id).low.empty();
+    if (is_low_only || stored_low(id)) {
       replace(field, rounded_tensor(document_, field.open(), low_, twins(id).low));
     } else {
       rename_tensor(field, name, twins(id).high);
@@ -141,12 +142,14 @@ void Editor::edit_constant_node(const Node& node, Message& message, std::vector<
   const ValueId out = node.outputs[0];
   const Twins& names = twins(out);
   count_weight(out);
-  const bool stored = stored_low(out);
+  if (storage_ == Storage::kWeightsOnly) weights_only(out, after);
+  const bool is_low_only = storage_ == Storage::kWeightsOnly && !names.low.empty();
+  const bool stored = is_low_only || stored_low(out);
   if (stored) retype_constant(node, message);
   const std::string_view name = stored ? names.low : names.high;
   Field* output = message.find(field::node::kOutput);
   if (!name.empty() && output->bytes != name) output->set_bytes(name);
-  if (names.high.empty() || names.low.empty()) return;
+  if (is_low_only || names.high.empty() || names.low.empty()) return;
   if (storage_ == Storage::kConverted && !stored) {
     ++changes_.duplicated_weights;
     ++changes_.low_weights;

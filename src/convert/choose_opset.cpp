@@ -45,8 +45,20 @@ std::optional<Count> low_count(const fs::path& model, const ConvertPolicy& polic
   }
 }
 
+// Weights need no operator but the Cast behind them.
+int with_cast(const fs::path& model, Element low, int now) {
+  if (has_cast_to(low, now)) return 0;
+  for (const int opset : kWorthTrying) {
+    Document document(model);
+    if (opset > now && has_cast_to(low, opset) && raise_opset(document, opset).empty())
+      return opset;
+  }
+  return 0;
+}
+
 int automatic(const fs::path& model, const ConvertPolicy& policy, MeasuredFacts& measured,
               int now) {
+  if (policy.options().weights_only) return with_cast(model, policy.low(), now);
   int best = 0;
   std::optional<Count> most = low_count(model, policy, measured, 0);
   for (const int opset : kWorthTrying) {

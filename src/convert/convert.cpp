@@ -8,6 +8,7 @@
 #include "convert/concat.h"
 #include "convert/decide.h"
 #include "convert/fields.h"
+#include "convert/opset.h"
 #include "convert/plan.h"
 #include "convert/rules.h"
 #include "convert/store.h"
@@ -193,6 +194,10 @@ class Conversion {
                            decisions_.warnings.end());
     for (const Finding& finding : before_) {
       report.warnings.push_back(concat({"the input is not valid: ", finding.what}));
+    }
+    const std::int64_t opset = graph_.scope(0).opset("");
+    if (!has_cast_to(policy_.low(), opset)) {
+      report.warnings.push_back(without_cast_to(policy_.low(), opset, "everything stays as it is"));
     }
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) count_node(static_cast<NodeId>(n));
   }

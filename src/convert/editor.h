@@ -68,7 +68,7 @@ class Editor {
   const Twins& twins(ValueId id) const { return twins_[static_cast<std::size_t>(id)]; }
   // Inputs and initializers: their other type is made at the start of the scope.
   void outside_value(ValueId id, std::vector<Message>& first, std::vector<Field>& initializers);
-  void weights_only(ValueId id, std::vector<Message>& first, std::vector<Field>& initializers);
+  void weights_only(ValueId id, std::vector<Message>& casts);
   bool is_stored_low_only(ValueId id) const;
   void count_weight(ValueId id);
   void count_rounding(ValueId id);

@@ -351,7 +351,8 @@ class Mapper {
     if (label == Label::kLow && !has_cast) {
       raise<UnsupportedError>("convert", "'", value.name, "' is asked for in ",
                               name_of(policy_.low()), ", but ",
-                              without_cast_to(policy_.low(), graph_.scope(0).opset("")));
+                              without_cast_to(policy_.low(), graph_.scope(0).opset(""),
+                                              "leave its inputs and outputs float32 (io 'keep')"));
     }
     return label;
   }

@@ -146,19 +146,19 @@ bool has_cast_to(Element low, std::int64_t opset) {
   return cast != nullptr && cast->variable_of(cast->outputs[0]).types().contains(tensor_of(low));
 }
 
-std::string without_cast_to(Element low, std::int64_t opset) {
+std::string without_cast_to(Element low, std::int64_t opset, std::string_view otherwise) {
   if (opset == 0) {
-    return "the model imports no opset of ONNX's own operators (training operators have a domain "
-           "of "
-           "their own), so no Cast may stand in it; leave its inputs and outputs float32 (io "
-           "'keep')";
+    return concat(
+        {"the model imports no opset of ONNX's own operators (training operators have a "
+         "domain of their own), so no Cast may stand in it; ",
+         otherwise});
   }
   int first = static_cast<int>(opset);
   while (first <= newest_opset() && !has_cast_to(low, first)) ++first;
-  return concat({"the model's opset ", std::to_string(opset),
-                 " has no Cast to it, the first that has is ", std::to_string(first),
-                 "; raise the model (opset '", std::to_string(first),
-                 "' or 'auto'), or leave its inputs and outputs float32 (io 'keep')"});
+  const std::string number = std::to_string(first);
+  return concat({"the model's opset ", std::to_string(opset), " has no Cast to ", name_of(low),
+                 ", the first that has is ", number, "; raise the model (opset '", number,
+                 "' or 'auto'), or ", otherwise});
 }
 
 }  // namespace mezzo::convert

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "convert/document.h"
 #include "convert/element.h"
@@ -18,7 +19,8 @@ std::string raise_opset(Document&, int target);
 /// Does that opset of the default domain (0: the model imports none) have a Cast to the low type?
 bool has_cast_to(Element low, std::int64_t opset);
 
-/// What a user whose model has no Cast to the low type can do: a clause for an error.
-std::string without_cast_to(Element low, std::int64_t opset);
+/// That a model of that opset has no Cast to the low type, and what can be done about it:
+/// `otherwise` is the part that needs no other opset.
+std::string without_cast_to(Element low, std::int64_t opset, std::string_view otherwise);
 
 }  // namespace mezzo::convert

@@ -170,8 +170,9 @@ TEST_F(OpsetTest, LowInputsWhereNoCastMayStandAreRefusedWithWhatWouldWork) {
   options_.target_dtype = "bfloat16";
   EXPECT_THAT(
       refusal(model(GraphBuilder().input("x").node("Relu", {"x"}, {"y"}).output("y").take(), 9)),
-      HasSubstr("the model's opset 9 has no Cast to it, the first that has is 13; raise the model "
-                "(opset '13' or 'auto')"));
+      HasSubstr(
+          "the model's opset 9 has no Cast to bfloat16, the first that has is 13; raise the model "
+          "(opset '13' or 'auto')"));
   options_.opset = "auto";
   EXPECT_EQ(
       convert(model(GraphBuilder().input("x").node("Relu", {"x"}, {"y"}).output("y").take(), 9))

@@ -186,6 +186,49 @@ TEST_F(PolicyTest, WeightsOnlyComputesInFloat) {
   EXPECT_EQ(result.report.heavy_low_nodes, 0);
 }
 
+// Up to IR 3 every initializer is an input, and old exporters write weights as nodes.
+TEST_F(PolicyTest, WeightsOnlyFindsWeightsWhereverTheyStand) {
+  const std::vector<float> values(64, 0.5F);
+  for (const int ir : {3, 4, 8}) {
+    GraphBuilder g;
+    g.input("x", Element::kFloat, {8, 8}).weight("w", values, {8, 8});
+    if (ir == 3) g.input("w", Element::kFloat, {8, 8});
+    g.node("Constant", {}, {"c"}, tensor_attribute("value", floats("", {8, 8}, values)));
+    g.node("MatMul", {"x", "w"}, {"m"}).node("MatMul", {"m", "c"}, {"y"});
+    save(in(), model(g.output("y", Element::kFloat, {8, 8}).take(), 9, ir));
+    options_.weights_only = true;
+    const Report report = convert_model(in(), out(), options_).report;
+    EXPECT_EQ(report.low_weights, 2) << ir;
+    EXPECT_EQ(report.casts.size(), 2U) << ir;
+    EXPECT_EQ(types().at("w__f16"), "float16") << ir;
+    EXPECT_THAT(inspect_model(out()).findings, testing::IsEmpty()) << ir;
+    // Nothing is left to do.
+    fs::copy_file(out(), folder_ / "again.onnx", fs::copy_options::overwrite_existing);
+    EXPECT_EQ(
+        convert_model(folder_ / "again.onnx", folder_ / "twice.onnx", options_).report.low_weights,
+        0)
+        << ir;
+  }
+}
+
+TEST_F(PolicyTest, WeightsOnlyNeedsACastBackFromTheirType) {
+  const std::vector<float> values(64, 0.5F);
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {8, 8}).weight("w", values, {8, 8});
+  g.node("MatMul", {"x", "w"}, {"y"}).output("y", Element::kFloat, {8, 8});
+  save(in(), model(g.take(), 11));
+  options_.weights_only = true;
+  options_.target_dtype = "bfloat16";
+  const Report kept = convert_model(in(), out(), options_).report;
+  EXPECT_TRUE(kept.unchanged);
+  EXPECT_THAT(kept.warnings, testing::ElementsAre(testing::HasSubstr(
+                                 "opset 11 has no Cast to bfloat16, the first that has is 13")));
+  options_.opset = "auto";
+  const Report raised = convert_model(in(), out(), options_).report;
+  EXPECT_EQ(raised.opset_after, 13);
+  EXPECT_EQ(raised.low_weights, 1);
+}
+
 TEST_F(PolicyTest, APlanIsAppliedToAnotherCheckpoint) {
   const Plan plan = Plan::from_json(plan_model(in(), options_).to_json());
   apply_plan(in(), out(), plan);
