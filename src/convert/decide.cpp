@@ -154,7 +154,9 @@ class Decider {
   void pin_ranges(const ValueRanges* ranges) {
     if (ranges == nullptr) return;
     const double limit = largest(policy_.low()) / kHeadroom;
-    const double floor = smallest_normal(policy_.low()) * kHeadroom;
+    // Whose largest is normal loses, measured by it, what normal values lose. Where other inputs
+    // make it smaller, it fades digit by digit, while what grows overflows at once.
+    const double floor = smallest_normal(policy_.low());
     const std::map<ValueId, double> in_order(ranges->begin(), ranges->end());
     for (const auto& [id, magnitude] : in_order) {
       const bool is_large = magnitude > limit;
@@ -167,7 +169,7 @@ class Decider {
       if (is_large) {
         text << "beyond " << limit << " (a quarter of the range)";
       } else {
-        text << "below " << floor << " (four times the smallest normal value)";
+        text << "below " << floor << " (the smallest normal value)";
       }
       const std::string why = text.str();
       map().slots.pin(map().native[static_cast<std::size_t>(id)], Label::kHigh, Level::kNumeric,

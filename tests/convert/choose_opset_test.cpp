@@ -184,7 +184,7 @@ TEST_F(OpsetTest, LowInputsWhereNoCastMayStandAreRefusedWithWhatWouldWork) {
 TEST_F(OpsetTest, APlanIsAppliedInTheOpsetItWasMadeIn) {
   const auto applied_like_converted = [&](const Message& made) {
     save(in(), made);
-    const Result result = convert_model(in(), out(), options_);
+    Result result = convert_model(in(), out(), options_);
     apply_plan(in(), folder_ / "applied.onnx", Plan::from_json(result.plan.to_json()));
     EXPECT_EQ(contents(folder_ / "applied.onnx"), contents(out()));
     return result;
