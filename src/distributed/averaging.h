@@ -46,7 +46,7 @@ struct WireCase {
 /// shards 4 (size - 1) / size; a ring of floats 8 (size - 1) / size. Shards take two turns, a ring
 /// 2 (size - 1): which is faster for how many elements is measured by `./run bench distributed`.
 constexpr Wire choose_wire(const WireCase& given) {
-  constexpr std::int64_t kLittle = 256 * 1024;
+  constexpr std::int64_t kLittle = std::int64_t{256} * 1024;
   if (!given.low_type || given.size == 1) return Wire::kDirect;
   if (given.always_float) return Wire::kFloat;
   if (given.size == 2) return given.on_cpu ? Wire::kSwap : Wire::kGather;
@@ -56,7 +56,8 @@ constexpr Wire choose_wire(const WireCase& given) {
 
 /// Elements of one part of what travels in parts: equal parts, the last one smaller.
 constexpr std::int64_t gather_part(std::int64_t elements, bool on_cpu) {
-  constexpr std::int64_t kPart = 2 * 1024 * 1024;  // smaller ones cost more calls than they save
+  // Smaller parts cost more calls than they save.
+  constexpr std::int64_t kPart = std::int64_t{2} * 1024 * 1024;
   if (!on_cpu || elements <= kPart) return std::max<std::int64_t>(elements, 1);
   const std::int64_t parts = (elements + kPart - 1) / kPart;
   return (elements + parts - 1) / parts;

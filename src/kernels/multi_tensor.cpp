@@ -9,7 +9,7 @@ namespace {
 
 // From here on the memory of a step, some 30 bytes an element, is more than the caches of a core
 // hold: the first copies have left them before the last is written.
-constexpr std::int64_t kManyElements = 4 * 1024 * 1024;
+constexpr std::int64_t kManyElements = std::int64_t{4} * 1024 * 1024;
 
 Guard for_list(Guard guard, std::span<const StepRow> rows) {
   std::int64_t elements = 0;
@@ -26,7 +26,7 @@ void ask_for_next(std::span<const StepRow> rows, std::size_t i) {
   for (const void* memory :
        {next.grad, static_cast<const void*>(next.param), static_cast<const void*>(next.state[0]),
         static_cast<const void*>(next.state[1])}) {
-    for (int line = 0; line < 6; ++line) {
+    for (std::ptrdiff_t line = 0; line < 6; ++line) {
       __builtin_prefetch(static_cast<const char*>(memory) + 64 * line);
     }
   }

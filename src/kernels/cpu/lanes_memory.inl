@@ -32,8 +32,9 @@ struct FloatLanes {
 
   /// Asks for what a loop over memory comes to soon. Of four to eight cache lines six were best.
   static inline void ask_ahead(const void* data, DType dtype, std::int64_t i) {
+    constexpr std::int64_t kAhead = 6 * std::int64_t{64};
     const std::int64_t size = dtype == DType::kFloat32 ? 4 : 2;
-    __builtin_prefetch(static_cast<const char*>(data) + i * size + 6 * 64);
+    __builtin_prefetch(static_cast<const char*>(data) + i * size + kAhead);
   }
   static inline V load(const void* data, DType dtype, std::int64_t i) {
     if (dtype == DType::kFloat32) return {read<RawFloats>(at_index<float>(data, i))};
