@@ -368,5 +368,29 @@ TEST(EvaluatedUnique, SlicesComeInTheOrderOfTheirFirstPlaces) {
   EXPECT_THAT(got.at(3).values(), ElementsAre(2, 1, 1));
 }
 
+TEST(EvaluatedRecurrent, TheBatchMayComeFirst) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {3, 2, 4}).input("h", Element::kFloat, {2, 2, 5});
+  g.weight("w", std::vector<float>(160, 0.1F), {2, 20, 4});
+  g.weight("r", std::vector<float>(200, -0.2F), {2, 20, 5});
+  const auto swap = [] { return integers_attribute("perm", {1, 0, 2}); };
+  g.node("Transpose", {"x"}, {"xt"}, swap()).node("Transpose", {"h"}, {"ht"}, swap());
+  g.node("LSTM", {"x", "w", "r", "", "", "h", "h"}, {"y0", "h0", "c0"},
+         attribute("direction", "bidirectional"), attribute("hidden_size", std::int64_t{5}));
+  g.node("LSTM", {"xt", "w", "r", "", "", "ht", "ht"}, {"y1", "h1", "c1"},
+         attribute("direction", "bidirectional"), attribute("hidden_size", std::int64_t{5}),
+         attribute("layout", std::int64_t{1}));
+  g.node("Transpose", {"y1"}, {"y2"}, integers_attribute("perm", {1, 2, 0, 3}));
+  g.node("Transpose", {"h1"}, {"h2"}, swap()).node("Transpose", {"c1"}, {"c2"}, swap());
+  for (const char* name : {"y0", "y2"}) g.output(name, Element::kFloat, {3, 2, 2, 5});
+  for (const char* name : {"h0", "h2", "c0", "c2"}) g.output(name, Element::kFloat, {2, 2, 5});
+  const std::vector<Array> got = evaluated(
+      model(g.take()), {{"x", random_floats({3, 2, 4}, 1)}, {"h", random_floats({2, 2, 5}, 2)}});
+  for (const std::size_t i : {0U, 2U, 4U}) {
+    EXPECT_EQ(got.at(i).dims, got.at(i + 1).dims);
+    EXPECT_THAT(got.at(i).values(), Pointwise(DoubleNear(1e-6), got.at(i + 1).values()));
+  }
+}
+
 }  // namespace
 }  // namespace mezzo::convert

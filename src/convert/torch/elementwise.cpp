@@ -3,6 +3,7 @@
 #include <ATen/ops/acos.h>
 #include <ATen/ops/acosh.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/any.h>
 #include <ATen/ops/asin.h>
 #include <ATen/ops/asinh.h>
 #include <ATen/ops/atan.h>
@@ -87,6 +88,25 @@ Tensors binary(const Call& c) {
   return {Function(c.in(0), second(c))};
 }
 
+// LibTorch has hardly any arithmetic in wide unsigned types: it is done in int64.
+bool is_wide_unsigned(const Tensor& x) {
+  const at::ScalarType type = x.scalar_type();
+  return type == at::kUInt16 || type == at::kUInt32 || type == at::kUInt64;
+}
+
+Tensor in_int64(const Tensor& x) {
+  Tensor wide = x.to(at::kLong);
+  if (x.scalar_type() == at::kUInt64 && at::lt(wide, 0).any().item<bool>())
+    refuse("values of 2^63 and above");
+  return wide;
+}
+
+template <Tensor (*Function)(const Tensor&, const Tensor&)>
+Tensor any_type(const Tensor& a, const Tensor& b) {
+  if (!is_wide_unsigned(a)) return Function(a, b);
+  return Function(in_int64(a), in_int64(b)).to(a.scalar_type());
+}
+
 template <Tensor (*Function)(const Tensor&, const Tensor&)>
 Tensors variadic(const Call& c) {
   Tensor all = c.in(0);
@@ -120,8 +140,8 @@ Tensors power(const Call& c) {
 }
 
 Tensors modulo(const Call& c) {
-  if (c.integer("fmod", 0) != 0) return {at::fmod(c.in(0), c.in(1))};
-  return {at::remainder(c.in(0), c.in(1))};
+  if (c.integer("fmod", 0) != 0) return {any_type<at::fmod>(c.in(0), c.in(1))};
+  return {any_type<at::remainder>(c.in(0), c.in(1))};
 }
 
 Tensors shift(const Call& c) {
@@ -291,9 +311,9 @@ constexpr TorchOperator kOperators[] = {
     {"Less", comparison<at::lt>},
     {"LessOrEqual", comparison<at::le>},
     {"Log", unary<at::log>},
-    {"Max", variadic<at::maximum>},
+    {"Max", variadic<any_type<at::maximum>>},
     {"Mean", mean},
-    {"Min", variadic<at::minimum>},
+    {"Min", variadic<any_type<at::minimum>>},
     {"Mish", unary<at::mish>},
     {"Mod", modulo},
     {"Mul", binary<at::mul>},

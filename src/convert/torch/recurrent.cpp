@@ -80,7 +80,18 @@ struct Kind {
   void (*step)(Direction&, const Tensor&);
 };
 
-// The input of `name` at `index` for one direction, or zeros.
+bool is_batch_first(const Call& c) {
+  return c.integer("layout", 0) != 0;
+}
+
+// The state at `index` that one direction starts from, or zeros.
+Tensor state(const Call& c, std::size_t index, std::int64_t direction,
+             const std::vector<std::int64_t>& shape) {
+  if (c.has(index)) return c.in(index).select(is_batch_first(c) ? 1 : 0, direction);
+  return at::zeros(shape, c.in(0).options());
+}
+
+// The weights at `index` of one direction, or zeros.
 Tensor part(const Call& c, std::size_t index, std::int64_t direction,
             const std::vector<std::int64_t>& shape) {
   return c.has(index) ? c.in(index)[direction] : at::zeros(shape, c.in(0).options());
@@ -95,8 +106,8 @@ Direction direction_of(const Call& c, const Kind& kind, std::int64_t number, std
   d.bias_w = bias[0];
   d.bias_r = bias[1];
   d.peephole = part(c, 7, number, {3 * size});
-  d.hidden = part(c, 5, number, {batch, size});
-  d.cell = part(c, 6, number, {batch, size});
+  d.hidden = state(c, 5, number, {batch, size});
+  d.cell = state(c, 6, number, {batch, size});
   d.clip = c.number("clip", 0);
   d.linear_before_reset = c.integer("linear_before_reset", 0) != 0;
   d.input_forget = c.integer("input_forget", 0) != 0;
@@ -130,10 +141,10 @@ Tensor run_direction(const Call& c, const Kind& kind, Direction& d, const Tensor
   return at::stack(steps);
 }
 
+// In layout 1 the batch comes first everywhere.
 Tensors recurrent(const Call& c, const Kind& kind) {
-  const bool batch_first = c.integer("layout", 0) != 0;
-  if (batch_first) refuse("layout 1");
-  const Tensor& x = c.in(0);
+  const bool batch_first = is_batch_first(c);
+  const Tensor x = batch_first ? c.in(0).transpose(0, 1) : c.in(0);
   const std::string way = c.text("direction", "forward");
   const std::int64_t directions = way == "bidirectional" ? 2 : 1;
   Tensors all;
@@ -145,7 +156,8 @@ Tensors recurrent(const Call& c, const Kind& kind) {
     hidden.push_back(d.hidden);
     cell.push_back(d.cell);
   }
-  return {at::stack(all, 1), at::stack(hidden), at::stack(cell)};
+  if (!batch_first) return {at::stack(all, 1), at::stack(hidden), at::stack(cell)};
+  return {at::stack(all, 2).transpose(0, 1), at::stack(hidden, 1), at::stack(cell, 1)};
 }
 
 Tensors lstm(const Call& c) {
