@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::uint64_t number_at(std::string_view bytes, std::size_t at, std::size_t size) {
-  if (at + size > bytes.size()) raise("npz", "the file ends too early");
+  if (at > bytes.size() || size > bytes.size() - at) raise("npz", "the file ends too early");
   std::uint64_t value = 0;
   for (std::size_t i = size; i-- > 0;)
     value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
