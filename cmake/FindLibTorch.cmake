@@ -3,6 +3,7 @@
 # Input   LIBTORCH (cache or environment): a folder with include/ and lib/, as in the wheel's torch/ or the LibTorch archive.
 # Output  LibTorch::torch       what a CPU program links: libtorch_cpu and libc10
 #         LibTorch::torch_cuda  libtorch_cuda and libc10_cuda, where the folder has them
+#         LibTorch::openmp      the OpenMP library that LibTorch itself runs on: another one would have threads of its own
 #         LibTorch_VERSION
 
 if(LibTorch_FIND_VERSION)
@@ -85,6 +86,14 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
                INTERFACE_LINK_LIBRARIES LibTorch::c10
                # libtorch_cpu finds NVIDIA's run-time libraries by its own run path, at run time only.
                INTERFACE_LINK_OPTIONS "-Wl,--allow-shlib-undefined")
+  file(GLOB _libtorch_openmp "${LIBTORCH}/lib/libgomp*.so*")
+  add_library(LibTorch::openmp INTERFACE IMPORTED)
+  if(_libtorch_openmp)
+    list(GET _libtorch_openmp 0 _libtorch_openmp)
+    set_target_properties(LibTorch::openmp PROPERTIES INTERFACE_LINK_LIBRARIES "${_libtorch_openmp}")
+  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # LibTorch was built here, with the compiler's
+    set_target_properties(LibTorch::openmp PROPERTIES INTERFACE_LINK_LIBRARIES gomp)
+  endif()
   if(LibTorch_CUDA_LIBRARY AND LibTorch_C10_CUDA_LIBRARY)
     add_library(LibTorch::torch_cuda UNKNOWN IMPORTED)
     set_target_properties(

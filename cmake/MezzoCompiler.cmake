@@ -28,3 +28,11 @@ if(MEZZO_SANITIZE)
   target_compile_options(mezzo_flags INTERFACE -fsanitize=${MEZZO_SANITIZE} -fno-omit-frame-pointer -g1)
   target_link_options(mezzo_flags INTERFACE -fsanitize=${MEZZO_SANITIZE})
 endif()
+
+# mezzo_openmp(SOURCE...): sources that call at::parallel_for, a template that without OpenMP runs everything on one thread.
+# For g++, whose OpenMP is LibTorch's. clang brings another one, whose threads would stand beside LibTorch's: one thread there.
+function(mezzo_openmp)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -fopenmp)
+  endif()
+endfunction()

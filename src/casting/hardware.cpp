@@ -2,6 +2,7 @@
 
 #include "core/torch.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/full.h>
@@ -26,9 +27,12 @@ namespace {
 /// Emulation costs some per cent more than float: native arithmetic that is slower than this is not
 /// worth having.
 constexpr double kEmulationCost = 1.1;
-/// A type that is this much slower at first sight is not measured again.
+/// A type that is this much slower after a few turns is not measured any further.
 constexpr double kHopeless = 4.0;
-constexpr int kRepeats = 5;
+constexpr int kRepeats = 7;
+/// Turns before that is believed: the first builds kernels, and any may have waited for the
+/// processor.
+constexpr int kFirstSight = 3;
 constexpr std::int64_t kSide = 256;
 
 /// Seconds of a forward and a backward product, and of a convolution.
@@ -86,15 +90,12 @@ Measurement measure(at::ScalarType low) {
   const c10::impl::ExcludeDispatchKeyGuard no_casts(c10::autocast_dispatch_keyset);
   Measurement found;
   const Workload in_float(at::kFloat);
-  in_float.run();  // the first call of an operator builds its kernel
   found.in_float = in_float.run();
   try {
     const Workload in_low(low);
     found.in_low = in_low.run();
-    if (found.ratio() > 10 * kHopeless) return found;
-    found.in_low = in_low.run();
     // Taken in turns, so that a busy machine slows both.
-    for (int i = 0; i < kRepeats && found.ratio() < kHopeless; ++i) {
+    for (int i = 1; i < kRepeats && (i < kFirstSight || found.ratio() < kHopeless); ++i) {
       found.in_float = least(found.in_float, in_float.run());
       found.in_low = least(found.in_low, in_low.run());
     }
@@ -104,23 +105,34 @@ Measurement measure(at::ScalarType low) {
   return found;
 }
 
+/// On this thread alone. Several that wait for each other on a busy machine would make every type
+/// equally slow. Inside of a parallel region LibTorch's kernels start no threads, and nobody else's
+/// number of threads is touched.
+Measurement measure_alone(at::ScalarType low) {
+  Measurement found;
+  at::parallel_for(0, 2, 1, [&](std::int64_t begin, std::int64_t) {
+    if (begin == 0) found = measure(low);
+  });
+  return found;
+}
+
 /// What is known about one type.
-struct Type {
+struct LowType {
   std::atomic<ComputeMode> forced{ComputeMode::kAuto};
   std::atomic<ComputeMode> measured{ComputeMode::kAuto};  // kAuto: not yet
   std::once_flag once;
   Measurement measurement;
 };
 
-Type& type_of(at::ScalarType low) {
-  static std::array<Type, 2> types;
+LowType& type_of(at::ScalarType low) {
+  static std::array<LowType, 2> types;
   return types[low_dtype_of(low, "compute_mode") == DType::kFloat16 ? 0 : 1];
 }
 
 const Measurement& measurement_of(at::ScalarType low) {
-  Type& type = type_of(low);
+  LowType& type = type_of(low);
   std::call_once(type.once, [&] {
-    type.measurement = measure(low);
+    type.measurement = measure_alone(low);
     type.measured = type.measurement.emulate() ? ComputeMode::kEmulated : ComputeMode::kNative;
   });
   return type.measurement;
@@ -146,7 +158,7 @@ void set_compute_mode(at::ScalarType low, ComputeMode mode) {
 }
 
 ComputeMode compute_mode(at::ScalarType low) {
-  Type& type = type_of(low);
+  LowType& type = type_of(low);
   if (const ComputeMode forced = type.forced; forced != ComputeMode::kAuto) return forced;
   if (const ComputeMode known = type.measured; known != ComputeMode::kAuto) return known;
   measurement_of(low);

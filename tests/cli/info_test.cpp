@@ -1,6 +1,11 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <future>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/program.h"
@@ -36,6 +41,21 @@ TEST(Info, MeasuresAndSaysWhatIsEmulated) {
     EXPECT_FALSE(info["compute"][dtype]["why"].get<std::string>().empty());
   }
   EXPECT_TRUE(info["absent"].is_array());
+}
+
+// float16 is many times slower or faster than float: what is chosen is no matter of luck.
+TEST(Info, ChoosesTheSameOnABusyMachine) {
+  std::vector<std::future<Outcome>> programs;
+  const unsigned count = 4 * std::min(std::max(std::thread::hardware_concurrency(), 1U), 4U);
+  for (unsigned i = 0; i < count; ++i) {
+    programs.push_back(std::async(std::launch::async, [] { return mezzo("info --json"); }));
+  }
+  std::set<std::string> modes;
+  for (auto& program : programs) {
+    const json info = json::parse(program.get().out);
+    modes.insert(info["compute"]["float16"]["mode"].get<std::string>());
+  }
+  EXPECT_EQ(modes.size(), 1);
 }
 
 TEST(Info, AsTextNamesEverything) {

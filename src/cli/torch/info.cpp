@@ -67,7 +67,7 @@ nlohmann::ordered_json torch_info(const nlohmann::ordered_json&) {
                    {"bfloat16", bfloat16.low_rate},
                    {"float16", half.low_rate},
                    {"unit", "GFLOP/s"},
-                   {"work", "matrix product 256x256x256"}};
+                   {"work", "matrix product 256x256x256 on one thread"}};
   info["compute"] = {{"float16", compute_of(half)}, {"bfloat16", compute_of(bfloat16)}};
   info["absent"] = absent();
   return info;
