@@ -4,13 +4,21 @@
 #include <cstdint>
 #include <utility>
 
+#include "mezzo/export.h"
 #include "mezzo/optimizer.h"
+
+namespace mezzo::detail {
+
+/// Steps that moved weights since `initialize`; loading changes nothing here.
+MEZZO_API std::int64_t steps_made(const amp::Optimizer& optimizer);
+
+}  // namespace mezzo::detail
 
 namespace mezzo::amp {
 
 /// Calls a scheduler's `step` only when the optimizer has moved weights since the last call: a
-/// skipped step does not advance the schedule. `Schedule schedule(step_lr, optimizer); ...
-/// optimizer.step(); schedule.step();`
+/// skipped step does not advance the schedule, nor does loading. `Schedule schedule(step_lr,
+/// optimizer); ... optimizer.step(); schedule.step();`
 ///
 /// The scheduler must have been made for `optimizer.inner()`, and must outlive this object.
 template <typename Scheduler>
@@ -19,14 +27,14 @@ class Schedule {
   Schedule(Scheduler& scheduler, Optimizer optimizer)
       : scheduler_(scheduler),
         optimizer_(std::move(optimizer)),
-        seen_(optimizer_.applied_steps()) {}
+        seen_(detail::steps_made(optimizer_)) {}
 
   /// The arguments are the scheduler's (a metric for ReduceLROnPlateau). True where it advanced.
   template <typename... Args>
   bool step(Args&&... args) {
-    const std::int64_t applied = optimizer_.applied_steps();
-    if (applied == seen_) return false;
-    seen_ = applied;
+    const std::int64_t made = detail::steps_made(optimizer_);
+    if (made == seen_) return false;
+    seen_ = made;
     scheduler_.step(std::forward<Args>(args)...);
     return true;
   }

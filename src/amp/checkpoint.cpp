@@ -32,7 +32,38 @@ Session& session_of(const ModelStates& models, const OptimizerStates& optimizers
       raise<ConfigError>(kWhere, "models and optimizers come from different calls of initialize");
     }
   }
+  for (const auto& optimizer : session.optimizers()) {
+    if (optimizer->in_scope()) {
+      raise(kWhere,
+            "a scale_loss scope is open, whose gradients are scaled; save and load outside of it");
+    }
+  }
   return session;
+}
+
+/// How the training was set up, for people and programs that read the file.
+void save_options(const Session& session, SafetensorsFile& file) {
+  const auto put = [&file](const char* name, const auto& value) {
+    std::ostringstream text;
+    text << std::boolalpha << value;
+    file.metadata[std::string("option.") + name] = text.str();
+  };
+  const amp::Options& options = session.options();
+  const amp::Properties& properties = session.plan().properties;
+  if (properties.cast_model_type) put("cast_model_type", *properties.cast_model_type);
+  put("patch_torch_functions", properties.patch_torch_functions);
+  if (properties.keep_batchnorm_fp32) put("keep_batchnorm_fp32", *properties.keep_batchnorm_fp32);
+  if (properties.master_weights) put("master_weights", *properties.master_weights);
+  if (options.cast_model_outputs) put("cast_model_outputs", *options.cast_model_outputs);
+  put("num_losses", options.num_losses);
+  if (options.min_loss_scale) put("min_loss_scale", *options.min_loss_scale);
+  put("max_loss_scale", options.max_loss_scale);
+  put("init_loss_scale", options.init_loss_scale);
+  put("growth_interval", options.growth_interval);
+  put("defer_unscale", options.defer_unscale);
+  put("check_finite", session.plan().check_finite);
+  put("protect_batchnorm", options.protect_batchnorm);
+  put("protect_rng", options.protect_rng);
 }
 
 void check_file(const SafetensorsFile& file, const std::string& path) {
@@ -80,6 +111,7 @@ void save_training(const std::string& path, const ModelStates& models,
                    {"loss_scale", session.plan().properties.loss_scale.to_string()},
                    {"models", std::to_string(models.size())},
                    {"optimizers", std::to_string(optimizers.size())}};
+  save_options(session, file);
   save_scales(session, file);
   for (std::size_t i = 0; i < models.size(); ++i) {
     const torch::nn::Module& module = models[i]->module();
@@ -96,6 +128,10 @@ void save_training(const std::string& path, const ModelStates& models,
   if (options.rng_state) save_generators(file);
   for (const auto& [name, tensor] : options.tensors) {
     if (!tensor.defined()) raise<ConfigError>(kWhere, "the tensor '", name, "' is undefined");
+    if (tensor.layout() != at::kStrided) {
+      raise<ConfigError>(kWhere, "the tensor '", name, "' is ", tensor.layout(),
+                         "; a checkpoint holds strided ones: convert it with to_dense()");
+    }
     file.tensors.insert("user." + name, tensor);
   }
   for (const auto& [name, entry] : options.entries) file.metadata["user." + name] = entry;

@@ -24,8 +24,8 @@ namespace {
 
 constexpr std::string_view kWhere = "checkpoint";
 
-/// Classes that read each other's state have one name.
-std::string family_of(const torch::optim::Optimizer& optimizer) {
+/// The name of a class in files; a fused one has that of the class whose state it reads.
+std::string class_of(const torch::optim::Optimizer& optimizer) {
   using torch::optim::Adagrad;
   using torch::optim::Adam;
   using torch::optim::AdamW;
@@ -37,14 +37,23 @@ std::string family_of(const torch::optim::Optimizer& optimizer) {
   };
   if (is(static_cast<const SGD*>(nullptr)) || is(static_cast<const optim::FusedSGD*>(nullptr)))
     return "SGD";
-  if (is(static_cast<const optim::FusedAdam*>(nullptr)) || is(static_cast<const Adam*>(nullptr)) ||
-      is(static_cast<const AdamW*>(nullptr))) {
-    return "Adam";
-  }
+  if (is(static_cast<const optim::FusedAdam*>(nullptr))) return "Adam or AdamW";
+  if (is(static_cast<const Adam*>(nullptr))) return "Adam";
+  if (is(static_cast<const AdamW*>(nullptr))) return "AdamW";
   if (is(static_cast<const Adagrad*>(nullptr))) return "Adagrad";
   if (is(static_cast<const RMSprop*>(nullptr))) return "RMSprop";
   if (is(static_cast<const LBFGS*>(nullptr))) return "LBFGS";
   return typeid(optimizer).name();
+}
+
+/// Does an optimizer of class `to` go on where one of class `from` stopped? FusedAdam is both
+/// Adams.
+bool reads(const std::string& to, const std::string& from) {
+  constexpr std::string_view kBoth = "Adam or AdamW";
+  const auto is_adam = [&](const std::string& name) {
+    return name == kBoth || name == "Adam" || name == "AdamW";
+  };
+  return to == from || ((to == kBoth || from == kBoth) && is_adam(to) && is_adam(from));
 }
 
 /// "2;4,8;8;": parameters of each group by their shapes.
@@ -102,7 +111,7 @@ const std::string& entry(const SafetensorsFile& file, const std::string& key) {
 
 void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool gradients,
                     SafetensorsFile& file) {
-  file.metadata[prefix + "class"] = family_of(optimizer.inner());
+  file.metadata[prefix + "class"] = class_of(optimizer.inner());
   file.metadata[prefix + "shapes"] = shapes_of(optimizer.inner());
   file.tensors.insert(prefix + "state", bytes_of(archive_of(optimizer)));
   const OptimizerProgress progress = optimizer.progress();
@@ -138,10 +147,10 @@ void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool g
 void check_optimizer(OptimizerState& optimizer, const std::string& prefix,
                      const SafetensorsFile& file, const std::string& path) {
   optimizer.sync();
-  const std::string family = family_of(optimizer.inner());
-  if (entry(file, prefix + "class") != family) {
+  const std::string own = class_of(optimizer.inner());
+  if (!reads(own, entry(file, prefix + "class"))) {
     raise(kWhere, "'", path, "' holds the state of an optimizer of class ",
-          entry(file, prefix + "class"), "; got ", family);
+          entry(file, prefix + "class"), "; got ", own);
   }
   if (entry(file, prefix + "shapes") != shapes_of(optimizer.inner())) {
     raise(kWhere, "'", path, "' holds the state of an optimizer with other parameters: ",

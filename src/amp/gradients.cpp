@@ -65,6 +65,18 @@ at::Tensor widened(const at::Tensor& gradient, const at::Tensor& owner) {
                                                                   : gradient;
 }
 
+at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& gradient) {
+  if (!sum.defined()) return gradient;
+  if (!gradient.defined()) return sum;
+  if (sum.is_sparse() && !gradient.is_sparse()) return gradient.add(sum);
+  // LibTorch adds no sparse halves on CPUs.
+  if (sum.is_sparse() && is_low(sum)) {
+    return sum.to(at::kFloat).add(gradient.to(at::kFloat)).to(sum.scalar_type());
+  }
+  const bool has_graph = sum.requires_grad() || gradient.requires_grad();
+  return has_graph ? sum.add(gradient) : sum.add_(gradient);
+}
+
 void clear_gradient(at::Tensor& owner, bool set_to_none) {
   at::Tensor& grad = owner.mutable_grad();
   if (!grad.defined()) return;

@@ -34,6 +34,9 @@ void free_gradient_type(at::Tensor& owner, bool free);
 /// The gradient in the owner's type at least, so that others can be added without loss.
 at::Tensor widened(const at::Tensor& gradient, const at::Tensor& owner);
 
+/// What both add up to, in the sum's own memory where nothing forbids it; either may be undefined.
+at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& gradient);
+
 /// As torch::optim::Optimizer::zero_grad does for one parameter.
 void clear_gradient(at::Tensor& owner, bool set_to_none);
 

@@ -41,6 +41,13 @@ LossScope::LossScope(const at::Tensor& loss,
     : optimizers_(optimizers), options_(options), exceptions_at_entry_(std::uncaught_exceptions()) {
   if (optimizers_.empty()) raise<ConfigError>(kWhere, "got no optimizer");
   Session& session = optimizers_.front()->session();
+  for (const auto& optimizer : optimizers_) {
+    if (optimizer->session().enabled() != session.enabled()) {
+      raise<ConfigError>(kWhere,
+                         "some of the optimizers were initialized with enabled = false and others "
+                         "were not; a loss has one scale, so enable all of them or none");
+    }
+  }
   if (!session.enabled()) {
     scaled_ = loss;
     return;
@@ -51,6 +58,7 @@ LossScope::LossScope(const at::Tensor& loss,
     for (const OptimizerState* other : states_) {
       if (other == optimizer.get()) raise<ConfigError>(kWhere, "an optimizer was given twice");
     }
+    if (&optimizer->session() != &session) optimizer->session().scaler(options_.loss_id, kWhere);
     states_.push_back(optimizer.get());
   }
   for (OptimizerState* state : states_) state->check_entry(kWhere);
@@ -67,14 +75,27 @@ LossScope::~LossScope() {
   end();
 }
 
+void LossScope::check_open() const {
+  if (session_ == nullptr || open_) return;
+  raise(kWhere,
+        "backward() after the scope was closed: its gradients would stay scaled; open another "
+        "scope for another backward pass");
+}
+
 void LossScope::close() {
   if (!open_) return;
   open_ = false;
-  leave();
+  try {
+    leave();
+  } catch (...) {
+    for (OptimizerState* state : states_) state->abandon();
+    throw;
+  }
   if (listener_) listener_(nullptr);
 }
 
 void LossScope::leave() {
+  settle_other_losses(states_, *session_, options_.loss_id);
   bool stay_scaled = options_.delay_unscale || session_->defers_unscale();
   for (const OptimizerState* state : states_) {
     stay_scaled = stay_scaled || state->waits_for_reduction();
@@ -130,6 +151,7 @@ const at::Tensor* ScaledLoss::operator->() const {
 
 void ScaledLoss::backward(const at::Tensor& gradient, std::optional<bool> retain_graph,
                           bool create_graph) {
+  scope_->check_open();
   scope_->scaled().backward(gradient, retain_graph, create_graph);
 }
 

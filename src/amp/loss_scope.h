@@ -28,6 +28,10 @@ class LossScope {
     listener_ = std::move(listener);
   }
 
+  /// Throws Error where the exit work is done and another backward pass would leave gradients
+  /// scaled.
+  void check_open() const;
+
   /// The exit work, once.
   void close();
 

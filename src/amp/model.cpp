@@ -146,7 +146,10 @@ void ModelHandle::publish_masters() const {
 
 void ModelHandle::zero_grad(bool set_to_none) const {
   WeightTable& weights = state_->session().weights();
-  for (at::Tensor& parameter : module_->parameters()) {
+  const std::vector<at::Tensor> parameters = module_->parameters();
+  for (const auto& optimizer : state_->session().optimizers())
+    optimizer->clear_stashes(parameters, set_to_none);
+  for (at::Tensor parameter : parameters) {
     const Weight* weight = weights.find(parameter);
     const bool has_master = weight != nullptr && weight->master.defined();
     clear_gradient(parameter, set_to_none || has_master);

@@ -6,6 +6,15 @@
 #include "amp/session.h"
 #include "core/raise.h"
 #include "core/torch.h"
+#include "mezzo/schedule.h"
+
+namespace mezzo::detail {
+
+std::int64_t steps_made(const amp::Optimizer& optimizer) {
+  return optimizer.state()->steps_made();
+}
+
+}  // namespace mezzo::detail
 
 namespace mezzo::amp {
 

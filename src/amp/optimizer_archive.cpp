@@ -1,5 +1,10 @@
 #include <torch/serialize/archive.h>
 
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
 #include "amp/module_types.h"
 #include "amp/optimizer_state.h"
 #include "amp/param_state.h"
@@ -34,16 +39,54 @@ class FloatState {
   std::vector<std::pair<at::Tensor*, at::Tensor>> changed_;
 };
 
-/// State follows the type of the parameter that it belongs to; that of fused optimizers is float at
-/// least.
-void follow_parameters(detail::OptimizerState& optimizer) {
+/// State and options of an optimizer while a file is read into it: what the file has no state for
+/// has none afterwards, and a file that cannot be read changes nothing.
+class Replacement {
+ public:
+  explicit Replacement(torch::optim::Optimizer& optimizer) : optimizer_(optimizer) {
+    for (const auto& group : optimizer_.param_groups()) {
+      options_.push_back(group.has_options() ? group.options().clone() : nullptr);
+    }
+    states_.swap(optimizer_.state());
+  }
+
+  /// The floating type of the state that a parameter had; nothing where it had none.
+  std::optional<at::ScalarType> type_before(const at::Tensor& parameter) const {
+    std::optional<at::ScalarType> type;
+    const auto found = states_.find(parameter.unsafeGetTensorImpl());
+    if (found == states_.end()) return type;
+    detail::visit_tensors(*found->second, [&type](at::Tensor& tensor) {
+      if (!type && tensor.is_floating_point()) type = tensor.scalar_type();
+    });
+    return type;
+  }
+
+  void undo() {
+    optimizer_.state().swap(states_);
+    for (std::size_t i = 0; i < options_.size(); ++i) {
+      if (options_[i]) optimizer_.param_groups()[i].set_options(std::move(options_[i]));
+    }
+  }
+
+ private:
+  torch::optim::Optimizer& optimizer_;
+  std::remove_cvref_t<decltype(optimizer_.state())> states_;
+  std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> options_;
+};
+
+/// State has the type that this optimizer's had (Adagrad makes its own from the network as it was
+/// before a level cast it), else that of its parameter; that of fused optimizers is float at least.
+void give_types(detail::OptimizerState& optimizer, const Replacement& replacement) {
   const bool is_fused = dynamic_cast<const optim::FusedOptimizer*>(&optimizer.inner()) != nullptr;
   for (const detail::Slot& slot : optimizer.slots()) {
     const auto found = optimizer.inner().state().find(slot.master.unsafeGetTensorImpl());
     if (found == optimizer.inner().state().end()) continue;
     const bool stays_float = is_fused && detail::is_low(slot.master);
-    const at::ScalarType type = stays_float ? at::kFloat : slot.master.scalar_type();
+    const at::ScalarType type = replacement.type_before(slot.master)
+                                    .value_or(stays_float ? at::kFloat : slot.master.scalar_type());
     detail::visit_tensors(*found->second, [&](at::Tensor& tensor) {
+      // A fused optimizer's single numbers are double whatever the parameter is.
+      if (is_fused && tensor.dim() == 0) return;
       if (tensor.is_floating_point()) tensor = tensor.to(type);
     });
   }
@@ -62,8 +105,14 @@ torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& arc
 
 torch::serialize::InputArchive& operator>>(torch::serialize::InputArchive& archive,
                                            Optimizer& optimizer) {
-  optimizer.inner().load(archive);
-  follow_parameters(*optimizer.state());
+  Replacement replacement(optimizer.inner());
+  try {
+    optimizer.inner().load(archive);
+  } catch (...) {
+    replacement.undo();
+    throw;
+  }
+  give_types(*optimizer.state(), replacement);
   c10::IValue applied;
   c10::IValue skipped;
   if (archive.try_read(kApplied, applied) && archive.try_read(kSkipped, skipped)) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -25,6 +26,12 @@ void move_state(torch::optim::Optimizer& optimizer, const at::Tensor& from, cons
   auto state = std::move(found->second);
   states.erase(found);
   states[to.unsafeGetTensorImpl()] = std::move(state);
+}
+
+/// Gradients that a scope set aside are cleared with the others: they would come back at its exit.
+void clear_stash(Slot& slot, bool set_to_none) {
+  if (!slot.stash.defined() || slot.in_bucket) return;
+  slot.stash = set_to_none ? at::Tensor() : at::zeros_like(slot.stash);
 }
 
 }  // namespace
@@ -68,6 +75,10 @@ void OptimizerState::rebuild_slots() {
       const auto old = known.find(parameter.unsafeGetTensorImpl());
       const bool keeps = old != known.end() && old->second.has_master();
       slots.push_back(keeps ? old->second : slot_of(parameter));
+      if (old != known.end()) {
+        slots.back().stash = old->second.stash;
+        slots.back().in_bucket = old->second.in_bucket;
+      }
       if (takes_gradients_as_they_come(slots.back())) {
         free_gradient_type(slots.back().weight, true);
       }
@@ -199,23 +210,53 @@ void OptimizerState::undo() {
   for (Slot& slot : slots_) put_gradient(slot.weight, std::exchange(slot.stash, at::Tensor()));
 }
 
+bool OptimizerState::is_scaled_by_another(int loss_id) const {
+  if (!now_.still_scaled || now_.still_scaled->loss_id == loss_id) return false;
+  return std::ranges::none_of(slots_, [](const Slot& slot) { return slot.in_bucket; });
+}
+
+std::vector<at::Tensor> OptimizerState::take_fresh() {
+  std::vector<at::Tensor> fresh;
+  for (Slot& slot : slots_) fresh.push_back(take_gradient(slot.weight));
+  return fresh;
+}
+
+void OptimizerState::set_settled_aside() {
+  for (Slot& slot : slots_) slot.stash = take_gradient(slot.weight);
+}
+
+void OptimizerState::give_fresh_back(const std::vector<at::Tensor>& fresh) {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    // What another optimizer owns as well, it took.
+    if (fresh[i].defined()) put_gradient(slots_[i].weight, fresh[i]);
+  }
+}
+
+void OptimizerState::abandon() {
+  in_scope_ = false;
+  now_.still_scaled.reset();
+  for (Slot& slot : slots_) slot.stash.reset();
+  drop_gradients();
+}
+
 void OptimizerState::leave_scaled(const StillScaled& scaled) {
   in_scope_ = false;
   now_.had_backward = true;
   const at::NoGradGuard no_grad;
   // Gradients that were delayed at another scale are brought to this one first.
   const double ratio = now_.still_scaled ? scaled.scale / now_.still_scaled->scale : 1.0;
+  // What an overflow left is dropped at the step anyway; in the sum it would be laid to this loss.
+  const bool is_lost = !now_.still_scaled && must_skip();
   for (Slot& slot : slots_) {
     at::Tensor older = std::exchange(slot.stash, at::Tensor());
-    if (!older.defined() || slot.in_bucket) continue;
+    if (!older.defined() || slot.in_bucket || is_lost) continue;
     older = widened(older, slot.master);
     if (!now_.still_scaled) {
       older.mul_(scaled.scale);
     } else if (ratio != 1.0) {
       older.mul_(ratio);
     }
-    if (slot.weight.grad().defined()) older.add_(slot.weight.grad());
-    put_gradient(slot.weight, older);
+    put_gradient(slot.weight, sum_of(older, slot.weight.grad()));
   }
   now_.still_scaled = scaled;
 }
@@ -254,10 +295,20 @@ void OptimizerState::zero_grad(bool set_to_none) {
     // A weight with a master has a gradient only while it is scaled.
     clear_gradient(slot.weight, set_to_none || slot.has_master());
     if (slot.has_master()) clear_gradient(slot.master, set_to_none);
+    clear_stash(slot, set_to_none || slot.has_master());
   }
   now_.still_scaled.reset();
   now_.found_inf.reset();
   now_.overflow_ranks = {};
+}
+
+void OptimizerState::clear_stashes(const std::vector<at::Tensor>& weights, bool set_to_none) {
+  if (!in_scope_) return;
+  for (Slot& slot : slots_) {
+    const bool is_cleared = std::ranges::any_of(
+        weights, [&](const at::Tensor& weight) { return weight.is_same(slot.weight); });
+    if (is_cleared) clear_stash(slot, set_to_none || slot.has_master());
+  }
 }
 
 void OptimizerState::drop_gradients() {

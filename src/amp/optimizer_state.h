@@ -78,7 +78,16 @@ class OptimizerState {
   /// Gradients were accumulated without being averaged: they stay scaled until they are.
   bool waits_for_reduction() const;
   void leave_scaled(const StillScaled& scaled);
+  /// An earlier block left gradients scaled for another loss than this.
+  bool is_scaled_by_another(int loss_id) const;
+  /// This backward pass's gradients, out of the way while others are settled, and back again.
+  std::vector<at::Tensor> take_fresh();
+  void set_settled_aside();
+  void give_fresh_back(const std::vector<at::Tensor>& fresh);
   void undo();
+  /// The exit failed half-way: the scope is over, and no gradient is left of which nobody knows
+  /// the scale.
+  void abandon();
   /// `any` gradient was computed since the scope was entered.
   void leave_settled(bool any);
 
@@ -103,10 +112,14 @@ class OptimizerState {
   /// so that their step moves nothing.
   void decide_without_step();
   void zero_grad(bool set_to_none);
+  /// What a scope set aside of these weights' gradients, where one is open.
+  void clear_stashes(const std::vector<at::Tensor>& weights, bool set_to_none);
   void before_training_forward() { snapshot_.take(); }
 
   std::int64_t applied_steps() const noexcept { return applied_; }
   std::int64_t skipped_steps() const noexcept { return skipped_; }
+  /// Steps that moved weights since `initialize`, whatever was loaded since.
+  std::int64_t steps_made() const noexcept { return made_; }
   void set_steps(std::int64_t applied, std::int64_t skipped);
   void refresh_casts();
   void invalidate_casts();
@@ -114,6 +127,10 @@ class OptimizerState {
  private:
   friend class ClosureRun;
 
+  void count_applied() noexcept {
+    ++applied_;
+    ++made_;
+  }
   void rebuild_slots();
   bool takes_gradients_as_they_come(const Slot& slot) const;
   void find_models();
@@ -157,6 +174,7 @@ class OptimizerState {
 
   std::int64_t applied_ = 0;
   std::int64_t skipped_ = 0;
+  std::int64_t made_ = 0;
 };
 
 }  // namespace mezzo::detail

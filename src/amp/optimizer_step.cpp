@@ -20,7 +20,7 @@ constexpr std::string_view kWhere = "step";
 std::shared_ptr<const StepRecord> OptimizerState::step() {
   if (!session_.enabled()) {
     run_inner();
-    ++applied_;
+    count_applied();
     return std::make_shared<StepRecord>();
   }
   check_step();
@@ -54,7 +54,7 @@ std::vector<at::Tensor> OptimizerState::weight_gradients() const {
 /// One pass over memory: all gradients carry the same scale, and nothing was settled before.
 bool OptimizerState::can_step_scaled() const {
   if (!fused_ || !now_.still_scaled || now_.still_scaled->delay_overflow_check) return false;
-  if (!session_.plan().check_finite) return false;
+  if (!session_.plan().check_finite || now_.found_inf.defined()) return false;
   for (const Slot& slot : slots_) {
     if (slot.has_master() && slot.master.grad().defined()) return false;
     const at::Tensor& grad = slot.weight.grad();
@@ -207,7 +207,7 @@ std::shared_ptr<const StepRecord> OptimizerState::finish(bool applied) {
   record->scale_before = now_.scale_known ? now_.scale_before : state.scale;
   record->scale_after = state.scale;
   if (applied) {
-    ++applied_;
+    count_applied();
     fused_ ? fused_->keep_casts() : refresh_casts();
     tell_silent_parameters();
   } else {

@@ -38,6 +38,7 @@ constexpr std::array kTypes{
     Row{"U64", at::kUInt64},
     Row{"F8_E4M3", at::kFloat8_e4m3fn},
     Row{"F8_E5M2", at::kFloat8_e5m2},
+    Row{"F8_E8M0", at::kFloat8_e8m0fnu},
     Row{"C64", at::kComplexFloat},
 };
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <array>
+#include <map>
 #include <unordered_set>
 
 #include "amp/gradients.h"
@@ -53,14 +54,6 @@ at::Tensor divide_graph(at::Tensor& gradient, const at::Tensor& inverse) {
   return scaled;
 }
 
-at::Tensor plus(const at::Tensor& sum, const at::Tensor& gradient) {
-  if (!sum.defined()) return gradient;
-  if (!gradient.defined()) return sum;
-  if (sum.is_sparse() && !gradient.is_sparse()) return gradient.add(sum);
-  const bool has_graph = sum.requires_grad() || gradient.requires_grad();
-  return has_graph ? sum.add(gradient) : sum.add_(gradient);
-}
-
 void unscale(const std::vector<Scaled>& lists, bool checks, at::Tensor& found_inf) {
   for (const Scaled& list : lists) {
     if (checks) {
@@ -108,7 +101,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
     });
   }
   for (const Sum& sum : sums) {
-    put_gradient(sum.slot->master, plus(plus(sum.settled, sum.delayed), sum.fresh));
+    put_gradient(sum.slot->master, sum_of(sum_of(sum.settled, sum.delayed), sum.fresh));
   }
 
   if (!delay_overflow_check && (checks || !scaler.is_one())) scaler.update(verdict.found_inf);
@@ -119,6 +112,22 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
     } else {
       optimizer->note_scale(loss_id, before);
     }
+  }
+}
+
+void settle_other_losses(const std::vector<OptimizerState*>& optimizers, Session& session,
+                         int loss_id) {
+  std::map<int, std::vector<OptimizerState*>> by_loss;
+  for (OptimizerState* optimizer : optimizers) {
+    if (optimizer->is_scaled_by_another(loss_id))
+      by_loss[optimizer->still_scaled()->loss_id].push_back(optimizer);
+  }
+  for (const auto& [other, owners] : by_loss) {
+    std::vector<std::vector<at::Tensor>> fresh;
+    for (OptimizerState* owner : owners) fresh.push_back(owner->take_fresh());
+    settle(owners, session, other, owners.front()->still_scaled()->delay_overflow_check);
+    for (OptimizerState* owner : owners) owner->set_settled_aside();
+    for (std::size_t i = 0; i < owners.size(); ++i) owners[i]->give_fresh_back(fresh[i]);
   }
 }
 

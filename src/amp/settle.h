@@ -13,4 +13,9 @@ namespace mezzo::detail {
 void settle(const std::vector<OptimizerState*>& optimizers, Session& session, int loss_id,
             bool delay_overflow_check);
 
+/// What earlier blocks left scaled for other losses than this is settled on its own, so that an
+/// overflow there moves that loss's scale and skips that loss's optimizers alone.
+void settle_other_losses(const std::vector<OptimizerState*>& optimizers, Session& session,
+                         int loss_id);
+
 }  // namespace mezzo::detail

@@ -107,7 +107,7 @@ std::shared_ptr<const StepRecord> OptimizerState::step(
     } else {
       inner().step(closure);
     }
-    ++applied_;
+    count_applied();
     return std::make_shared<StepRecord>();
   }
   check_step();

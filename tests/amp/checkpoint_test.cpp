@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 
+#include "amp/safetensors.h"
 #include "amp/training.h"
 #include "mezzo/error.h"
 #include "mezzo/optim.h"
@@ -34,6 +35,10 @@ struct File {
   static inline int count = 0;
 };
 
+const std::vector<std::string> kKinds{"SGD",           "Adam",        "AdamW",     "Adagrad",
+                                      "RMSprop",       "FusedSGD",    "FusedAdam", "FusedLAMB",
+                                      "FusedNovoGrad", "FusedAdagrad"};
+
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& kind, TinyNet& net) {
   if (kind == "SGD") {
     return std::make_unique<torch::optim::SGD>(net->parameters(),
@@ -46,6 +51,25 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& kind,
   if (kind == "AdamW") {
     return std::make_unique<torch::optim::AdamW>(net->parameters(),
                                                  torch::optim::AdamWOptions(0.01).eps(1e-4));
+  }
+  if (kind == "Adagrad") {
+    return std::make_unique<torch::optim::Adagrad>(net->parameters(),
+                                                   torch::optim::AdagradOptions(0.01));
+  }
+  if (kind == "RMSprop") {
+    return std::make_unique<torch::optim::RMSprop>(
+        net->parameters(), torch::optim::RMSpropOptions(0.01).eps(1e-3).momentum(0.5));
+  }
+  if (kind == "FusedLAMB") {
+    return std::make_unique<optim::FusedLAMB>(net->parameters(), optim::FusedLAMBOptions(0.01));
+  }
+  if (kind == "FusedNovoGrad") {
+    return std::make_unique<optim::FusedNovoGrad>(net->parameters(),
+                                                  optim::FusedNovoGradOptions(0.01));
+  }
+  if (kind == "FusedAdagrad") {
+    return std::make_unique<optim::FusedAdagrad>(net->parameters(),
+                                                 optim::FusedAdagradOptions(0.01));
   }
   if (kind == "FusedSGD") {
     return std::make_unique<optim::FusedSGD>(net->parameters(),
@@ -103,7 +127,7 @@ struct Training {
 TEST(Checkpoint, ContinuesBitForBitAcrossLevelsScalesOptimizersAccumulationAndSkips) {
   for (const std::string& level : kLevels) {
     for (const LossScale scale : {LossScale(128), LossScale("dynamic")}) {
-      for (const std::string kind : {"SGD", "Adam", "AdamW", "FusedSGD", "FusedAdam"}) {
+      for (const std::string& kind : kKinds) {
         const std::string name = level + " " + scale.to_string() + " " + kind;
         const File file;
         Training straight(level, kind, scale);
@@ -127,6 +151,30 @@ TEST(Checkpoint, ContinuesBitForBitAcrossLevelsScalesOptimizersAccumulationAndSk
   }
 }
 
+TEST(Checkpoint, WhatTheFileHasNoStateForHasNoneAfterLoading) {
+  for (const std::string& kind : kKinds) {
+    const File file;
+    Training straight("O2", kind, "dynamic");
+    save_checkpoint(file.path, straight.model, straight.optimizer);  // before the first step
+    straight.play(0, 6);
+    Training again("O2", kind, "dynamic", 7);
+    again.play(0, 4);
+    load_checkpoint(file.path, again.model, again.optimizer);
+    again.play(0, 6);
+    EXPECT_TRUE(same_values(again.everything(), straight.everything())) << kind;
+  }
+}
+
+TEST(Checkpoint, IsNeitherSavedNorLoadedInsideAScope) {
+  const File file;
+  Training training("O1", "SGD", "dynamic");
+  save_checkpoint(file.path, training.model, training.optimizer);
+  const ScaledLoss scaled = scale_loss(loss_of(training.model), training.optimizer);
+  const auto message = ThrowsMessage<Error>(HasSubstr("scope is open"));
+  EXPECT_THAT([&] { save_checkpoint(file.path, training.model, training.optimizer); }, message);
+  EXPECT_THAT([&] { load_checkpoint(file.path, training.model, training.optimizer); }, message);
+}
+
 TEST(Checkpoint, OfOneLevelLoadsIntoAnother) {
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
            {"O2", "O0"}, {"O0", "O2"}, {"O1", "O4"}, {"O5", "O2"}}) {
@@ -148,6 +196,8 @@ TEST(Checkpoint, OfOneLevelLoadsIntoAnother) {
 TEST(Checkpoint, FusedAndPlainOptimizersCarryOver) {
   for (const auto& [from, to] :
        std::vector<std::pair<std::string, std::string>>{{"Adam", "FusedAdam"},
+                                                        {"AdamW", "FusedAdam"},
+                                                        {"FusedAdam", "Adam"},
                                                         {"FusedAdam", "AdamW"},
                                                         {"SGD", "FusedSGD"},
                                                         {"FusedSGD", "SGD"}}) {
@@ -177,6 +227,21 @@ TEST(Checkpoint, KeepsWhatTheProgramPutIn) {
   EXPECT_TRUE(torch::equal(loaded.tensors.at("average"), options.tensors["average"]));
   EXPECT_EQ(loaded.entries, options.entries);
   EXPECT_TRUE(torch::equal(torch::rand({4}), drawn));
+  options.tensors["sparse"] = torch::eye(2).to_sparse();
+  EXPECT_THAT([&] { save_checkpoint(file.path, training.model, training.optimizer, options); },
+              ThrowsMessage<ConfigError>(HasSubstr("'sparse'")));
+}
+
+TEST(Checkpoint, TellsHowTheTrainingWasSetUp) {
+  const File file;
+  Training training("O2", "SGD", "dynamic");
+  save_checkpoint(file.path, training.model, training.optimizer);
+  const auto metadata = detail::load_safetensors_file(file.path).metadata;
+  EXPECT_EQ(metadata.at("level"), "O2");
+  EXPECT_EQ(metadata.at("loss_scale"), "dynamic");
+  EXPECT_EQ(metadata.at("option.keep_batchnorm_fp32"), "true");
+  EXPECT_EQ(metadata.at("option.growth_interval"), "3");
+  EXPECT_EQ(metadata.at("option.cast_model_type"), "Half");
 }
 
 TEST(Checkpoint, IsReadPieceByPieceAsSafetensors) {
@@ -236,6 +301,10 @@ TEST(Checkpoint, AnotherNetworkOrOptimizerClassIsAnErrorThatChangesNothing) {
   EXPECT_THAT([&] { load_checkpoint(file.path, other.model, other.optimizer); },
               ThrowsMessage<Error>(HasSubstr("class Adam")));
   EXPECT_TRUE(same_values(other.everything(), before));
+  // They treat weight decay differently.
+  Training decoupled("O2", "AdamW", "dynamic", 8);
+  EXPECT_THAT([&] { load_checkpoint(file.path, decoupled.model, decoupled.optimizer); },
+              ThrowsMessage<Error>(HasSubstr("class Adam; got AdamW")));
   Line line;
   torch::optim::Adam adam(line->parameters(), 0.1);
   auto [model, optimizer] = initialize(line, adam, at_level("O2"));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <sstream>
 
 #include "amp/training.h"
 #include "mezzo/error.h"
@@ -139,6 +140,27 @@ TEST(Schedule, AdvancesOnlyAfterAppliedSteps) {
   EXPECT_TRUE(step(1));
   EXPECT_EQ(sgd.param_groups()[0].options().get_lr(), 0.5)
       << "StepLR counts its own first step as none";
+}
+
+TEST(Schedule, LoadingIsNoStep) {
+  Line net;
+  torch::optim::SGD sgd(net->parameters(), 1.0);
+  auto [model, optimizer] = initialize(net, sgd, at_level("O2"));
+  torch::optim::StepLR step_lr(optimizer.inner(), 1, 0.5);
+  Schedule schedule(step_lr, optimizer);
+  const auto step = [&, &model = model, &optimizer = optimizer] {
+    optimizer.zero_grad();
+    scale_loss(model(row()).sum(), optimizer).backward();
+    optimizer.step();
+  };
+  std::stringstream file;
+  torch::save(optimizer, file);
+  step();
+  EXPECT_TRUE(schedule.step());
+  torch::load(optimizer, file);
+  EXPECT_FALSE(schedule.step()) << "the counts are others, but nothing was stepped";
+  step();
+  EXPECT_TRUE(schedule.step()) << "though there are as many applied steps as before";
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <array>
 #include <sstream>
 
 #include "amp/training.h"
@@ -140,6 +142,7 @@ TEST(Archives, AFileOfAnotherNetworkIsAnErrorAndChangesNothing) {
 }
 
 TEST(Archives, TheSeedsWorkflowContinuesBitForBit) {
+  const std::array<std::string, 3> kEntries{"model", "optimizer", "amp"};
   for (const std::string& level : kLevels) {
     const auto make_adam = [](TinyNet& net) {
       return torch::optim::Adam(net->parameters(), torch::optim::AdamOptions(0.01).eps(1e-4));
@@ -165,28 +168,60 @@ TEST(Archives, TheSeedsWorkflowContinuesBitForBit) {
     }
     train(model, optimizer, 5);
 
-    TinyNet again;
-    auto again_adam = make_adam(again);
-    auto [again_model, again_optimizer] = initialize(again, again_adam, at_level(level));
-    train(again_model, again_optimizer, 1);  // loading after a first backward is fine
-    torch::serialize::InputArchive archive;
-    archive.load_from(file);
-    torch::serialize::InputArchive model_entry;
-    torch::serialize::InputArchive optimizer_entry;
-    torch::serialize::InputArchive amp_entry;
-    archive.read("amp", amp_entry);
-    archive.read("optimizer", optimizer_entry);
-    archive.read("model", model_entry);
-    StateDict scales;
-    amp_entry >> scales;
-    load_state_dict(again_optimizer, scales);
-    optimizer_entry >> again_optimizer;
-    model_entry >> again_model;
-    train(again_model, again_optimizer, 5);
-    EXPECT_TRUE(same_values(copies_of(again_optimizer), copies_of(optimizer))) << level;
-    EXPECT_EQ(again_optimizer.applied_steps() + again_optimizer.skipped_steps(), 10) << level;
-    EXPECT_EQ(state_dict(again_optimizer), state_dict(optimizer)) << level;
+    std::vector<int> order{0, 1, 2};
+    do {
+      for (const int warm_up : {0, 1}) {
+        TinyNet again;
+        auto again_adam = make_adam(again);
+        auto [again_model, again_optimizer] = initialize(again, again_adam, at_level(level));
+        if (warm_up > 0) train(again_model, again_optimizer, warm_up);
+        file.clear();
+        file.seekg(0);
+        torch::serialize::InputArchive archive;
+        archive.load_from(file);
+        for (const int entry : order) {
+          torch::serialize::InputArchive part;
+          archive.read(kEntries.at(static_cast<std::size_t>(entry)), part);
+          if (entry == 0) part >> again_model;
+          if (entry == 1) part >> again_optimizer;
+          if (entry == 2) {
+            StateDict scales;
+            part >> scales;
+            load_state_dict(again_optimizer, scales);
+          }
+        }
+        train(again_model, again_optimizer, 5);
+        EXPECT_TRUE(same_values(copies_of(again_optimizer), copies_of(optimizer))) << level;
+        EXPECT_EQ(again_optimizer.applied_steps() + again_optimizer.skipped_steps(), 10) << level;
+        EXPECT_EQ(state_dict(again_optimizer), state_dict(optimizer)) << level;
+      }
+    } while (std::next_permutation(order.begin(), order.end()));
   }
+}
+
+TEST(Archives, AFileOfAnotherOptimizerIsAnErrorAndChangesNothing) {
+  TinyNet source;
+  torch::optim::Adam adam(source->parameters(), 0.1);
+  auto [source_model, source_optimizer] = initialize(source, adam, at_level("O2"));
+  train(source_model, source_optimizer);
+  std::stringstream file;
+  torch::save(source_optimizer, file);
+
+  const auto trained = [](std::stringstream* read) {
+    torch::manual_seed(8);
+    TinyNet net;
+    torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+    auto [model, optimizer] = initialize(net, sgd, at_level("O2"));
+    train(model, optimizer, 2);
+    if (read != nullptr) {
+      EXPECT_ANY_THROW(torch::load(optimizer, *read));
+    }
+    train(model, optimizer, 2);
+    return copies_of(optimizer);
+  };
+  EXPECT_TRUE(same_values(trained(&file), trained(nullptr)));
+  std::stringstream noise("neither an archive nor anything else");
+  EXPECT_TRUE(same_values(trained(&noise), trained(nullptr)));
 }
 
 TEST(Archives, OptimizerStateIsSavedInFloat) {

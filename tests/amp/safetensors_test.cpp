@@ -57,6 +57,22 @@ TEST(Safetensors, KeepNamesOrderTypesShapesAndValues) {
   EXPECT_EQ(std::filesystem::file_size(file.path) % 1, 0U);
 }
 
+TEST(Safetensors, KeepTheBytesOfTypesWithoutArithmetic) {
+  const File file;
+  torch::OrderedDict<std::string, at::Tensor> tensors;
+  const at::Tensor bytes = torch::arange(16, at::kByte);
+  for (const auto type : {at::kFloat8_e4m3fn, at::kFloat8_e5m2, at::kFloat8_e8m0fnu, at::kUInt32,
+                          at::kUInt64, at::kComplexFloat}) {
+    tensors.insert(toString(type), bytes.view(type));
+  }
+  save_safetensors(file.path, tensors);
+  const auto loaded = load_safetensors(file.path);
+  for (const auto& item : tensors) {
+    EXPECT_EQ(loaded[item.key()].scalar_type(), item.value().scalar_type()) << item.key();
+    EXPECT_TRUE(torch::equal(loaded[item.key()].view(at::kByte), bytes)) << item.key();
+  }
+}
+
 TEST(Safetensors, TheHeaderIsTextPaddedToEightBytes) {
   const std::string text = detail::write_header({{{"key", "value"}}, {{"a", "F32", {2, 1}, 0, 8}}});
   EXPECT_EQ(

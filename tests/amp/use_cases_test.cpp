@@ -321,7 +321,7 @@ struct SparseImpl : torch::nn::Module {
 TORCH_MODULE(Sparse);
 
 TEST(UseCase, SparseGradients) {
-  for (const std::string& level : kTrainingLevels) {
+  for (const std::string& level : kLevels) {
     for (const bool adagrad : {false, true}) {
       Sparse net;
       std::unique_ptr<torch::optim::Optimizer> inner;
