@@ -83,7 +83,7 @@ void sum_in_float(std::span<const at::Tensor> rows, const at::Tensor& out, doubl
       sum_block(all, begin, {target + begin * size, to, length}, factor);
     }
   };
-  bridge::torch_workers().run(blocks, run);
+  bridge::torch_workers().share(blocks, elements * static_cast<std::int64_t>(rows.size()), run);
   bridge::bump_version(out);
 }
 

@@ -30,12 +30,16 @@ Range block_of(std::int64_t block, std::int64_t blocks, std::int64_t samples) {
   return {samples * block / blocks, samples * (block + 1) / blocks};
 }
 
+std::int64_t elements_of(const BatchShape& shape) {
+  return shape.samples * shape.channels * shape.places;
+}
+
 // Runs visit(part, block) over the parts that sums are made of.
 template <typename Visit>
 void for_each_part(const BatchShape& shape, const Workers& workers, const Visit& visit) {
   const std::int64_t blocks = blocks_of(shape);
   const std::int64_t slices = channels_innermost(shape) ? 1 : shape.channels;
-  workers.run(blocks * slices, [&](std::int64_t begin, std::int64_t end) {
+  workers.share(blocks * slices, elements_of(shape), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t item = begin; item < end; ++item) {
       const std::int64_t block = item / slices;
       const std::int64_t slice = item % slices;
@@ -53,19 +57,20 @@ void for_each_piece(const BatchShape& shape, const Workers& workers, const Visit
   if (channels_innermost(shape) || of_sample <= kElementsPerPiece) {
     const std::int64_t samples = std::max(kElementsPerPiece / of_sample, std::int64_t{1});
     const std::int64_t pieces = (shape.samples + samples - 1) / samples;
-    workers.run(pieces, [&](std::int64_t begin, std::int64_t end) {
+    workers.share(pieces, elements_of(shape), [&](std::int64_t begin, std::int64_t end) {
       visit(BatchPart{{begin * samples, std::min(end * samples, shape.samples)},
                       {0, shape.channels}});
     });
     return;
   }
-  workers.run(shape.samples * shape.channels, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t sample = row / shape.channels;
-      const std::int64_t channel = row % shape.channels;
-      visit(BatchPart{{sample, sample + 1}, {channel, channel + 1}});
-    }
-  });
+  workers.share(shape.samples * shape.channels, elements_of(shape),
+                [&](std::int64_t begin, std::int64_t end) {
+                  for (std::int64_t row = begin; row < end; ++row) {
+                    const std::int64_t sample = row / shape.channels;
+                    const std::int64_t channel = row % shape.channels;
+                    visit(BatchPart{{sample, sample + 1}, {channel, channel + 1}});
+                  }
+                });
 }
 
 // The numbers of a channel as the kernels read them.

@@ -43,7 +43,9 @@ void Lists::plan(std::span<const Row> rows) {
 template <typename Row, typename Visit>
 void Lists::run(std::span<const Row> rows, const Visit& visit) {
   plan(rows);
-  workers_.run(chunks_.size(), [&](std::int64_t begin, std::int64_t end) {
+  std::int64_t elements = 0;
+  for (const Row& row : rows) elements += row.count;
+  workers_.share(chunks_.size(), elements, [&](std::int64_t begin, std::int64_t end) {
     chunks_.for_each(
         begin, end, [&](std::int64_t i) { return rows[static_cast<std::size_t>(i)].count; },
         [&](std::int64_t i, Range range, std::int64_t chunk) {

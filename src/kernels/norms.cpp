@@ -30,13 +30,15 @@ void backward(const NormBackward& norm, T* scratch, const Workers& workers) {
   const std::int64_t columns = norm.shape.columns;
   const std::int64_t blocks = norm_blocks(norm.shape.rows);
   const std::int64_t stride = 2 * columns;
-  workers.run(blocks, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t block = begin; block < end; ++block) {
-      T* partial = scratch + block * stride;
-      std::fill_n(partial, stride, T(0));
-      set.norm_backward(norm, block_of(block, blocks, norm.shape.rows), partial, partial + columns);
-    }
-  });
+  workers.share(blocks, norm.shape.rows * norm.shape.columns,
+                [&](std::int64_t begin, std::int64_t end) {
+                  for (std::int64_t block = begin; block < end; ++block) {
+                    T* partial = scratch + block * stride;
+                    std::fill_n(partial, stride, T(0));
+                    set.norm_backward(norm, block_of(block, blocks, norm.shape.rows), partial,
+                                      partial + columns);
+                  }
+                });
   if (norm.dweight != nullptr) {
     sum_blocks(scratch, blocks, stride, columns, static_cast<T*>(norm.dweight));
   }
@@ -58,10 +60,11 @@ std::int64_t norm_scratch(const NormShape& shape) {
 void norm_forward(const NormForward& norm, const Workers& workers) {
   const KernelSet& set = kernels();
   const std::int64_t blocks = norm_blocks(norm.shape.rows);
-  workers.run(blocks, [&](std::int64_t begin, std::int64_t end) {
-    set.norm_forward(norm, {block_of(begin, blocks, norm.shape.rows).begin,
-                            block_of(end - 1, blocks, norm.shape.rows).end});
-  });
+  workers.share(blocks, norm.shape.rows * norm.shape.columns,
+                [&](std::int64_t begin, std::int64_t end) {
+                  set.norm_forward(norm, {block_of(begin, blocks, norm.shape.rows).begin,
+                                          block_of(end - 1, blocks, norm.shape.rows).end});
+                });
 }
 
 void norm_backward(const NormBackward& norm, void* scratch, const Workers& workers) {

@@ -25,6 +25,17 @@ class Workers {
   virtual ~Workers() = default;
   /// Runs the task over all items, in parts of at least one, and returns when all are done.
   virtual void run(std::int64_t items, const Task& task) const = 0;
+  /// Work on fewer elements than this is done sooner than other threads are awake.
+  virtual std::int64_t worth_sharing() const { return 0; }
+  /// run(), where the items have so many elements in all that it is worth it; else this thread does
+  /// them.
+  void share(std::int64_t items, std::int64_t elements, const Task& task) const {
+    if (elements >= worth_sharing()) {
+      run(items, task);
+    } else if (items > 0) {
+      task(0, items);
+    }
+  }
 };
 
 /// The calling thread alone.
