@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "amp/module_types.h"
+#include "amp/session.h"
 #include "core/raise.h"
 
 namespace mezzo::detail {
@@ -65,6 +66,8 @@ void check_arguments(const std::vector<std::shared_ptr<torch::nn::Module>>& modu
                      const std::vector<OptimizerRef>& optimizers, const Plan& plan) {
   check_modules(modules);
   if (!plan.properties.enabled) return;
+  // Before the types: what a first call cast would look like the caller's choice.
+  Claims::check(modules, optimizers);
   if (!plan.keep_types) check_types(modules);
   check_ownership(modules, optimizers);
 }

@@ -24,6 +24,26 @@ Registry& registry() {
   return the_registry;
 }
 
+std::vector<const void*> objects_of(const Claims::Modules& modules,
+                                    const std::vector<OptimizerRef>& optimizers) {
+  std::vector<const void*> objects;
+  for (const auto& module : modules) objects.push_back(module.get());
+  for (const OptimizerRef& ref : optimizers) objects.push_back(ref.inner);
+  return objects;
+}
+
+void refuse_claimed(const std::unordered_set<const void*>& claimed,
+                    const std::vector<const void*>& objects) {
+  for (const void* object : objects) {
+    if (claimed.contains(object)) {
+      raise<ConfigError>(
+          "initialize",
+          "a network or optimizer is initialized already; each goes through initialize once, "
+          "and again only when all handles of the first call are gone");
+    }
+  }
+}
+
 }  // namespace
 
 Claims::~Claims() {
@@ -31,18 +51,17 @@ Claims::~Claims() {
   for (const void* object : mine_) registry().objects.erase(object);
 }
 
-void Claims::claim(const std::vector<const void*>& objects) {
+void Claims::check(const Modules& modules, const std::vector<OptimizerRef>& optimizers) {
   const std::lock_guard lock(registry().mutex);
-  for (const void* object : objects) {
-    if (registry().objects.contains(object)) {
-      raise<ConfigError>(
-          "initialize",
-          "a network or optimizer is initialized already; each goes through initialize once, "
-          "and again only when all handles of the first call are gone");
-    }
-  }
+  refuse_claimed(registry().objects, objects_of(modules, optimizers));
+}
+
+void Claims::claim(const Modules& modules, const std::vector<OptimizerRef>& optimizers) {
+  std::vector<const void*> objects = objects_of(modules, optimizers);
+  const std::lock_guard lock(registry().mutex);
+  refuse_claimed(registry().objects, objects);
   registry().objects.insert(objects.begin(), objects.end());
-  mine_ = objects;
+  mine_ = std::move(objects);
 }
 
 Session::Session(amp::Options options, Plan plan)
@@ -67,10 +86,7 @@ void Session::exclude_old_interface() {
 
 void Session::adopt(std::vector<std::shared_ptr<torch::nn::Module>> modules,
                     std::vector<OptimizerRef> optimizers) {
-  std::vector<const void*> objects;
-  for (const auto& module : modules) objects.push_back(module.get());
-  for (const OptimizerRef& ref : optimizers) objects.push_back(ref.inner);
-  if (enabled()) claims_.claim(objects);
+  if (enabled()) claims_.claim(modules, optimizers);
 
   for (int i = 0; i < options_.num_losses; ++i)
     scalers_.emplace_back(plan_.scale_rules, plan_.first_scale);

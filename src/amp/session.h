@@ -32,8 +32,11 @@ class Claims {
   Claims(const Claims&) = delete;
   Claims& operator=(const Claims&) = delete;
 
-  /// Throws ConfigError, and claims nothing, where one of the objects is claimed already.
-  void claim(const std::vector<const void*>& objects);
+  using Modules = std::vector<std::shared_ptr<torch::nn::Module>>;
+  /// Throws ConfigError where one of the objects is claimed already.
+  static void check(const Modules& modules, const std::vector<OptimizerRef>& optimizers);
+  /// The same, and claims nothing then.
+  void claim(const Modules& modules, const std::vector<OptimizerRef>& optimizers);
 
  private:
   std::vector<const void*> mine_;

@@ -60,11 +60,13 @@ TEST(Misuse, ASecondInitializeIsRefusedUntilTheHandlesAreGone) {
   Line net;
   torch::optim::SGD sgd(net->parameters(), 0.1);
   torch::optim::SGD other(net->parameters(), 0.1);
-  {
-    auto [model, optimizer] = initialize(net, sgd, at_level("O0"));
+  for (const char* level : {"O0", "O1", "O2", "O3", "O5"}) {
+    auto [model, optimizer] = initialize(net, sgd, at_level(level));
     const Model<Line> copy = model;
-    EXPECT_THAT([&] { initialize(net, other, at_level("O0")); },
-                ThrowsMessage<ConfigError>(HasSubstr("initialized already")));
+    for (const char* again : {"O0", "O2"}) {
+      EXPECT_THAT([&] { initialize(net, other, at_level(again)); },
+                  ThrowsMessage<ConfigError>(HasSubstr("initialized already")));
+    }
     Line second;
     torch::optim::SGD both({net->line->weight, second->line->weight}, 0.1);
     EXPECT_THROW(initialize(net, at_level("O0")), ConfigError);
