@@ -1,5 +1,4 @@
 // Regions of images: pooling over boxes that lie anywhere between the pixels.
-#include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -118,12 +117,10 @@ Tensors region_align(const Call& c) {
       c.text("coordinate_transformation_mode", old_default) == "half_pixel"};
   Tensor y = at::zeros({boxes.size(0), x.size(1), pooling.rows, pooling.columns}, x.options());
   const std::int64_t size = x.size(1) * pooling.rows * pooling.columns;
-  at::parallel_for(0, boxes.size(0), 1, [&](std::int64_t from, std::int64_t to) {
-    for (std::int64_t i = from; i < to; ++i) {
-      pool_region(pooling, boxes.const_data_ptr<float>() + 4 * i,
-                  x[images[static_cast<std::size_t>(i)]], y.data_ptr<float>() + i * size);
-    }
-  });
+  for (std::int64_t i = 0; i < boxes.size(0); ++i) {
+    pool_region(pooling, boxes.const_data_ptr<float>() + 4 * i,
+                x[images[static_cast<std::size_t>(i)]], y.data_ptr<float>() + i * size);
+  }
   return {y};
 }
 
