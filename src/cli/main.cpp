@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "cli/command.h"
+#include "cli/usage.h"
 #include "mezzo/error.h"
 #include "mezzo/version.h"
 
@@ -45,6 +46,12 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) {
+      if (const std::string unknown = unknown_words(app); !unknown.empty()) {
+        std::cerr << unknown << "\nRun with --help for more information.\n";
+        return kWrongUsage;
+      }
+    }
     return app.exit(error) == 0 ? kDone : kWrongUsage;
   }
   for (const Entry& entry : entries) {

@@ -21,6 +21,25 @@ constexpr std::string_view kConditional = "conditional";
 constexpr std::array kListed{CastClass::kLow, CastClass::kFloat, CastClass::kPromote,
                              CastClass::kNeutral, CastClass::kBanned};
 
+std::string_view kind_of(const toml::node& node) {
+  switch (node.type()) {
+    case toml::node_type::string:
+      return "a string";
+    case toml::node_type::integer:
+      return "an integer";
+    case toml::node_type::floating_point:
+      return "a float";
+    case toml::node_type::boolean:
+      return "a boolean";
+    case toml::node_type::array:
+      return "an array";
+    case toml::node_type::table:
+      return "a table";
+    default:
+      return "a date or time";
+  }
+}
+
 class Reader {
  public:
   explicit Reader(std::string_view name) : name_(name) {}
@@ -74,17 +93,17 @@ class Reader {
   }
 
   std::string string_of(const toml::node& node, std::string_view what) const {
-    if (!node.is_string()) fail(node, "'", what, "' must be a string");
+    if (!node.is_string()) fail(node, "'", what, "' holds ", kind_of(node), "; expected a string");
     return node.as_string()->get();
   }
 
   const toml::array& array_of(const toml::node& node, std::string_view what) const {
-    if (!node.is_array()) fail(node, "'", what, "' must be an array");
+    if (!node.is_array()) fail(node, "'", what, "' is ", kind_of(node), "; expected an array");
     return *node.as_array();
   }
 
   const toml::table& table_of(const toml::node& node, std::string_view what) const {
-    if (!node.is_table()) fail(node, "'", what, "' must be a table");
+    if (!node.is_table()) fail(node, "'", what, "' is ", kind_of(node), "; expected a table");
     return *node.as_table();
   }
 

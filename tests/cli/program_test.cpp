@@ -43,6 +43,27 @@ TEST(Program, WrongUsageIsExitCodeTwoAndSilentOnStandardOutput) {
   }
 }
 
+TEST(Program, NamesWhatIsNearestToAnUnknownWord) {
+  struct Case {
+    const char* arguments;
+    const char* said;
+  };
+  for (const auto& [arguments, said] : {
+           Case{"convrt net.onnx", "mezzo: unknown command 'convrt'; did you mean 'convert'?\n"},
+           Case{"frobnicate", "mezzo: unknown command 'frobnicate'\n"},
+           Case{"--vesion", "mezzo: unknown option '--vesion'; did you mean '--version'?\n"},
+           Case{"lists --levls",
+                "mezzo lists: unknown option '--levls'; did you mean '--levels'?\n"},
+           Case{"convert --profil=ort net.onnx",
+                "mezzo convert: unknown option '--profil'; did you mean '--profile'?\n"},
+           Case{"info extra", "mezzo info: unexpected argument 'extra'\n"},
+       }) {
+    const Outcome outcome = mezzo(arguments);
+    EXPECT_EQ(outcome.code, kWrongUsage) << arguments;
+    EXPECT_THAT(outcome.err, HasSubstr(said)) << arguments;
+  }
+}
+
 TEST(Program, AResultThatCannotBeWrittenIsAFailure) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no full device here";
   const Outcome outcome = mezzo("lists >/dev/full");
