@@ -109,15 +109,19 @@ TEST_F(LaunchCommand, LeavesNoProcessBehind) {
 }
 
 TEST_F(LaunchCommand, PassesSignalsOnAndEndsWithThem) {
-  // `timeout` sends SIGINT to the launcher alone: in a group of its own it is not its parent's.
+  // The shell tells its process, and then is the launcher; both ranks are awaited.
   const std::string command =
-      "timeout --signal=INT 1 " + std::string(MEZZO_PROGRAM) + " launch --nproc-per-node 2 -- " +
-      script("trap 'echo saved; exit 0' INT; while :; do sleep 0.05; done") + " 2>&1";
+      "echo $$; exec " + std::string(MEZZO_PROGRAM) + " launch --nproc-per-node 2 -- " +
+      script("trap 'echo saved; exit 0' INT; echo ready; while :; do sleep 0.05; done") + " 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   std::string text;
-  char buffer[512];
-  while (const std::size_t count = std::fread(buffer, 1, sizeof buffer, pipe)) {
-    text.append(buffer, count);
+  int ready = 0;
+  char line[512];
+  while (std::fgets(line, sizeof line, pipe) != nullptr) {
+    text += line;
+    if (std::string_view(line).ends_with(" ready\n") && ++ready == 2) {
+      kill(std::stoi(text), SIGINT);
+    }
   }
   pclose(pipe);
   EXPECT_THAT(text, HasSubstr("[rank 0] saved"));
