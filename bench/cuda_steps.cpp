@@ -13,6 +13,7 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -73,7 +74,7 @@ struct List {
       shadows.push_back(params.back().detach().to(at::kHalf));
       m.push_back(at::zeros_like(grads.back()));
       v.push_back(at::zeros_like(grads.back()));
-      steps.push_back(at::zeros({}, options));
+      steps.push_back(at::ones({}, options));  // the peers' counters, of a first step
       elements += params.back().numel();
       params.back().mutable_grad() = grads.back();
     }
@@ -209,11 +210,12 @@ void sgd_cases(Report& report, int repeats, double bandwidth) {
 }
 
 // Check, step and the scale's update: called, and as one captured graph.
-void captured_step(Report& report, int repeats, double bandwidth) {
+void captured_step(Report& report, const std::string& name, const Sizes& sizes, int repeats,
+                   double bandwidth) {
   const c10::impl::VirtualGuardImpl guard(c10::DeviceType::CUDA);
   const c10::StreamGuard side(guard.getStreamFromGlobalPool(c10::Device(at::kCUDA, 0)));
   auto* stream = static_cast<cudaStream_t>(side.current_stream().native_handle());
-  List list(resnet50().sizes);
+  List list(sizes);
   optim::FusedAdam adam(list.params, optim::FusedAdamOptions(1e-3));
   const Step called = [&] {
     list.found.zero_();
@@ -231,7 +233,7 @@ void captured_step(Report& report, int repeats, double bandwidth) {
     raise("bench", "the step could not be captured: ", cudaGetErrorString(cudaGetLastError()));
   }
   const Step replayed = [&] { cudaGraphLaunch(replay, stream); };
-  add_on_cuda(report, "step.sync: captured, replayed", "the same step, called",
+  add_on_cuda(report, "step.sync." + name + ": captured, replayed", "the same step, called",
               interleave_on_cuda(replayed, called, repeats), std::nullopt,
               32 * static_cast<double>(list.elements), bandwidth);
   cudaGraphExecDestroy(replay);
@@ -248,7 +250,8 @@ void run_cuda_steps(Report& report, int repeats, double bandwidth) {
   adamw_cases(report, "10000_tensors", many_small().sizes, std::min(repeats, 5), bandwidth,
               {15, 15, 50, 1000});
   sgd_cases(report, repeats, bandwidth);
-  captured_step(report, repeats, bandwidth);
+  captured_step(report, "resnet50", resnet50().sizes, repeats, bandwidth);
+  captured_step(report, "10000_tensors", many_small().sizes, repeats, bandwidth);
 }
 
 }  // namespace mezzo::bench

@@ -99,6 +99,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
     set_target_properties(
       LibTorch::torch_cuda
       PROPERTIES IMPORTED_LOCATION "${LibTorch_CUDA_LIBRARY}"
-                 INTERFACE_LINK_LIBRARIES "${LibTorch_C10_CUDA_LIBRARY};LibTorch::torch")
+                 INTERFACE_LINK_LIBRARIES "${LibTorch_C10_CUDA_LIBRARY};LibTorch::torch"
+                 # A program names nothing of it: it registers itself when it is loaded.
+                 INTERFACE_LINK_OPTIONS "-Wl,--no-as-needed")
   endif()
 endif()

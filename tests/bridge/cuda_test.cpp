@@ -31,10 +31,11 @@ std::vector<at::Tensor> tensors(at::ScalarType type, std::uint64_t seed) {
   return result;
 }
 
+// Which of the two products of a sum is rounded is the compiler's choice: half a unit of either.
 void expect_near(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& expected) {
   for (std::size_t i = 0; i < got.size(); ++i) {
     EXPECT_TRUE(torch::allclose(got[i].cpu().to(at::kDouble), expected[i].to(at::kDouble), 1e-6,
-                                1e-7, /*equal_nan=*/true))
+                                2e-6, /*equal_nan=*/true))
         << i;
   }
 }

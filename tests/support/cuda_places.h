@@ -32,19 +32,33 @@ inline const kernels::cuda::Interface* emulation() {
   return functions;
 }
 
-/// Why there is no GPU with our kernels; empty where there is.
-inline std::string why_no_gpu() {
+/// Looks for a GPU before the first test: LibTorch asks once whether its CUDA part is loaded, for
+/// the first random number say, and keeps to the answer.
+class LookForGpu final : public testing::Environment {
+ public:
+  void SetUp() override { why_not() = find(); }
+  static std::string& why_not() {
+    static std::string why = "nobody has looked for a GPU yet";
+    return why;
+  }
+
+ private:
+  static std::string find() {
 #ifdef MEZZO_CUDA_LIBRARY
-  static const bool once = [] {
     kernels::set_cuda_library_path(MEZZO_CUDA_LIBRARY);
-    return true;
-  }();
-  (void)once;
 #endif
-  if (kernels::cuda_library() == nullptr) return kernels::why_no_cuda_library();
-  std::string why;
-  if (platform::open_library("libtorch_cuda.so", &why) == nullptr) return why;
-  return at::hasCUDA() ? "" : "LibTorch finds no CUDA device";
+    if (kernels::cuda_library() == nullptr) return kernels::why_no_cuda_library();
+    std::string why;
+    if (platform::open_library("libtorch_cuda.so", &why) == nullptr) return why;
+    return at::hasCUDA() ? "" : "LibTorch finds no CUDA device";
+  }
+};
+inline testing::Environment* const looks_for_gpu =
+    testing::AddGlobalTestEnvironment(new LookForGpu);
+
+/// Why there is no GPU with our kernels; empty where there is.
+inline const std::string& why_no_gpu() {
+  return LookForGpu::why_not();
 }
 
 inline at::Device device_of(Place place) {

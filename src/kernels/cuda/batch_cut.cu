@@ -19,7 +19,7 @@ std::int64_t parts_of(std::int64_t whole, std::int64_t part) {
 
 std::int64_t blocks_wanted(int device) {
   int processors = 0;
-  if (cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
+  if (!succeeded(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device)) ||
       processors < 1) {
     processors = 1;
   }

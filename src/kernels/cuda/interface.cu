@@ -25,9 +25,7 @@ __global__ void nothing() {}
 bool runs_on(int device) {
   const OnDevice on(device);
   cudaFuncAttributes of_nothing;
-  const bool has_code = succeeded(cudaFuncGetAttributes(&of_nothing, nothing));
-  cudaGetLastError();
-  return has_code;
+  return succeeded(cudaFuncGetAttributes(&of_nothing, nothing));
 }
 
 const char* error() {
@@ -76,8 +74,10 @@ constexpr Interface kInterface{
 }  // namespace
 
 bool succeeded(cudaError_t error) {
-  if (error != cudaSuccess) last_error = error;
-  return error == cudaSuccess;
+  if (error == cudaSuccess) return true;
+  last_error = error;
+  cudaGetLastError();  // told now: the next call must not take it for its own
+  return false;
 }
 
 OnDevice::OnDevice(int device) {

@@ -41,7 +41,7 @@ void add_up(const NormBackward& n, const void* scratch, unsigned blocks, cudaStr
 unsigned norm_blocks(std::int64_t rows, int device) {
   constexpr int kBlocksPerProcessor = 3;
   int processors = 0;
-  if (cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
+  if (!succeeded(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device)) ||
       processors < 1) {
     processors = 1;
   }

@@ -6,7 +6,7 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-struct Words {
+struct alignas(16) Words {  // read by one instruction
   std::uint32_t of[4];
 };
 

@@ -11,6 +11,7 @@ class CudaMemory : public OnCuda {
  protected:
   void TearDown() override {
     mezzo_emulated::break_launches(false);
+    mezzo_emulated::run_out_of_memory(false);
     mezzo_emulated::set_capturing(false);
   }
   int launches_of_check(const std::vector<Input>& in, List* list_to_use) {
@@ -61,6 +62,17 @@ TEST_F(CudaMemory, AFailureIsReportedAndTold) {
   EXPECT_STREQ(cuda().error(), "emulated failure");
   mezzo_emulated::break_launches(false);
   EXPECT_EQ(launches_of_check({in}, list()), 3) << "what did not arrive travels again";
+}
+
+TEST_F(CudaMemory, WhatWasToldIsNotLaidToTheNextCall) {
+  const DeviceArray a(Array::random(DType::kFloat32, 100, 1));
+  const Input in = a.in();
+  const DeviceNumber<float> found(0);
+  mezzo_emulated::run_out_of_memory(true);
+  EXPECT_FALSE(cuda().check(list(), &in, 1, found.data(), nullptr));
+  EXPECT_STREQ(cuda().error(), "emulated failure");
+  mezzo_emulated::run_out_of_memory(false);
+  EXPECT_TRUE(cuda().check(list(), &in, 1, found.data(), nullptr)) << "there is memory again";
 }
 
 TEST(CudaInterface, OfAnotherVersionIsRefused) {

@@ -35,6 +35,8 @@ double exchange(double value, int mask);
 
 /// Makes every launch fail from now on, or work again.
 void break_launches(bool);
+/// The same for what asks for device memory.
+void run_out_of_memory(bool);
 /// As if streams were being captured.
 void set_capturing(bool);
 /// Device memory that is held now, in pieces.

@@ -39,6 +39,7 @@ ucontext_t scheduler;
 Fiber* running = nullptr;
 const std::function<void()>* running_kernel = nullptr;
 bool broken = false;
+bool out_of_memory = false;
 bool is_capturing = false;
 int pieces = 0;
 int launch_count = 0;
@@ -119,6 +120,9 @@ double exchange(double value, int mask) {
 void break_launches(bool on) {
   broken = on;
 }
+void run_out_of_memory(bool on) {
+  out_of_memory = on;
+}
 void set_capturing(bool on) {
   is_capturing = on;
 }
@@ -148,7 +152,7 @@ void mezzo_emulated_launch(dim3 grid, dim3 block, const std::function<void()>& k
 }
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
-  *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  *memory = out_of_memory ? nullptr : std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (*memory == nullptr) return last = cudaErrorMemoryAllocation;
   ++pieces;
   return cudaSuccess;
