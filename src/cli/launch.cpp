@@ -85,7 +85,10 @@ int run(Options options, std::vector<std::string> rest) {
   const ranks::LaunchResult result =
       ranks::launch(options.launch, host_store, options.json ? std::cerr : std::cout, std::cerr);
   std::cerr << result.report;
-  if (options.json) std::cout << described(result).dump(2) << '\n';
+  if (options.json) {
+    // A rank may have written bytes that are no UTF-8.
+    std::cout << described(result).dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  }
   return result.exit_code;
 }
 
@@ -114,7 +117,13 @@ Action setup_launch(CLI::App& app) {
                  "End all ranks after so many seconds, with exit code 124");
   app.add_flag("--json", options->json,
                "Print how every rank ended as JSON; the ranks' lines go to standard error");
-  return [options, &app] { return run(*options, app.remaining()); };
+  return [options, &app] {
+    if (options->launch.nodes > 1 && app.count("--master-addr") == 0) {
+      raise<ConfigError>("launch", "several nodes need --master-addr, the same on all: an address ",
+                         "of node 0 that the others reach");
+    }
+    return run(*options, app.remaining());
+  };
 }
 
 }  // namespace mezzo::cli

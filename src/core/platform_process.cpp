@@ -2,6 +2,8 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -60,7 +62,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_DFL);
+  // What was caught is itself again after exec; what was ignored stays so, as `nohup` has it.
+  signal(SIGPIPE, SIG_DFL);
   dup2(nothing, 0);
   dup2(out, 1);
   dup2(err, 2);
@@ -147,11 +150,16 @@ void Process::send(int signal) {
 bool Process::read(int which, std::string& text) {
   int& descriptor = pipes_[which];
   if (descriptor < 0) return false;
-  char block[4096];
+  // As much as a pipe can hold: who writes without end must not keep the reader for ever.
+  constexpr std::size_t kMost = std::size_t{1} << 20;
+  char block[65536];
+  std::size_t total = 0;
   while (true) {
+    if (total >= kMost) return true;
     const ssize_t got = ::read(descriptor, block, sizeof block);
     if (got > 0) {
       text.append(block, static_cast<std::size_t>(got));
+      total += static_cast<std::size_t>(got);
     } else if (got < 0 && errno == EINTR) {
       continue;
     } else if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
@@ -173,11 +181,17 @@ void wait_readable(const std::vector<int>& descriptors, std::chrono::millisecond
 }
 
 namespace {
-volatile std::sig_atomic_t caught_signal = 0;
+
+// Those that end a program first.
+constexpr int kCaught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
+volatile std::sig_atomic_t came[std::size(kCaught)] = {};
+
 void note_signal(int signal) {
-  caught_signal = signal;
+  for (std::size_t i = 0; i < std::size(kCaught); ++i) {
+    if (kCaught[i] == signal) came[i] = 1;
+  }
 }
-constexpr int kCaught[] = {SIGINT, SIGTERM, SIGHUP};
+
 }  // namespace
 
 struct SignalCatcher::Previous {
@@ -185,12 +199,15 @@ struct SignalCatcher::Previous {
 };
 
 SignalCatcher::SignalCatcher() : previous_(std::make_unique<Previous>().release()) {
-  caught_signal = 0;
   struct sigaction action {};
   action.sa_handler = note_signal;
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < std::size(kCaught); ++i) {
-    sigaction(kCaught[i], &action, &previous_->actions[i]);
+    came[i] = 0;
+    struct sigaction& before = previous_->actions[i];
+    sigaction(kCaught[i], nullptr, &before);
+    const bool is_nohup = kCaught[i] == SIGHUP && before.sa_handler == SIG_IGN;
+    if (!is_nohup) sigaction(kCaught[i], &action, nullptr);
   }
 }
 
@@ -202,10 +219,12 @@ SignalCatcher::~SignalCatcher() {
 }
 
 std::optional<int> SignalCatcher::taken() {
-  const int signal = caught_signal;
-  if (signal == 0) return std::nullopt;
-  caught_signal = 0;
-  return signal;
+  for (std::size_t i = 0; i < std::size(kCaught); ++i) {
+    if (came[i] == 0) continue;
+    came[i] = 0;
+    return kCaught[i];
+  }
+  return std::nullopt;
 }
 
 std::string signal_name(int signal) {
@@ -268,11 +287,21 @@ std::string address_towards(const std::string& host) {
 }
 
 bool is_loopback(const std::string& host) {
-  int failure = 0;
-  const Addresses found = resolve(host, failure);
-  if (!found) return false;
-  const std::string text = numeric(found->ai_addr, found->ai_addrlen);
-  return text.rfind("127.", 0) == 0 || text == "::1";
+  in_addr number{};
+  if (inet_pton(AF_INET, host.c_str(), &number) == 1) return host.rfind("127.", 0) == 0;
+  return host == "::1" || host == "localhost" || host == "localhost.localdomain";
+}
+
+std::string outward_address() {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return "";
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owned(all, freeifaddrs);
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    const bool leads_out = (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
+    if (one->ifa_addr == nullptr || !leads_out || one->ifa_addr->sa_family != AF_INET) continue;
+    return numeric(one->ifa_addr, sizeof(sockaddr_in));
+  }
+  return "";
 }
 
 namespace {

@@ -41,7 +41,7 @@ class Process {
   void send(int signal);
   /// The pipes' reading ends, not blocking: 0 is standard output, 1 standard error.
   int pipe(int which) const noexcept { return pipes_[which]; }
-  /// Appends what is there to `text`; false once the writer has closed its end.
+  /// Appends what is there to `text`, a megabyte at most; false once the writer has closed its end.
   bool read(int which, std::string& text);
 
  private:
@@ -54,7 +54,8 @@ class Process {
 /// most, or until a signal comes.
 void wait_readable(const std::vector<int>& descriptors, std::chrono::milliseconds limit);
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP are taken note of instead of ending this process.
+/// While it lives, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1 and SIGUSR2 are taken note of
+/// instead of ending this process; a SIGHUP that was ignored before stays so, as `nohup` has it.
 /// One at a time in a process.
 class SignalCatcher {
  public:
@@ -62,7 +63,7 @@ class SignalCatcher {
   ~SignalCatcher();
   SignalCatcher(const SignalCatcher&) = delete;
   SignalCatcher& operator=(const SignalCatcher&) = delete;
-  /// The signal that came since the last call, if any.
+  /// A signal that came and was not taken yet, if any: those that end a program first.
   std::optional<int> taken();
 
  private:
@@ -70,8 +71,11 @@ class SignalCatcher {
   Previous* previous_;
 };
 
-constexpr int kTerminate = 15;
 constexpr int kKill = 9;
+constexpr int kUser1 = 10;
+constexpr int kUser2 = 12;
+constexpr int kBrokenPipe = 13;
+constexpr int kTerminate = 15;
 
 /// "SIGSEGV (segmentation fault)", or "signal 42".
 std::string signal_name(int signal);
@@ -85,8 +89,12 @@ bool resolves(const std::string& host, std::string* why = nullptr);
 /// The numeric address of this machine from which packets to `host` leave; empty where none does.
 std::string address_towards(const std::string& host);
 
-/// Is `host` this machine's loopback (127.0.0.0/8, ::1, or a name of it)?
+/// Does `host` mean the loopback on every machine (127.0.0.0/8, ::1, localhost)? A machine's own
+/// name does not, though on that machine it may lead there.
 bool is_loopback(const std::string& host);
+
+/// A numeric address of this machine that others may reach; empty where it has none.
+std::string outward_address();
 
 /// Waits until a TCP connection to `host` can be made, and closes it again; false where none can be
 /// within the limit.

@@ -77,11 +77,15 @@ class Run {
   }
 
   void forward_signals() {
-    const std::optional<int> signal = catcher_.taken();
-    if (!signal) return;
-    forwarded_ = *signal;
-    for (auto& process : processes_) process->send(*signal);
-    if (!terminated_at_) terminated_at_ = Clock::now();
+    while (const std::optional<int> signal = catcher_.taken()) {
+      // A pipe that broke is this process's own: nobody reads what the ranks write any more.
+      const int to_ranks = *signal == platform::kBrokenPipe ? platform::kTerminate : *signal;
+      for (auto& process : processes_) process->send(to_ranks);
+      // These ask for something, such as a checkpoint, and not for the end.
+      if (*signal == platform::kUser1 || *signal == platform::kUser2) continue;
+      forwarded_ = *signal;
+      if (!terminated_at_) terminated_at_ = Clock::now();
+    }
   }
 
   void read_outputs(std::chrono::milliseconds limit) {
@@ -262,7 +266,14 @@ std::size_t root_cause(const std::vector<RankEnd>& failed,
 LaunchResult launch(const LaunchOptions& options, const HostStore& host_store, std::ostream& out,
                     std::ostream& err) {
   validate(options);
-  if (!options.log_directory.empty()) std::filesystem::create_directories(options.log_directory);
+  if (!options.log_directory.empty()) {
+    std::error_code failure;
+    std::filesystem::create_directories(options.log_directory, failure);
+    if (failure) {
+      raise(kWhere, "cannot make the folder --log-dir '", options.log_directory.string(),
+            "': ", failure.message());
+    }
+  }
   std::unique_ptr<StoreHost> store;
   int port = options.master_port;
   if (options.node_rank == 0) {

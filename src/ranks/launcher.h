@@ -69,10 +69,11 @@ struct LaunchResult {
 };
 
 /// Runs the command once per rank of this node and waits for all. Lines of the ranks go to `out`
-/// and `err` as "[rank 1] text". SIGINT, SIGTERM and SIGHUP are passed on. The first failure ends
-/// the others, by their own process ids: SIGTERM, then SIGKILL. Throws ConfigError for options
-/// that cannot be (no command, sizes below 1, several nodes without a port), Error where the
-/// program cannot be started.
+/// and `err` as "[rank 1] text". SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on and end the run,
+/// and so does a broken pipe under `out` or `err`; SIGUSR1 and SIGUSR2 are passed on. The first
+/// failure ends the others, by their own process ids: SIGTERM, then SIGKILL. Throws ConfigError for
+/// options that cannot be (no command, sizes below 1, several nodes without a port), Error where
+/// the program cannot be started or a log cannot be written.
 LaunchResult launch(const LaunchOptions& options, const HostStore& host_store, std::ostream& out,
                     std::ostream& err);
 

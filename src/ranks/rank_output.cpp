@@ -4,13 +4,16 @@
 #include <cstring>
 #include <ostream>
 #include <sstream>
+#include <utility>
 
 #include "core/raise.h"
 
 namespace mezzo::ranks {
 namespace {
 constexpr std::size_t kLinesKept = 12;
-}
+// What has no line end by then is written as a line of its own.
+constexpr std::size_t kLongestLine = std::size_t{64} * 1024;
+}  // namespace
 
 RankOutput::RankOutput(int rank, const std::filesystem::path& log_directory, bool tee,
                        std::ostream& out, std::ostream& err)
@@ -31,14 +34,15 @@ RankOutput::RankOutput(int rank, const std::filesystem::path& log_directory, boo
 
 void RankOutput::add(int which, const std::string& text) {
   Stream& stream = streams_[which];
-  stream.rest += text;
   std::size_t begin = 0;
-  for (std::size_t end; (end = stream.rest.find('\n', begin)) != std::string::npos;
-       begin = end + 1) {
-    write(stream, stream.rest.substr(begin, end - begin));
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    stream.rest.append(text, begin, end - begin);
+    write(stream, std::exchange(stream.rest, {}));
   }
-  stream.rest.erase(0, begin);
+  stream.rest.append(text, begin);
+  if (stream.rest.size() >= kLongestLine) write(stream, std::exchange(stream.rest, {}));
   if (stream.terminal != nullptr) stream.terminal->flush();
+  if (stream.file.is_open()) stream.file.flush();
 }
 
 void RankOutput::flush() {
@@ -52,7 +56,7 @@ void RankOutput::flush() {
 
 void RankOutput::write(Stream& stream, const std::string& line) {
   if (stream.terminal != nullptr) *stream.terminal << "[rank " << rank_ << "] " << line << '\n';
-  if (stream.file.is_open()) stream.file << line << '\n' << std::flush;
+  if (stream.file.is_open()) stream.file << line << '\n';
   stream.last.push_back(line);
   if (stream.last.size() > kLinesKept) stream.last.pop_front();
 }

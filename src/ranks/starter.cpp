@@ -19,7 +19,7 @@ int to_number(std::string_view name, std::string_view text) {
   return value;
 }
 
-// The variables of one kind of starter; a null local pair means "none".
+// The variables of one kind of starter.
 struct Dialect {
   const char* name;
   const char* rank;
@@ -45,37 +45,59 @@ void check_range(const Starter& s) {
   if (s.rank < 0 || s.rank >= s.world_size) {
     raise<ConfigError>(kWhere, "the rank is ", s.rank, ", expected 0 to ", s.world_size - 1);
   }
+  if (s.local_rank < 0) {
+    raise<ConfigError>(kWhere, "the local rank is ", s.local_rank, ", expected 0 or more");
+  }
+}
+
+void check_port(std::string_view what, int port) {
+  if (port < 1 || port > 65535) {
+    raise<ConfigError>(kWhere, what, " is ", port, ", expected 1 to 65535");
+  }
+}
+
+Starter starter_of(const Dialect& dialect, const Variables& variables) {
+  const auto number = [&](const char* name) -> std::optional<int> {
+    const auto text = variables(name);
+    return text ? std::optional(to_number(name, *text)) : std::nullopt;
+  };
+  Starter s;
+  s.name = dialect.name;
+  s.rank = number(dialect.rank).value();
+  s.world_size = number(dialect.world_size).value();
+  s.local_rank = number(dialect.local_rank).value_or(s.rank);
+  s.local_world_size = number(dialect.local_world_size).value_or(s.world_size);
+  s.master_address = variables("MASTER_ADDR").value_or("");
+  s.master_port = number("MASTER_PORT").value_or(0);
+  if (s.master_port != 0) check_port("MASTER_PORT", s.master_port);
+  s.agent_store = variables("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
+  s.run_id = variables("TORCHELASTIC_RUN_ID").value_or("none");
+  s.restart_count = number("TORCHELASTIC_RESTART_COUNT").value_or(0);
+  check_range(s);
+  return s;
 }
 
 }  // namespace
 
 Starter read_starter(const Variables& variables) {
-  const auto master = variables("MASTER_ADDR");
+  const bool has_master = variables("MASTER_ADDR").has_value();
+  // `srun --mpi=pmix` sets PMIX_RANK and no size of that name: what one starter left half said
+  // another may say whole.
+  std::string half;
   for (const Dialect& dialect : kDialects) {
-    const auto rank = variables(dialect.rank);
-    if (!rank || (dialect.needs_master && !master)) continue;
-    const auto size = variables(dialect.world_size);
-    if (!size) {
-      raise<ConfigError>(kWhere, dialect.rank, " is set but ", dialect.world_size,
-                         " is not: a process starter such as `mezzo launch` or torchrun sets both");
-    }
-    const auto number_or = [&](const char* name, int otherwise) {
-      const auto text = variables(name);
-      return text ? to_number(name, *text) : otherwise;
-    };
-    Starter s;
-    s.name = dialect.name;
-    s.rank = to_number(dialect.rank, *rank);
-    s.world_size = to_number(dialect.world_size, *size);
-    s.local_rank = number_or(dialect.local_rank, s.rank);
-    s.local_world_size = number_or(dialect.local_world_size, s.world_size);
-    s.master_address = master.value_or("");
-    s.master_port = number_or("MASTER_PORT", 0);
-    s.agent_store = variables("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
-    s.run_id = variables("TORCHELASTIC_RUN_ID").value_or("none");
-    s.restart_count = number_or("TORCHELASTIC_RESTART_COUNT", 0);
-    check_range(s);
-    return s;
+    const bool has_rank = variables(dialect.rank).has_value();
+    const bool has_size = variables(dialect.world_size).has_value();
+    if (dialect.needs_master && !has_master) continue;
+    if (has_rank && has_size) return starter_of(dialect, variables);
+    if (has_rank == has_size || !half.empty()) continue;
+    half = std::string(has_rank ? dialect.rank : dialect.world_size) + " is set but " +
+           (has_rank ? dialect.world_size : dialect.rank) + " is not";
+    // These two are set by hand, too, and then meant.
+    if (has_rank && &dialect == kDialects) break;
+  }
+  if (!half.empty()) {
+    raise<ConfigError>(kWhere, half, ": a process starter such as `mezzo launch` or torchrun sets ",
+                       "both");
   }
   raise<ConfigError>(
       kWhere,
@@ -119,9 +141,7 @@ void parse_tcp(std::string_view address, MeetingPoint& point) {
   point.kind = MeetingPoint::Kind::kTcp;
   point.host = host;
   point.port = to_number("the port", address.substr(colon + 1));
-  if (point.port < 1 || point.port > 65535) {
-    raise<ConfigError>(kWhere, "the port is ", point.port, ", expected 1 to 65535");
-  }
+  check_port("the port", point.port);
 }
 
 }  // namespace

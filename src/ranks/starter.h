@@ -26,9 +26,9 @@ struct Starter {
 using Variables = std::function<std::optional<std::string>(const std::string&)>;
 
 /// Reads what torchrun, `mezzo launch`, Open MPI, PMI/PMIx starters or Slurm left in the
-/// environment, in this order. Slurm counts only where MASTER_ADDR is set: its variables exist in
-/// a batch shell too, where a lone program would wait for peers. Throws ConfigError: no starter's
-/// variables, one of them missing, not a number, or out of range.
+/// environment: the first that set both a rank and a size. Slurm counts only where MASTER_ADDR is
+/// set: its variables exist in a batch shell too, where a lone program would wait for peers. Throws
+/// ConfigError: no starter's variables, one of them missing, not a number, or out of range.
 Starter read_starter(const Variables& variables);
 
 /// Where the ranks meet.

@@ -157,6 +157,33 @@ TEST_F(LaunchCommand, TellsHowEveryRankEndedAsJson) {
   EXPECT_THAT(outcome.err, HasSubstr("[rank 0] hello\n"));
 }
 
+TEST_F(LaunchCommand, TellsOfRanksThatWroteBytesThatAreNoText) {
+  const Outcome outcome = launch("--json", "printf 'a\\377b\\n'");
+  EXPECT_EQ(outcome.code, kDone) << outcome.err;
+  const auto json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json["ranks"][0]["last_lines"],
+            "a\xEF\xBF\xBD"
+            "b\n");
+}
+
+TEST_F(LaunchCommand, LeavesNobodyWhenItsReaderGoes) {
+  const Outcome outcome = mezzo("launch --nproc-per-node 2 --grace 0.2 -- " +
+                                script("sleep 60 & echo $! > " + path("child.") +
+                                       "$RANK; while :; do echo on; sleep 0.05; "
+                                       "done") +
+                                " | head -n 3");
+  EXPECT_THAT(outcome.out, HasSubstr("on\n"));
+  for (const char* name : {"child.0", "child.1"}) {
+    std::string process = content_of(path(name));
+    process = process.substr(0, process.find('\n'));
+    EXPECT_FALSE(process.empty()) << name;
+    for (int i = 0; i < 100 && runs(process); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    EXPECT_FALSE(runs(process)) << name;
+  }
+}
+
 TEST_F(LaunchCommand, TheTimeLimitNamesWhoHangs) {
   const Outcome outcome = launch("--nproc-per-node 2 --time-limit 0.5",
                                  "echo at the gate; if [ $RANK = 1 ]; then sleep 60; fi");
@@ -175,8 +202,9 @@ TEST_F(LaunchCommand, WrongUsageIsExitCodeTwo) {
   for (const char* arguments :
        {"", "--nproc-per-node 2", "--nproc-per-node 2 --", "true", "true --json", "true x",
         "--nproc-per-node 0 -- true", "--nproc-per-node two -- true", "--nproc 2 -- true",
-        "--bogus -- true", "--node-rank 1 -- true", "--nnodes 2 -- true", "--tee -- true",
-        "--master-port 70000 -- true", "--grace -1 -- true",
+        "--bogus -- true", "--node-rank 1 -- true", "--nnodes 2 -- true",
+        "--nnodes 2 --master-port 29500 -- true", "--nnodes 2 --master-addr 127.0.0.1 -- true",
+        "--tee -- true", "--master-port 70000 -- true", "--grace -1 -- true",
         "--master-addr no-such-host.invalid -- true"}) {
     const Outcome outcome = mezzo(std::string("launch ") + arguments);
     EXPECT_EQ(outcome.code, kWrongUsage) << arguments << '\n' << outcome.err;

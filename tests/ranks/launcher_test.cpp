@@ -2,7 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -153,6 +157,76 @@ TEST(Launch, PassesSignalsOn) {
   EXPECT_EQ(o.result.exit_code, 128 + SIGINT);
   EXPECT_THAT(o.out, HasSubstr("[rank 0] got it"));
   EXPECT_THAT(o.out, HasSubstr("[rank 1] got it"));
+}
+
+TEST(Launch, PassesOnASignalThatAsksForSomethingAndGoesOn) {
+  std::thread later([] {
+    std::this_thread::sleep_for(500ms);
+    std::raise(SIGUSR1);
+  });
+  const Outcome o = run(shell(2,
+                              "trap 'echo a checkpoint; exit 0' USR1; while :; do sleep 0.05; "
+                              "done"));
+  later.join();
+  EXPECT_EQ(o.result.exit_code, 0) << o.result.report;
+  EXPECT_THAT(o.out, HasSubstr("[rank 0] a checkpoint"));
+  EXPECT_THAT(o.out, HasSubstr("[rank 1] a checkpoint"));
+}
+
+TEST(Launch, ABrokenPipeEndsTheRanks) {
+  std::thread later([] {
+    std::this_thread::sleep_for(500ms);
+    std::raise(SIGPIPE);
+  });
+  const Outcome o = run(shell(2, "trap 'echo ending; exit 0' TERM; while :; do sleep 0.05; done"));
+  later.join();
+  EXPECT_EQ(o.result.exit_code, 128 + SIGPIPE);
+  EXPECT_THAT(o.out, HasSubstr("[rank 1] ending"));
+}
+
+TEST(Launch, HoldsAHangUpThatWasIgnored) {
+  // As under nohup.
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  std::thread later([] {
+    std::this_thread::sleep_for(300ms);
+    kill(getpid(), SIGHUP);
+  });
+  const Outcome o = run(shell(1, "kill -HUP $$; sleep 0.7; echo still here"));
+  later.join();
+  std::signal(SIGHUP, before);
+  EXPECT_EQ(o.result.exit_code, 0) << o.result.report;
+  EXPECT_EQ(o.out, "[rank 0] still here\n");
+}
+
+TEST(Launch, WhoWritesWithoutEndKeepsNobodyWaiting) {
+  LaunchOptions options = shell(2, "if [ $RANK = 0 ]; then exec yes; fi; sleep 0.2; exit 6");
+  options.log_directory = std::filesystem::path(testing::TempDir()) / "mezzo_launch_flood";
+  options.time_limit = 30s;
+  const Outcome o = run(options);
+  EXPECT_EQ(o.result.exit_code, 6) << o.result.report;
+  std::filesystem::remove_all(options.log_directory);
+}
+
+TEST(Launch, AVeryLongLineIsShownInParts) {
+  const Outcome o = run(shell(1, "head -c 200000 /dev/zero | tr '\\0' x; echo; echo end"));
+  EXPECT_EQ(std::count(o.out.begin(), o.out.end(), 'x'), 200000);
+  EXPECT_GE(std::count(o.out.begin(), o.out.end(), '\n'), 3);
+  EXPECT_THAT(o.out, HasSubstr("\n[rank 0] end\n"));
+}
+
+TEST(Launch, LogsThatCannotBeWrittenAreAnErrorThatNamesThem) {
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "mezzo_no_folder";
+  std::ofstream(file) << "a file";
+  LaunchOptions options = shell(1, "true");
+  options.log_directory = file / "logs";
+  try {
+    run(options);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("cannot make the folder --log-dir"));
+    EXPECT_THAT(e.what(), HasSubstr("mezzo_no_folder/logs"));
+  }
+  std::filesystem::remove(file);
 }
 
 TEST(Launch, AMissingProgramIsAnError) {
