@@ -28,7 +28,9 @@ class Group;
 
 /// How this process finds its peers.
 struct InitOptions {
-  /// "gloo", "nccl" (with Gloo for CPU tensors), or "auto": NCCL where a GPU and its library are.
+  /// "gloo", "nccl" (with Gloo for CPU tensors), or "auto": NCCL where every rank has its library
+  /// and a GPU of its own, which is the one of its local rank. With Gloo, tensors of GPUs travel by
+  /// way of the host.
   std::string backend = "auto";
 
   /// "env://": the starter's variables; "tcp://HOST:PORT" or "file:///PATH".

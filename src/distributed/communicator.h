@@ -65,9 +65,6 @@ struct EngineOptions {
 /// Gloo, for CPU tensors. In a build without the distributed part: UnsupportedError.
 std::shared_ptr<Engine> gloo_engine(const EngineOptions& options);
 
-/// NCCL, for CUDA tensors; null, with the reason in `why`, where its library cannot be loaded.
-std::shared_ptr<Engine> nccl_engine(const EngineOptions& options, std::string* why);
-
 /// What an exception says, without LibTorch's backtrace.
 std::string text_of(const std::exception& failure);
 

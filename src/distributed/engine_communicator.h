@@ -7,7 +7,7 @@
 
 namespace mezzo::parallel {
 
-class EngineCommunicator final : public Communicator {
+class EngineCommunicator : public Communicator {
  public:
   explicit EngineCommunicator(c10::intrusive_ptr<c10d::Backend> backend)
       : backend_(std::move(backend)) {}

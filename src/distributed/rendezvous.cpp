@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "core/platform_process.h"
+#include "distributed/nccl_part.h"
 #include "ranks/rank_list.h"
 #include "ranks/starter.h"
 
@@ -98,14 +99,47 @@ EngineOptions engine_options(const std::shared_ptr<Store>& store, const Starter&
   return options;
 }
 
-std::shared_ptr<Engine> cuda_engine(const InitOptions& options, const EngineOptions& engine) {
-  if (options.backend == "gloo") return nullptr;
-  std::string why;
-  std::shared_ptr<Engine> nccl = nccl_engine(engine, &why);
-  if (nccl == nullptr && options.backend == "nccl") {
+// Why these ranks cannot have NCCL together; empty where they can. `gpus`: the rank's own GPU each.
+std::string why_not_together(const std::vector<std::string>& gpus) {
+  for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
+    if (gpus[rank].empty()) return "rank " + std::to_string(rank) + " cannot use it";
+    for (std::size_t other = 0; other < rank; ++other) {
+      if (gpus[rank] == gpus[other]) {
+        return "ranks " + std::to_string(other) + " and " + std::to_string(rank) +
+               " share a GPU, which NCCL does not support";
+      }
+    }
+  }
+  return {};
+}
+
+// NCCL where every rank has it and a GPU of its own; all ranks decide alike.
+std::shared_ptr<Engine> cuda_engine(const InitOptions& options, const EngineOptions& engine,
+                                    const Starter& self) {
+  std::string why = "backend gloo was asked for";
+  std::string own;
+  std::shared_ptr<Engine> nccl;
+  if (options.backend != "gloo") {
+    const NcclPart* const part = nccl_part(&why);
+    if (part != nullptr) nccl = part->make_engine(engine, &why);
+    if (nccl != nullptr) own = part->gpu_of(self.local_rank);
+  }
+  const auto key = [](int rank) { return "gpu/" + std::to_string(rank); };
+  engine.store->set(key(self.rank), own.empty() ? "none" : own);
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < self.world_size; ++rank) keys.push_back(key(rank));
+  engine.store->wait(keys, options.timeout);
+  std::vector<std::string> gpus;
+  for (const std::string& one : keys) {
+    const std::string gpu = engine.store->get(one);
+    gpus.push_back(gpu == "none" ? "" : gpu);
+  }
+  if (nccl != nullptr) why = why_not_together(gpus);
+  if (nccl != nullptr && why.empty()) return nccl;
+  if (options.backend == "nccl") {
     raise<UnsupportedError>(kWhere, "backend nccl cannot be used here: ", why);
   }
-  return nccl;
+  return nullptr;
 }
 
 }  // namespace
@@ -132,15 +166,16 @@ std::shared_ptr<Session> meet(const InitOptions& options) {
   // Counted in each process: all ranks leave and join a process group equally often.
   static std::atomic<int> generation{0};
   session.store = under_prefix(whole, run_prefix(self.run_id, self.restart_count, ++generation));
+  const EngineOptions engine = engine_options(session.store, self, options.timeout);
   try {
     sign_in(*session.store, self, options.timeout);
+    session.cuda = cuda_engine(options, engine, self);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& failure) {
     raise(kWhere, "the store vanished while rank ", self.rank,
           " waited for the others: its host (rank 0 or the launcher) ended: ", text_of(failure));
   }
-  const EngineOptions engine = engine_options(session.store, self, options.timeout);
   try {
     session.cpu = gloo_engine(engine);
   } catch (const Error&) {
@@ -149,7 +184,6 @@ std::shared_ptr<Session> meet(const InitOptions& options) {
     raise(kWhere, "no network device for Gloo (GLOO_SOCKET_IFNAME '", engine.interface,
           "', address '", engine.address, "'): ", text_of(failure));
   }
-  session.cuda = cuda_engine(options, engine);
   return std::make_shared<Session>(std::move(session));
 }
 

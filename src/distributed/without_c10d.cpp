@@ -2,6 +2,7 @@
 #include <string>
 
 #include "distributed/communicator.h"
+#include "distributed/nccl_part.h"
 #include "distributed/store.h"
 
 namespace mezzo::parallel {
@@ -18,7 +19,7 @@ std::shared_ptr<Engine> gloo_engine(const EngineOptions&) {
   missing("init_process_group");
 }
 
-std::shared_ptr<Engine> nccl_engine(const EngineOptions&, std::string* why) {
+const NcclPart* nccl_part(std::string* why) {
   *why = "this build of Mezzo has no distributed part";
   return nullptr;
 }
