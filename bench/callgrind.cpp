@@ -13,6 +13,11 @@
 
 #include "core/raise.h"
 
+// Whoever builds everything need not have what only `./run bench` installs.
+#if __has_include(<valgrind/callgrind.h>)
+#include <valgrind/callgrind.h>
+#endif
+
 namespace mezzo::bench {
 namespace {
 
@@ -65,6 +70,18 @@ std::optional<std::pair<std::string, double>> read_dump(const std::filesystem::p
 
 }  // namespace
 
+void start_counting() {
+#ifdef CALLGRIND_ZERO_STATS
+  CALLGRIND_ZERO_STATS;
+#endif
+}
+
+void write_counts([[maybe_unused]] const std::string& label) {
+#ifdef CALLGRIND_DUMP_STATS_AT
+  CALLGRIND_DUMP_STATS_AT(label.c_str());
+#endif
+}
+
 void take_memory_from_free_blocks() {
   static FreeBlocks blocks;
   c10::SetCPUAllocator(&blocks);
@@ -84,7 +101,12 @@ std::map<std::string, double> counted_instructions(const std::string& what) {
     if (const auto dump = read_dump(file.path())) counts.insert(*dump);
   }
   std::filesystem::remove_all(folder);
-  if (counts.empty()) raise("bench", "callgrind wrote no counts");
+  if (counts.empty()) {
+    raise(
+        "bench",
+        "callgrind wrote no counts; if valgrind was installed after this program was built, build "
+        "bench/callgrind.cpp again");
+  }
   return counts;
 }
 

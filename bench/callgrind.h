@@ -2,8 +2,6 @@
 // counters after each case.
 #pragma once
 
-#include <valgrind/callgrind.h>
-
 #include <map>
 #include <string>
 
@@ -14,19 +12,23 @@ namespace mezzo::bench {
 /// and more.
 void take_memory_from_free_blocks();
 
+/// Inside valgrind: the counters start at zero, and are written with a label. Elsewhere nothing.
+void start_counting();
+void write_counts(const std::string& label);
+
 /// Counts calls of the function, after a few that are not counted; only useful inside valgrind.
 template <typename F>
 void count_instructions(const std::string& name, int calls, F call) {
   for (int i = 0; i < 3; ++i) call();
   const std::string label = name + "@" + std::to_string(calls);
-  CALLGRIND_ZERO_STATS;
+  start_counting();
   for (int i = 0; i < calls; ++i) call();
-  CALLGRIND_DUMP_STATS_AT(label.c_str());
+  write_counts(label);
 }
 
 /// Starts this program under valgrind with `--count-instructions WHAT` and returns instructions per
-/// call by case name, such as "mm/ours". Throws Error where valgrind is not installed or its output
-/// cannot be read.
+/// call by case name, such as "mm/ours". Throws Error where valgrind is not installed, or was not
+/// when this program was built, or its output cannot be read.
 std::map<std::string, double> counted_instructions(const std::string& what);
 
 }  // namespace mezzo::bench
