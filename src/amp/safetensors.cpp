@@ -39,6 +39,8 @@ constexpr std::array kTypes{
     Row{"F8_E4M3", at::kFloat8_e4m3fn},
     Row{"F8_E5M2", at::kFloat8_e5m2},
     Row{"F8_E8M0", at::kFloat8_e8m0fnu},
+    Row{"F8_E4M3FNUZ", at::kFloat8_e4m3fnuz},
+    Row{"F8_E5M2FNUZ", at::kFloat8_e5m2fnuz},
     Row{"C64", at::kComplexFloat},
 };
 
