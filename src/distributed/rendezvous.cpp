@@ -70,6 +70,7 @@ void sign_in(Store& store, const Starter& self, std::chrono::milliseconds limit)
   }
   store.set(key(self.rank), std::to_string(self.world_size));
   std::vector<std::string> keys;
+  keys.reserve(static_cast<std::size_t>(self.world_size));
   for (int rank = 0; rank < self.world_size; ++rank) keys.push_back(key(rank));
   const std::vector<int> missing = store.wait(keys, limit);
   if (!missing.empty()) {
@@ -120,16 +121,19 @@ std::shared_ptr<Engine> cuda_engine(const InitOptions& options, const EngineOpti
   std::string own;
   std::shared_ptr<Engine> nccl;
   if (options.backend != "gloo") {
-    const NcclPart* const part = nccl_part(&why);
-    if (part != nullptr) nccl = part->make_engine(engine, &why);
-    if (nccl != nullptr) own = part->gpu_of(self.local_rank);
+    if (const NcclPart* const part = nccl_part(&why)) {
+      nccl = part->make_engine(engine, &why);
+      if (nccl != nullptr) own = part->gpu_of(self.local_rank);
+    }
   }
   const auto key = [](int rank) { return "gpu/" + std::to_string(rank); };
   engine.store->set(key(self.rank), own.empty() ? "none" : own);
   std::vector<std::string> keys;
+  keys.reserve(static_cast<std::size_t>(self.world_size));
   for (int rank = 0; rank < self.world_size; ++rank) keys.push_back(key(rank));
   engine.store->wait(keys, options.timeout);
   std::vector<std::string> gpus;
+  gpus.reserve(keys.size());
   for (const std::string& one : keys) {
     const std::string gpu = engine.store->get(one);
     gpus.push_back(gpu == "none" ? "" : gpu);
