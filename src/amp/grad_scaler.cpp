@@ -151,7 +151,7 @@ void GradScaler::update(std::optional<double> new_scale) {
   const at::NoGradGuard no_grad;
   at::Tensor found = at::zeros({}, at::TensorOptions(impl_->scaler.device()).dtype(at::kFloat));
   for (const auto& [optimizer, one] : impl_->progress) {
-    found.add_(one.found_inf.to(found.device(), /*non_blocking=*/true));
+    found.add_(one.found_inf.to(found.device(), /*non_blocking=*/!found.is_cpu()));
   }
   if (const auto world = parallel::world_if_any()) found = parallel::agree_max(found, *world);
   impl_->scaler.update(found);

@@ -267,8 +267,9 @@ void OptimizerState::judge(int loss_id, const Session::Verdict& verdict, double 
   if (!now_.found_inf.defined()) {
     now_.found_inf = found_inf.clone();
   } else {
+    const at::Device device = now_.found_inf.device();
     now_.found_inf =
-        at::maximum(now_.found_inf, found_inf.to(now_.found_inf.device(), /*non_blocking=*/true));
+        at::maximum(now_.found_inf, found_inf.to(device, /*non_blocking=*/!device.is_cpu()));
   }
   // The loss that overflowed is the one to tell about.
   const bool on_host = found_inf.device().is_cpu();

@@ -70,8 +70,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
             bool delay_overflow_check) {
   scaling::LossScaler& scaler = session.scaler(loss_id, "scale_loss");
   const bool checks = session.plan().check_finite;
-  const bool on_host = scaler.device().is_cpu();
-  const double before = on_host ? scaler.state().scale : 0;
+  const double before = scaler.state().scale;  // known since the last step: nothing is read here
 
   std::vector<at::Tensor> raw;
   std::vector<Sum> sums;

@@ -70,7 +70,8 @@ void Snapshot::give_back_if(const at::Tensor& flag) {
   if (!taken_) return;
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < watched_.size(); ++i) {
-    const at::Tensor up = flag.to(watched_[i].device(), /*non_blocking=*/true).ne(0);
+    const at::Tensor up =
+        flag.to(watched_[i].device(), /*non_blocking=*/!watched_[i].is_cpu()).ne(0);
     watched_[i].copy_(at::where(up, copies_[i], watched_[i]));
   }
 }

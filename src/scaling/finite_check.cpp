@@ -48,14 +48,20 @@ std::vector<Batch> batches_of(at::TensorList tensors) {
 }
 
 void raise_flag(at::Tensor& found_inf, const at::Tensor& other) {
+  // What comes to a host must have arrived before it is read.
   found_inf.copy_(at::maximum(found_inf, other.to(found_inf.device(), found_inf.scalar_type(),
-                                                  /*non_blocking=*/true)));
+                                                  /*non_blocking=*/!found_inf.is_cpu())));
 }
 
 /// LibTorch's operator refuses bfloat16 on CUDA; a norm that is not finite tells the same.
 void check_by_norm(const Batch& batch, at::Tensor& found_inf) {
-  const auto largest = at::_foreach_norm(batch.tensors, std::numeric_limits<double>::infinity(),
-                                         at::ScalarType::Float);
+  std::vector<at::Tensor> tensors;  // the largest of no elements is an error to LibTorch
+  for (const at::Tensor& tensor : batch.tensors) {
+    if (tensor.numel() > 0) tensors.push_back(tensor);
+  }
+  if (tensors.empty()) return;
+  const auto largest =
+      at::_foreach_norm(tensors, std::numeric_limits<double>::infinity(), at::ScalarType::Float);
   raise_flag(found_inf, at::isfinite(at::stack(largest)).all().logical_not());
 }
 

@@ -29,7 +29,8 @@ at::Tensor LossScaler::multiply(const at::Tensor& tensor) const {
   const bool is_low = tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
   const at::Tensor wide = is_low ? tensor.to(at::kFloat) : tensor;
   if (device().is_cpu()) return wide.mul(state_.scale);
-  return wide.mul(scale_.to(wide.device(), /*non_blocking=*/true).clone());
+  // What comes to a host must have arrived before it is read.
+  return wide.mul(scale_.to(wide.device(), /*non_blocking=*/!wide.is_cpu()).clone());
 }
 
 at::Tensor LossScaler::inverse() const {
