@@ -2,9 +2,9 @@
 // double.
 //
 // Norms take any mixture of those types for input, weight and bias; statistics are float (double if
-// anything is double), and the result has the input's type. On CPUs they run the fused kernels, on
-// other devices LibTorch's operators. Where the graph of the backward is wanted (create_graph) the
-// backward is made of differentiable operators.
+// anything is double), and the result has the input's type. On CPUs, and on CUDA devices where the
+// kernels are loaded, they run the fused kernels, elsewhere LibTorch's operators. Where the graph
+// of the backward is wanted (create_graph) the backward is made of differentiable operators.
 //
 // Errors (ConfigError): sizes that do not fit, types that are not floating-point.
 //

@@ -258,6 +258,8 @@ struct MEZZO_API FusedNovoGradOptions : public FusedOptions<FusedNovoGradOptions
   TORCH_ARG(bool, init_zero) = false;
   /// 2, or 0 for the largest magnitude.
   TORCH_ARG(std::int64_t, norm_type) = 2;
+  /// As FusedAdamOptions'.
+  TORCH_ARG(double, max_grad_norm) = 0;
 
  public:
   static constexpr const char* kOptimizer = "FusedNovoGrad";
@@ -275,6 +277,7 @@ struct MEZZO_API FusedNovoGradOptions : public FusedOptions<FusedNovoGradOptions
     visit("reg_inside_moment", self.reg_inside_moment());
     visit("init_zero", self.init_zero());
     visit("norm_type", self.norm_type());
+    visit("max_grad_norm", self.max_grad_norm());
   }
 };
 
@@ -300,6 +303,8 @@ struct MEZZO_API FusedAdagradOptions : public FusedOptions<FusedAdagradOptions> 
   TORCH_ARG(double, eps) = 1e-10;
   /// The weight decay is decoupled, as AdamW's; without it joins the gradient.
   TORCH_ARG(bool, adagrad_w_mode) = false;
+  /// As FusedAdamOptions'.
+  TORCH_ARG(double, max_grad_norm) = 0;
 
  public:
   static constexpr const char* kOptimizer = "FusedAdagrad";
@@ -314,6 +319,7 @@ struct MEZZO_API FusedAdagradOptions : public FusedOptions<FusedAdagradOptions> 
     visit("initial_accumulator_value", self.initial_accumulator_value());
     visit("eps", self.eps());
     visit("adagrad_w_mode", self.adagrad_w_mode());
+    visit("max_grad_norm", self.max_grad_norm());
   }
 };
 
@@ -342,7 +348,7 @@ struct LARCOptions {
 /// the inner step each gradient becomes (g + weight_decay * p) * rate, in place, with rate =
 /// trust_coefficient * |p| / (|g| + |p| * weight_decay + eps); the inner optimizer does no decay
 /// meanwhile. Where either norm is zero the decay is added and nothing is scaled. Groups whose
-/// options have no weight decay count as 0.
+/// options have no weight decay count as 0. LBFGS, which needs a closure, is a ConfigError.
 class MEZZO_API LARC {
  public:
   explicit LARC(torch::optim::Optimizer& inner, LARCOptions options = {});
@@ -369,7 +375,9 @@ MEZZO_API at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, doub
 
 /// out[i] = in[i] * scale, any floating-point types. `found_inf` (one element, int or float)
 /// becomes 1 where a result is not finite in its type, and is never cleared; everything is written
-/// anyway. Lists of equal length and sizes; out[i] may be in[i].
+/// anyway. Lists of equal length and sizes; out[i] may be in[i]. Nothing waits for a CUDA device
+/// that has kernels of ours, unless the flag is on the host; so it is below, with clip_grad_norm_
+/// (unless it may throw) and with LARC.
 MEZZO_API void multi_tensor_scale(at::TensorList in, at::TensorList out, double scale,
                                   at::Tensor& found_inf);
 
@@ -377,8 +385,9 @@ MEZZO_API void multi_tensor_scale(at::TensorList in, at::TensorList out, double 
 MEZZO_API void multi_tensor_axpby(at::TensorList x, at::TensorList y, at::TensorList out, double a,
                                   double b, at::Tensor& found_inf);
 
-/// The 2-norm of all elements together, a float scalar, and if asked for a vector of each tensor's;
-/// otherwise the second is undefined. Sums are double: finite exactly where every element is.
+/// The 2-norm of all elements together, a float scalar on the tensors' device, and if asked for a
+/// vector of each tensor's; otherwise the second is undefined. Sums are double: squares of finite
+/// float elements overflow nowhere, and a norm is infinite only above float's largest number.
 MEZZO_API std::pair<at::Tensor, at::Tensor> multi_tensor_l2norm(at::TensorList tensors,
                                                                 bool per_tensor = false);
 

@@ -1,6 +1,8 @@
 #include "bridge/device.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "bridge/workers.h"
@@ -51,6 +53,17 @@ CudaList make_cuda_list(const kernels::cuda::Interface& cuda, const at::Device& 
   kernels::cuda::List* list = cuda.make_list(index_of(device));
   kernels::check_cuda(cuda, list != nullptr, "list");
   return CudaList(list, FreeCudaList{&cuda});
+}
+
+DeviceFlag::DeviceFlag(at::Tensor& flag, const at::Device& device) : flag_(flag) {
+  const bool in_place = flag.device() == device && flag.scalar_type() == at::kFloat;
+  raised_ = in_place ? flag : at::zeros({}, at::TensorOptions(device).dtype(at::kFloat));
+}
+
+void DeviceFlag::merge() {
+  if (raised_.is_same(flag_)) return;
+  const at::Tensor there = raised_.to(flag_.device(), flag_.scalar_type()).view(flag_.sizes());
+  flag_.copy_(at::maximum(flag_, there));
 }
 
 void norm_forward(const kernels::NormForward& norm, const at::Device& device) {

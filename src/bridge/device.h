@@ -32,6 +32,19 @@ struct FreeCudaList {
 using CudaList = std::unique_ptr<kernels::cuda::List, FreeCudaList>;
 CudaList make_cuda_list(const kernels::cuda::Interface&, const at::Device&);
 
+/// A flag as kernels of a device raise it: the given one where they can write it, else one of their
+/// own, which merge() joins with it.
+class DeviceFlag {
+ public:
+  DeviceFlag(at::Tensor& flag, const at::Device&);
+  float* address() const { return raised_.mutable_data_ptr<float>(); }
+  void merge();
+
+ private:
+  at::Tensor& flag_;
+  at::Tensor raised_;
+};
+
 /// norms.h on the device that holds the memory, which has kernels. Scratch memory is allocated
 /// there.
 void norm_forward(const kernels::NormForward&, const at::Device&);

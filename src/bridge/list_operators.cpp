@@ -77,6 +77,11 @@ bool scale(at::TensorList in, at::TensorList out, double factor) {
 }
 
 bool axpby(at::TensorList x, at::TensorList y, at::TensorList out, double a, double b) {
+  return axpby(x, y, out, std::vector<double>(x.size(), a), std::vector<double>(x.size(), b));
+}
+
+bool axpby(at::TensorList x, at::TensorList y, at::TensorList out, const std::vector<double>& a,
+           const std::vector<double>& b) {
   std::vector<at::Tensor> left;
   std::vector<at::Tensor> right;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -86,7 +91,11 @@ bool axpby(at::TensorList x, at::TensorList y, at::TensorList out, double a, dou
     right.push_back(widened(y[i], type));
   }
   if (left.empty()) return true;
-  write(at::_foreach_add(at::_foreach_mul(left, a), right, b), out);
+  const auto scalars = [](const std::vector<double>& numbers) {
+    return std::vector<at::Scalar>(numbers.begin(), numbers.end());
+  };
+  write(at::_foreach_add(at::_foreach_mul(left, scalars(a)), at::_foreach_mul(right, scalars(b))),
+        out);
   return all_finite(out);
 }
 

@@ -16,6 +16,8 @@ double norm(at::TensorList tensors, kernels::Norm which, std::vector<double>* pe
 bool scale(at::TensorList in, at::TensorList out, double factor);
 
 bool axpby(at::TensorList x, at::TensorList y, at::TensorList out, double a, double b);
+bool axpby(at::TensorList x, at::TensorList y, at::TensorList out, const std::vector<double>& a,
+           const std::vector<double>& b);
 
 void copy(at::TensorList in, at::TensorList out);
 

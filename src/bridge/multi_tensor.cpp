@@ -1,12 +1,13 @@
 #include "bridge/multi_tensor.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include "bridge/device.h"
+#include "bridge/list_buffers.h"
 #include "bridge/list_operators.h"
-#include "bridge/overlap.h"
 #include "bridge/tensors.h"
 #include "bridge/workers.h"
 #include "kernels/cuda_library.h"
@@ -17,109 +18,6 @@
 
 namespace mezzo::bridge {
 namespace {
-
-std::string nth(const char* list, std::size_t i) {
-  return std::string(list) + '[' + std::to_string(i) + ']';
-}
-
-// Lists of tensors as kernel buffers. Where a tensor is not dense, or not laid out as the output it
-// belongs to, a dense copy stands for it until write_back().
-class Buffers {
- public:
-  explicit Buffers(std::string_view where) : where_(where) {}
-
-  void add_output(const char* list, std::size_t i, const at::Tensor& tensor) {
-    const DType dtype = check_kernel_tensor(where_, nth(list, i), tensor);
-    check_device(list, i, tensor);
-    const bool direct = is_dense(tensor);
-    standins_.push_back(direct ? tensor : empty_dense(tensor));
-    if (!direct) indirect_.emplace_back(tensor, standins_.back());
-    outputs.push_back(output_of(standins_.back(), dtype));
-    extents_.push_back({outputs.back().data, tensor.nbytes(), names_.size(), true});
-    names_.push_back(nth(list, i));
-    written_.push_back(tensor);
-  }
-
-  kernels::Input input(const char* list, std::size_t i, const at::Tensor& tensor,
-                       const at::Tensor* like) {
-    const DType dtype = check_kernel_tensor(where_, nth(list, i), tensor);
-    check_device(list, i, tensor);
-    if (like != nullptr && tensor.sizes() != like->sizes()) {
-      raise<ConfigError>(where_, nth(list, i), " has sizes ", tensor.sizes(), ", its output ",
-                         like->sizes());
-    }
-    const bool direct = is_dense(tensor) && (like == nullptr || same_layout(tensor, *like));
-    held_.push_back(direct ? tensor : copy_laid_out_as(tensor, like));
-    const kernels::Input input = input_of(held_.back(), dtype);
-    if (like != nullptr && input.data != outputs[i].data) {
-      extents_.push_back({input.data, tensor.nbytes(), names_.size(), false});
-      names_.push_back(nth(list, i));
-    }
-    return input;
-  }
-
-  const at::Tensor& standin(std::size_t i) const { return standins_[i]; }
-
-  void check_overlaps() {
-    if (const auto overlap = find_overlap(extents_)) {
-      raise<ConfigError>(where_, names_[overlap->first.index], " and ",
-                         names_[overlap->second.index], " overlap in memory");
-    }
-  }
-
-  void write_back() {
-    for (auto& [tensor, standin] : indirect_) tensor.detach().copy_(standin);
-    for (const at::Tensor& tensor : written_) bump_version(tensor);
-  }
-
-  const at::Device& device() const { return device_; }
-
-  std::vector<kernels::Output> outputs;
-
- private:
-  void check_device(const char* list, std::size_t i, const at::Tensor& tensor) {
-    if (!any_) device_ = tensor.device();
-    any_ = true;
-    if (tensor.device() != device_) {
-      raise<ConfigError>(where_, nth(list, i), " is on ", tensor.device(), ", others are on ",
-                         device_, "; expected one device");
-    }
-  }
-  static at::Tensor empty_dense(const at::Tensor& like) {
-    return at::empty_like(like, like.options().requires_grad(false), at::MemoryFormat::Contiguous);
-  }
-  static at::Tensor copy_laid_out_as(const at::Tensor& tensor, const at::Tensor* like) {
-    at::Tensor copy =
-        like == nullptr ? empty_dense(tensor) : empty_laid_out_as(*like, tensor.scalar_type());
-    return copy.copy_(tensor.detach());
-  }
-
-  std::string_view where_;
-  at::Device device_{at::kCPU};
-  bool any_ = false;
-  std::vector<at::Tensor> standins_, held_, written_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> indirect_;
-  std::vector<Extent> extents_;
-  std::vector<std::string> names_;
-};
-
-void check_lengths(std::string_view where, const char* a, at::TensorList list_a, const char* b,
-                   at::TensorList list_b) {
-  if (list_a.size() != list_b.size()) {
-    raise<ConfigError>(where, "'", a, "' has ", list_a.size(), " tensors, '", b, "' has ",
-                       list_b.size());
-  }
-}
-
-std::vector<kernels::Input> inputs_of(Buffers& buffers, const char* name, at::TensorList list,
-                                      bool like_outputs) {
-  std::vector<kernels::Input> inputs;
-  inputs.reserve(list.size());
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    inputs.push_back(buffers.input(name, i, list[i], like_outputs ? &buffers.standin(i) : nullptr));
-  }
-  return inputs;
-}
 
 // Descriptors and scratch memory are kept, so that calls neither allocate nor free: freeing would
 // wait for the device. Each stream has its own, since calls on two of them may run at once.
@@ -132,57 +30,32 @@ kernels::cuda::List* kept_list(const kernels::cuda::Interface& cuda, const at::D
   return list.get();
 }
 
-// One call of the CUDA kernels, with the flag that they leave.
-class CudaCall {
- public:
-  CudaCall(std::string_view where, const kernels::cuda::Interface& functions,
+// One call of the CUDA kernels.
+struct CudaCall {
+  const kernels::cuda::Interface& cuda;
+  kernels::cuda::Stream stream;
+  kernels::cuda::List* list;
+  std::string_view where;
+
+  CudaCall(std::string_view caller, const kernels::cuda::Interface& functions,
            const at::Device& device)
       : cuda(functions),
         stream(current_stream(device)),
         list(kept_list(cuda, device, stream)),
-        where_(where),
-        device_(device) {}
-
-  float* found() {
-    found_ = at::zeros({}, at::TensorOptions(device_).dtype(at::kFloat));
-    return found_.mutable_data_ptr<float>();
-  }
-  bool finite(bool done) const {
-    kernels::check_cuda(cuda, done, where_);
-    return found_.item<float>() == 0;
-  }
-
-  const kernels::cuda::Interface& cuda;
-  const kernels::cuda::Stream stream;
-  kernels::cuda::List* const list;
-
- private:
-  std::string_view where_;
-  at::Device device_;
-  at::Tensor found_;
+        where(caller) {}
+  void expect(bool done) const { kernels::check_cuda(cuda, done, where); }
 };
 
 std::int64_t size_of_list(const auto& list) {
   return static_cast<std::int64_t>(list.size());
 }
 
-double norm_on(const CudaCall& call, const at::Device& device,
-               const std::vector<kernels::Input>& inputs, kernels::Norm which,
-               std::span<double> each) {
-  const auto count = size_of_list(inputs);
-  const at::Tensor norms = at::empty({count + 1}, at::TensorOptions(device).dtype(at::kDouble));
-  auto* numbers = norms.mutable_data_ptr<double>();
-  const bool done = call.cuda.norm(call.list, inputs.data(), count, which == kernels::Norm::kMax,
-                                   numbers, numbers + 1, nullptr, call.stream);
-  kernels::check_cuda(call.cuda, done, "norm");
-  const at::Tensor here = norms.to(at::kCPU);
-  const auto* read = here.const_data_ptr<double>();
-  for (std::size_t i = 0; i < each.size(); ++i) each[i] = read[i + 1];
-  return read[0];
+at::Tensor no_flag(const at::Device& device) {
+  return at::zeros({}, at::TensorOptions(device).dtype(at::kFloat));
 }
 
-void add_outputs(Buffers& buffers, const char* name, at::TensorList list) {
-  for (std::size_t i = 0; i < list.size(); ++i) buffers.add_output(name, i, list[i]);
+bool is_clear(const at::Tensor& flag) {
+  return flag.item<float>() == 0;
 }
 
 // Is a tensor where none of our kernels reach it together with the others?
@@ -193,7 +66,7 @@ bool any_elsewhere(at::TensorList list) {
   });
 }
 
-// What Buffers checks, for tensors that LibTorch's operators will work on.
+// What ListBuffers checks, for tensors that LibTorch's operators will work on.
 void check_elsewhere(std::string_view where, const char* name, at::TensorList list,
                      at::TensorList out) {
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -206,19 +79,96 @@ void check_elsewhere(std::string_view where, const char* name, at::TensorList li
   }
 }
 
+/// A vector of doubles where kernels of the host read it.
+std::vector<double> numbers_of(const at::Tensor& tensor) {
+  const at::Tensor here = tensor.to(at::kCPU, at::kDouble).contiguous();
+  const auto* begin = here.const_data_ptr<double>();
+  return {begin, begin + here.numel()};
+}
+
+at::Tensor tensor_of(const std::vector<double>& numbers) {
+  at::Tensor tensor = at::empty({size_of_list(numbers)}, at::kDouble);
+  std::copy(numbers.begin(), numbers.end(), tensor.mutable_data_ptr<double>());
+  return tensor;
+}
+
+// The norms of a list on a CUDA device: of all together, then of each.
+at::Tensor norms_on(const CudaCall& call, const at::Device& device,
+                    const std::vector<kernels::Input>& inputs, kernels::Norm which) {
+  const auto count = size_of_list(inputs);
+  at::Tensor norms = at::empty({count + 1}, at::TensorOptions(device).dtype(at::kDouble));
+  auto* numbers = norms.mutable_data_ptr<double>();
+  call.expect(call.cuda.norm(call.list, inputs.data(), count, which == kernels::Norm::kMax, numbers,
+                             numbers + 1, nullptr, call.stream));
+  return norms;
+}
+
+// The factors of one axpby: the same for all tensors, or of each.
+struct AxpbyFactors {
+  double a = 1, b = 1;
+  at::Tensor of_a = {}, of_b = {};  // vectors of doubles, or undefined
+};
+
+void axpby_by(std::string_view where, at::TensorList x, at::TensorList y, at::TensorList out,
+              const AxpbyFactors& by, at::Tensor* found_inf) {
+  check_lengths(where, "x", x, "out", out);
+  check_lengths(where, "y", y, "out", out);
+  const bool each = by.of_a.defined();
+  bool finite = true;
+  if (any_elsewhere(out) || any_elsewhere(x) || any_elsewhere(y)) {
+    check_elsewhere(where, "out", out, {});
+    check_elsewhere(where, "x", x, out);
+    check_elsewhere(where, "y", y, out);
+    finite = each ? by_operators::axpby(x, y, out, numbers_of(by.of_a), numbers_of(by.of_b))
+                  : by_operators::axpby(x, y, out, by.a, by.b);
+    if (!finite && found_inf != nullptr) found_inf->fill_(1);
+    return;
+  }
+  ListBuffers buffers(where);
+  buffers.add_outputs("out", out);
+  const auto inputs_x = buffers.inputs_for_outputs("x", x);
+  const auto inputs_y = buffers.inputs_for_outputs("y", y);
+  buffers.check_overlaps();
+  if (const auto* cuda = cuda_kernels(buffers.device())) {
+    const CudaCall call(where, *cuda, buffers.device());
+    std::optional<DeviceFlag> flag;
+    if (found_inf != nullptr) flag.emplace(*found_inf, buffers.device());
+    at::Tensor factors;
+    if (each) factors = at::cat({by.of_a, by.of_b}).to(buffers.device());
+    call.expect(cuda->axpby(call.list, inputs_x.data(), inputs_y.data(), buffers.outputs.data(),
+                            size_of_list(inputs_x), by.a, by.b,
+                            each ? factors.const_data_ptr<double>() : nullptr,
+                            flag ? flag->address() : nullptr, call.stream));
+    if (flag) flag->merge();
+  } else if (each) {
+    kernels::Lists(torch_workers())
+        .axpby(inputs_x, inputs_y, buffers.outputs, numbers_of(by.of_a), numbers_of(by.of_b));
+  } else {
+    finite = kernels::Lists(torch_workers()).axpby(inputs_x, inputs_y, buffers.outputs, by.a, by.b);
+  }
+  if (!finite && found_inf != nullptr) found_inf->fill_(1);
+  buffers.write_back();
+}
+
 }  // namespace
+
+at::Device device_of_list(at::TensorList list) {
+  return list.empty() || !list[0].defined() ? at::Device(at::kCPU) : list[0].device();
+}
 
 bool all_finite(std::string_view where, at::TensorList tensors) {
   if (any_elsewhere(tensors)) {
     check_elsewhere(where, "tensors", tensors, {});
     return by_operators::all_finite(tensors);
   }
-  Buffers buffers(where);
-  const auto inputs = inputs_of(buffers, "tensors", tensors, false);
+  ListBuffers buffers(where);
+  const auto inputs = buffers.inputs("tensors", tensors);
   if (const auto* cuda = cuda_kernels(buffers.device())) {
-    CudaCall call(where, *cuda, buffers.device());
-    return call.finite(
-        cuda->check(call.list, inputs.data(), size_of_list(inputs), call.found(), call.stream));
+    const CudaCall call(where, *cuda, buffers.device());
+    const at::Tensor found = no_flag(buffers.device());
+    call.expect(cuda->check(call.list, inputs.data(), size_of_list(inputs),
+                            found.mutable_data_ptr<float>(), call.stream));
+    return is_clear(found);
   }
   return kernels::Lists(torch_workers()).all_finite(inputs);
 }
@@ -229,70 +179,106 @@ double norm(std::string_view where, at::TensorList tensors, kernels::Norm which,
     check_elsewhere(where, "tensors", tensors, {});
     return by_operators::norm(tensors, which, per_tensor);
   }
-  Buffers buffers(where);
-  const auto inputs = inputs_of(buffers, "tensors", tensors, false);
+  ListBuffers buffers(where);
+  const auto inputs = buffers.inputs("tensors", tensors);
+  if (const auto* cuda = cuda_kernels(buffers.device())) {
+    const std::vector<double> norms =
+        numbers_of(norms_on({where, *cuda, buffers.device()}, buffers.device(), inputs, which));
+    if (per_tensor != nullptr) per_tensor->assign(norms.begin() + 1, norms.end());
+    return norms[0];
+  }
   std::span<double> each;
   if (per_tensor != nullptr) {
     per_tensor->resize(tensors.size());
     each = *per_tensor;
   }
-  if (const auto* cuda = cuda_kernels(buffers.device())) {
-    const CudaCall call(where, *cuda, buffers.device());
-    return norm_on(call, buffers.device(), inputs, which, each);
-  }
   return kernels::Lists(torch_workers()).norm(inputs, which, each);
 }
 
-bool scale(std::string_view where, at::TensorList in, at::TensorList out, double factor) {
+at::Tensor norm_there(std::string_view where, at::TensorList tensors, kernels::Norm which,
+                      at::Tensor* per_tensor) {
+  const at::Device device = device_of_list(tensors);
+  const auto* cuda = any_elsewhere(tensors) ? nullptr : cuda_kernels(device);
+  if (cuda == nullptr) {
+    std::vector<double> each;
+    const double total = norm(where, tensors, which, per_tensor == nullptr ? nullptr : &each);
+    if (per_tensor != nullptr) *per_tensor = tensor_of(each).to(device);
+    return at::scalar_tensor(total, at::TensorOptions(device).dtype(at::kDouble));
+  }
+  ListBuffers buffers(where);
+  const auto inputs = buffers.inputs("tensors", tensors);
+  const at::Tensor norms = norms_on({where, *cuda, device}, device, inputs, which);
+  if (per_tensor != nullptr) *per_tensor = norms.narrow(0, 1, size_of_list(inputs));
+  return norms[0];
+}
+
+void scale(std::string_view where, at::TensorList in, at::TensorList out, double factor,
+           at::Tensor& found_inf) {
   check_lengths(where, "in", in, "out", out);
+  bool finite = true;
   if (any_elsewhere(out) || any_elsewhere(in)) {
     check_elsewhere(where, "out", out, {});
     check_elsewhere(where, "in", in, out);
-    return by_operators::scale(in, out, factor);
+    if (!by_operators::scale(in, out, factor)) found_inf.fill_(1);
+    return;
   }
-  Buffers buffers(where);
-  add_outputs(buffers, "out", out);
-  const auto inputs = inputs_of(buffers, "in", in, true);
+  ListBuffers buffers(where);
+  buffers.add_outputs("out", out);
+  const auto inputs = buffers.inputs_for_outputs("in", in);
   buffers.check_overlaps();
-  bool finite = true;
   if (const auto* cuda = cuda_kernels(buffers.device())) {
-    CudaCall call(where, *cuda, buffers.device());
-    finite =
-        call.finite(cuda->scale(call.list, inputs.data(), buffers.outputs.data(),
-                                size_of_list(inputs), factor, nullptr, call.found(), call.stream));
+    const CudaCall call(where, *cuda, buffers.device());
+    DeviceFlag flag(found_inf, buffers.device());
+    call.expect(cuda->scale(call.list, inputs.data(), buffers.outputs.data(), size_of_list(inputs),
+                            factor, nullptr, flag.address(), call.stream));
+    flag.merge();
   } else {
     finite = kernels::Lists(torch_workers()).scale(inputs, buffers.outputs, factor);
   }
+  if (!finite) found_inf.fill_(1);
   buffers.write_back();
-  return finite;
+}
+
+bool scale(std::string_view where, at::TensorList in, at::TensorList out, double factor) {
+  at::Tensor found = no_flag(device_of_list(out));
+  scale(where, in, out, factor, found);
+  return is_clear(found);
+}
+
+void scale_by(std::string_view where, at::TensorList list, const at::Tensor& factor) {
+  const at::Device device = device_of_list(list);
+  const auto* cuda = any_elsewhere(list) ? nullptr : cuda_kernels(device);
+  if (cuda == nullptr) {
+    const auto number = factor.item<double>();
+    if (number != 1) scale(where, list, list, number);
+    return;
+  }
+  ListBuffers buffers(where);
+  buffers.add_outputs("out", list);
+  const auto inputs = buffers.inputs_for_outputs("in", list);
+  buffers.check_overlaps();
+  const at::Tensor there = factor.to(device, at::kDouble);
+  const CudaCall call(where, *cuda, device);
+  call.expect(cuda->scale(call.list, inputs.data(), buffers.outputs.data(), size_of_list(inputs), 1,
+                          there.const_data_ptr<double>(), nullptr, call.stream));
+  buffers.write_back();
+}
+
+void axpby(std::string_view where, at::TensorList x, at::TensorList y, at::TensorList out, double a,
+           double b, at::Tensor& found_inf) {
+  axpby_by(where, x, y, out, {.a = a, .b = b}, &found_inf);
 }
 
 bool axpby(std::string_view where, at::TensorList x, at::TensorList y, at::TensorList out, double a,
            double b) {
-  check_lengths(where, "x", x, "out", out);
-  check_lengths(where, "y", y, "out", out);
-  if (any_elsewhere(out) || any_elsewhere(x) || any_elsewhere(y)) {
-    check_elsewhere(where, "out", out, {});
-    check_elsewhere(where, "x", x, out);
-    check_elsewhere(where, "y", y, out);
-    return by_operators::axpby(x, y, out, a, b);
-  }
-  Buffers buffers(where);
-  add_outputs(buffers, "out", out);
-  const auto inputs_x = inputs_of(buffers, "x", x, true);
-  const auto inputs_y = inputs_of(buffers, "y", y, true);
-  buffers.check_overlaps();
-  bool finite = true;
-  if (const auto* cuda = cuda_kernels(buffers.device())) {
-    CudaCall call(where, *cuda, buffers.device());
-    finite =
-        call.finite(cuda->axpby(call.list, inputs_x.data(), inputs_y.data(), buffers.outputs.data(),
-                                size_of_list(inputs_x), a, b, call.found(), call.stream));
-  } else {
-    finite = kernels::Lists(torch_workers()).axpby(inputs_x, inputs_y, buffers.outputs, a, b);
-  }
-  buffers.write_back();
-  return finite;
+  at::Tensor found = no_flag(device_of_list(out));
+  axpby(where, x, y, out, a, b, found);
+  return is_clear(found);
+}
+
+void axpby_each(std::string_view where, at::TensorList x, at::TensorList y, at::TensorList out,
+                const at::Tensor& a, const at::Tensor& b) {
+  axpby_by(where, x, y, out, {.of_a = a, .of_b = b}, nullptr);
 }
 
 void copy(std::string_view where, at::TensorList in, at::TensorList out) {
@@ -302,16 +288,14 @@ void copy(std::string_view where, at::TensorList in, at::TensorList out) {
     check_elsewhere(where, "in", in, out);
     return by_operators::copy(in, out);
   }
-  Buffers buffers(where);
-  add_outputs(buffers, "out", out);
-  const auto inputs = inputs_of(buffers, "in", in, true);
+  ListBuffers buffers(where);
+  buffers.add_outputs("out", out);
+  const auto inputs = buffers.inputs_for_outputs("in", in);
   buffers.check_overlaps();
   if (const auto* cuda = cuda_kernels(buffers.device())) {
     const CudaCall call(where, *cuda, buffers.device());
-    kernels::check_cuda(*cuda,
-                        cuda->copy(call.list, inputs.data(), buffers.outputs.data(),
-                                   size_of_list(inputs), call.stream),
-                        "copy");
+    call.expect(cuda->copy(call.list, inputs.data(), buffers.outputs.data(), size_of_list(inputs),
+                           call.stream));
   } else {
     kernels::Lists(torch_workers()).copy(inputs, buffers.outputs);
   }

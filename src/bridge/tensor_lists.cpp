@@ -31,10 +31,14 @@ at::Tensor flatten(at::TensorList tensors) {
 std::vector<at::Tensor> unflatten(const at::Tensor& flat, at::TensorList like) {
   std::int64_t needed = 0;
   for (std::size_t i = 0; i < like.size(); ++i) {
-    if (!like[i].defined()) raise<ConfigError>("unflatten", "like[", i, "] is undefined");
+    if (!like[i].defined() || like[i].layout() != at::kStrided) {
+      raise<ConfigError>("unflatten", "like[", i, "] is ", bridge::describe(like[i]),
+                         "; expected a dense tensor");
+    }
     needed += like[i].numel();
   }
-  if (!flat.defined() || flat.dim() != 1 || !flat.is_contiguous() || flat.numel() != needed) {
+  const bool is_flat = flat.defined() && flat.layout() == at::kStrided && flat.dim() == 1;
+  if (!is_flat || !flat.is_contiguous() || flat.numel() != needed) {
     raise<ConfigError>("unflatten", "flat is ", bridge::describe(flat),
                        "; expected a contiguous 1-D tensor of ", needed, " elements");
   }

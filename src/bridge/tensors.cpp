@@ -32,6 +32,7 @@ std::string describe(const at::Tensor& tensor) {
 }
 
 bool is_dense(const at::Tensor& tensor) {
+  if (tensor.is_neg() || tensor._is_zerotensor()) return false;
   return tensor.is_contiguous() || tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense();
 }
 

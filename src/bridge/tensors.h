@@ -16,7 +16,8 @@ std::optional<DType> kernel_dtype(at::ScalarType) noexcept;
 /// "Float [2, 3] on cpu".
 std::string describe(const at::Tensor&);
 
-/// Elements stand in memory without holes, in some order: contiguous, channels-last, transposed.
+/// Elements stand in memory as they are, without holes, in some order: contiguous, channels-last,
+/// transposed. Not a view that negates, nor one without memory.
 bool is_dense(const at::Tensor&);
 
 /// Both dense and of the same sizes: does element i in memory mean the same in both?

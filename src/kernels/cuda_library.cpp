@@ -1,6 +1,6 @@
 #include "kernels/cuda_library.h"
 
-#include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include "core/platform.h"
@@ -17,9 +17,13 @@ std::string& given_path() {
   return path;
 }
 
+enum class Answer : signed char { kUnknown, kNo, kYes };
+
 struct Found {
   const cuda::Interface* functions = nullptr;
-  std::vector<bool> runs_on;  // by device
+  // Asking makes a context on a device, some hundred megabytes of its memory, so that only those in
+  // use are asked.
+  mutable std::vector<std::atomic<Answer>> runs_on;
   std::string why;
 };
 
@@ -33,13 +37,22 @@ void* open_kernels(std::string& why) {
   return nullptr;
 }
 
-// Is there one that has code?
-bool find_devices(Found& found) {
-  const int count = found.functions->device_count();
-  for (int device = 0; device < count; ++device) {
-    found.runs_on.push_back(found.functions->runs_on(device));
+bool runs_on(const Found& found, std::size_t device) {
+  if (device >= found.runs_on.size()) return false;
+  std::atomic<Answer>& known = found.runs_on[device];
+  if (known.load(std::memory_order_relaxed) == Answer::kUnknown) {
+    const bool runs = found.functions->runs_on(static_cast<int>(device));
+    known.store(runs ? Answer::kYes : Answer::kNo, std::memory_order_relaxed);
   }
-  return std::find(found.runs_on.begin(), found.runs_on.end(), true) != found.runs_on.end();
+  return known.load(std::memory_order_relaxed) == Answer::kYes;
+}
+
+// Is there a device that has code?
+bool runs_anywhere(const Found& found) {
+  for (std::size_t device = 0; device < found.runs_on.size(); ++device) {
+    if (runs_on(found, device)) return true;
+  }
+  return false;
 }
 
 Found look() {
@@ -55,15 +68,14 @@ Found look() {
   found.functions = entry == nullptr ? nullptr : entry(cuda::kInterfaceVersion);
   if (found.functions == nullptr) {
     found.why = std::string(kLibrary) + " belongs to another version of Mezzo";
-  } else if (found.functions->device_count() == 0) {
+    return found;
+  }
+  const int count = found.functions->device_count();
+  found.runs_on = std::vector<std::atomic<Answer>>(static_cast<std::size_t>(count));
+  found.why.clear();
+  if (count == 0) {
     found.why = std::string("no CUDA device: ") + found.functions->error();
     found.functions = nullptr;
-  } else if (!find_devices(found)) {
-    found.why =
-        std::string(kLibrary) + " has no code for the devices here: " + found.functions->error();
-    found.functions = nullptr;
-  } else {
-    found.why.clear();
   }
   return found;
 }
@@ -76,17 +88,19 @@ const Found& found() {
 }  // namespace
 
 const cuda::Interface* cuda_library() {
-  return found().functions;
+  return runs_anywhere(found()) ? found().functions : nullptr;
 }
 
 const cuda::Interface* cuda_library(int device) {
   const Found& all = found();
-  const auto index = static_cast<std::size_t>(device);
-  return index < all.runs_on.size() && all.runs_on[index] ? all.functions : nullptr;
+  return runs_on(all, static_cast<std::size_t>(device)) ? all.functions : nullptr;
 }
 
 const std::string& why_no_cuda_library() {
-  return found().why;
+  static const std::string nothing_runs =
+      std::string(kLibrary) + " has no code for the devices here";
+  const bool is_useless = found().functions != nullptr && !runs_anywhere(found());
+  return is_useless ? nothing_runs : found().why;
 }
 
 void set_cuda_library_path(const std::string& path) {

@@ -11,13 +11,6 @@ namespace {
 // hold: the first copies have left them before the last is written.
 constexpr std::int64_t kManyElements = std::int64_t{4} * 1024 * 1024;
 
-Guard for_list(Guard guard, std::span<const StepRow> rows) {
-  std::int64_t elements = 0;
-  for (const StepRow& row : rows) elements += row.count;
-  guard.copies_past_cache = elements >= kManyElements;
-  return guard;
-}
-
 // The first lines of the next tensor, while this one is worked on; after them the loops ask by
 // themselves.
 void ask_for_next(std::span<const StepRow> rows, std::size_t i) {
@@ -35,22 +28,39 @@ void ask_for_next(std::span<const StepRow> rows, std::size_t i) {
 }  // namespace
 
 template <typename Row>
-void Lists::plan(std::span<const Row> rows) {
+std::int64_t Lists::plan(std::span<const Row> rows) {
   chunks_.clear();
-  for (const Row& row : rows) chunks_.add(row.count);
+  std::int64_t elements = 0;
+  for (const Row& row : rows) {
+    chunks_.add(row.count);
+    elements += row.count;
+  }
+  return elements;
 }
 
 template <typename Row, typename Visit>
-void Lists::run(std::span<const Row> rows, const Visit& visit) {
-  plan(rows);
-  std::int64_t elements = 0;
-  for (const Row& row : rows) elements += row.count;
+void Lists::share(std::span<const Row> rows, std::int64_t elements, const Visit& visit) {
   workers_.share(chunks_.size(), elements, [&](std::int64_t begin, std::int64_t end) {
     chunks_.for_each(
         begin, end, [&](std::int64_t i) { return rows[static_cast<std::size_t>(i)].count; },
         [&](std::int64_t i, Range range, std::int64_t chunk) {
           visit(static_cast<std::size_t>(i), range, static_cast<std::size_t>(chunk));
         });
+  });
+}
+
+template <typename Row, typename Visit>
+void Lists::run(std::span<const Row> rows, const Visit& visit) {
+  share(rows, plan(rows), visit);
+}
+
+template <typename Visit>
+void Lists::run_step(std::span<const StepRow> rows, Guard guard, const Visit& visit) {
+  const std::int64_t elements = plan(rows);
+  guard.copies_past_cache = elements >= kManyElements;
+  share(rows, elements, [&](std::size_t i, Range range, std::size_t) {
+    ask_for_next(rows, i);
+    visit(i, range, guard);
   });
 }
 
@@ -86,6 +96,18 @@ bool Lists::axpby(std::span<const Input> x, std::span<const Input> y, std::span<
   return finite.load();
 }
 
+bool Lists::axpby(std::span<const Input> x, std::span<const Input> y, std::span<const Output> out,
+                  std::span<const double> a, std::span<const double> b) {
+  const KernelSet& set = kernels();
+  std::atomic<bool> finite{true};
+  run(x, [&](std::size_t i, Range range, std::size_t) {
+    if (!set.axpby(x[i], y[i], out[i], range, a[i], b[i])) {
+      finite.store(false, std::memory_order_relaxed);
+    }
+  });
+  return finite.load();
+}
+
 void Lists::copy(std::span<const Input> in, std::span<const Output> out) {
   const KernelSet& set = kernels();
   run(in, [&](std::size_t i, Range range, std::size_t) { set.copy(in[i], out[i], range); });
@@ -94,9 +116,9 @@ void Lists::copy(std::span<const Input> in, std::span<const Output> out) {
 double Lists::norm(std::span<const Input> in, Norm norm, std::span<double> per_tensor) {
   const KernelSet& set = kernels();
   const auto of_range = norm == Norm::kTwo ? set.square_sum : set.max_magnitude;
-  plan(in);
+  const std::int64_t elements = plan(in);
   partial_.resize(static_cast<std::size_t>(chunks_.size()));
-  run(in, [&](std::size_t i, Range range, std::size_t chunk) {
+  share(in, elements, [&](std::size_t i, Range range, std::size_t chunk) {
     partial_[chunk] = of_range(in[i], range);
   });
   // NaN must win, which std::max would not let it.
@@ -122,9 +144,7 @@ double Lists::norm(std::span<const Input> in, Norm norm, std::span<double> per_t
 void Lists::adam(std::span<const StepRow> rows, std::span<const AdamScalars<double>> scalars,
                  const Guard& guard) {
   const KernelSet& set = kernels();
-  const Guard how = for_list(guard, rows);
-  run(rows, [&](std::size_t i, Range range, std::size_t) {
-    ask_for_next(rows, i);
+  run_step(rows, guard, [&](std::size_t i, Range range, const Guard& how) {
     set.adam(rows[i], range, scalars[rows[i].scalars], how);
   });
 }
@@ -132,9 +152,7 @@ void Lists::adam(std::span<const StepRow> rows, std::span<const AdamScalars<doub
 void Lists::sgd(std::span<const StepRow> rows, std::span<const SgdScalars<double>> scalars,
                 const Guard& guard) {
   const KernelSet& set = kernels();
-  const Guard how = for_list(guard, rows);
-  run(rows, [&](std::size_t i, Range range, std::size_t) {
-    ask_for_next(rows, i);
+  run_step(rows, guard, [&](std::size_t i, Range range, const Guard& how) {
     set.sgd(rows[i], range, scalars[rows[i].scalars], how);
   });
 }
@@ -142,9 +160,7 @@ void Lists::sgd(std::span<const StepRow> rows, std::span<const SgdScalars<double
 void Lists::adagrad(std::span<const StepRow> rows, std::span<const AdagradScalars<double>> scalars,
                     const Guard& guard) {
   const KernelSet& set = kernels();
-  const Guard how = for_list(guard, rows);
-  run(rows, [&](std::size_t i, Range range, std::size_t) {
-    ask_for_next(rows, i);
+  run_step(rows, guard, [&](std::size_t i, Range range, const Guard& how) {
     set.adagrad(rows[i], range, scalars[rows[i].scalars], how);
   });
 }
@@ -152,9 +168,7 @@ void Lists::adagrad(std::span<const StepRow> rows, std::span<const AdagradScalar
 void Lists::novograd(std::span<const StepRow> rows,
                      std::span<const NovogradScalars<double>> scalars, const Guard& guard) {
   const KernelSet& set = kernels();
-  const Guard how = for_list(guard, rows);
-  run(rows, [&](std::size_t i, Range range, std::size_t) {
-    ask_for_next(rows, i);
+  run_step(rows, guard, [&](std::size_t i, Range range, const Guard& how) {
     set.novograd(rows[i], range, scalars[rows[i].scalars], how);
   });
 }
@@ -162,9 +176,10 @@ void Lists::novograd(std::span<const StepRow> rows,
 void Lists::lamb_norms(std::span<const StepRow> rows, std::span<const LambScalars<double>> scalars,
                        const Guard& guard) {
   const KernelSet& set = kernels();
-  plan(rows);
+  const std::int64_t elements = plan(rows);
   lamb_partial_.resize(static_cast<std::size_t>(chunks_.size()));
-  run(rows, [&](std::size_t i, Range range, std::size_t chunk) {
+  share(rows, elements, [&](std::size_t i, Range range, std::size_t chunk) {
+    ask_for_next(rows, i);
     lamb_partial_[chunk] = set.lamb_moments(rows[i], range, scalars[i], guard);
   });
 }
@@ -181,8 +196,7 @@ LambNorms Lists::lamb_norms_of(std::int64_t row) const {
 void Lists::lamb_apply(std::span<const StepRow> rows, std::span<const LambScalars<double>> scalars,
                        const Guard& guard) {
   const KernelSet& set = kernels();
-  const Guard how = for_list(guard, rows);
-  run(rows, [&](std::size_t i, Range range, std::size_t) {
+  run_step(rows, guard, [&](std::size_t i, Range range, const Guard& how) {
     set.lamb_apply(rows[i], range, scalars[i], how);
   });
 }

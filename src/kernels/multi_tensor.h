@@ -27,6 +27,9 @@ class Lists {
   bool scale(std::span<const Input> in, std::span<const Output> out, double factor);
   bool axpby(std::span<const Input> x, std::span<const Input> y, std::span<const Output> out,
              double a, double b);
+  /// out[i] = a[i] * x[i] + b[i] * y[i].
+  bool axpby(std::span<const Input> x, std::span<const Input> y, std::span<const Output> out,
+             std::span<const double> a, std::span<const double> b);
   void copy(std::span<const Input> in, std::span<const Output> out);
 
   /// The norm of all elements together; `per_tensor`, if not empty, gets the norm of each. The same
@@ -45,10 +48,18 @@ class Lists {
             const Trust& trust);
 
  private:
+  /// Cuts the list into chunks; how many elements has it?
+  template <typename Row>
+  std::int64_t plan(std::span<const Row> rows);
+  /// visit(row index, range, chunk) for all chunks of what was planned, shared out.
+  template <typename Row, typename Visit>
+  void share(std::span<const Row> rows, std::int64_t elements, const Visit& visit);
+  /// Both.
   template <typename Row, typename Visit>
   void run(std::span<const Row> rows, const Visit& visit);
-  template <typename Row>
-  void plan(std::span<const Row> rows);
+  /// The same with what steps of all kinds have in common: visit(row index, range, guard).
+  template <typename Visit>
+  void run_step(std::span<const StepRow> rows, Guard guard, const Visit& visit);
   void lamb_norms(std::span<const StepRow>, std::span<const LambScalars<double>>, const Guard&);
   void lamb_apply(std::span<const StepRow>, std::span<const LambScalars<double>>, const Guard&);
   LambNorms lamb_norms_of(std::int64_t row) const;

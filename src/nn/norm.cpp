@@ -22,7 +22,7 @@ kernels::NormShape shape_of(const NormCall& call, at::ScalarType statistics) {
 }
 
 at::Tensor contiguous(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.detach().contiguous() : tensor;
+  return tensor.defined() ? tensor.detach().resolve_neg().contiguous() : tensor;
 }
 
 struct NormResult {
@@ -182,7 +182,7 @@ NormGradients norm_backward_by_kernels(const NormCall& call, const NormSaved& sa
   norm.dy = rows_of(dy_rows);
   norm.x = rows_of(x_rows);
   norm.from_output = call.memory_efficient;
-  norm.smallest_weight = call.eps;
+  norm.smallest_weight = smallest_weight(call);
   norm.weight = rows_of(weight_row);
   norm.bias = rows_of(bias_row);
   norm.mean = rows_of(saved.mean).data;

@@ -1,6 +1,9 @@
 // One call of a norm: its tensors, checked, and the shape they make.
 #pragma once
 
+#include <algorithm>
+#include <limits>
+
 #include "core/torch.h"
 #include "kernels/norms.h"
 
@@ -14,6 +17,12 @@ struct NormCall {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 };
+
+/// What a result is divided by at least where its weight is taken off again: never zero, which
+/// would make nothing of nothing.
+inline double smallest_weight(const NormCall& call) {
+  return std::max(call.eps, static_cast<double>(std::numeric_limits<float>::min()));
+}
 
 /// Checks sizes and types and fills rows and columns. Throws ConfigError.
 void check_norm(NormCall& call, const at::Tensor& x, const at::Tensor& residual,

@@ -31,8 +31,9 @@ Normalised from_result(const NormCall& call, const NormSaved& saved, at::ScalarT
   if (saved.bias.defined()) hat = hat - as_row(call, saved.bias, type);
   if (saved.weight.defined()) {
     const at::Tensor weight = as_row(call, saved.weight, type);
-    const at::Tensor nearest = at::where(weight.signbit(), -call.eps, call.eps).to(type);
-    hat = hat / at::where(weight.abs() < call.eps, nearest, weight);
+    const double least = smallest_weight(call);
+    const at::Tensor nearest = at::where(weight.signbit(), -least, least).to(type);
+    hat = hat / at::where(weight.abs() < least, nearest, weight);
   }
   return {hat, saved.rstd.reshape({call.rows, 1})};
 }

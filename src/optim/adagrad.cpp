@@ -19,6 +19,7 @@ kernels::AdagradRecipe recipe_of(const Options& given) {
   recipe.lr_decay = options.lr_decay();
   recipe.eps = options.eps();
   recipe.weight_decay = options.weight_decay();
+  recipe.max_grad_norm = options.max_grad_norm();
   recipe.decoupled = options.adagrad_w_mode();
   return recipe;
 }
@@ -33,6 +34,7 @@ void FusedAdagradOptions::check() const {
   check_not_negative(kOptimizer, "weight_decay", weight_decay());
   check_not_negative(kOptimizer, "initial_accumulator_value", initial_accumulator_value());
   check_not_negative(kOptimizer, "eps", eps());
+  check_not_negative(kOptimizer, "max_grad_norm", max_grad_norm());
 }
 
 template struct FusedOptions<FusedAdagradOptions>;

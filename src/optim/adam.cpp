@@ -81,8 +81,7 @@ void FusedAdam::update(StepWork& work) {
 
 void FusedAdam::check_state(const AdamParamState& state, const at::Tensor& param,
                             const std::string& of) const {
-  check_state_tensor(FusedAdamOptions::kOptimizer, "exp_avg", state.exp_avg(), param, of);
-  check_state_tensor(FusedAdamOptions::kOptimizer, "exp_avg_sq", state.exp_avg_sq(), param, of);
+  check_moments(FusedAdamOptions::kOptimizer, state, param, of);
 }
 
 }  // namespace mezzo::optim

@@ -1,6 +1,7 @@
 #include "optim/archive.h"
 
 #include <ATen/ops/tensor.h>
+#include <torch/optim/adam.h>
 
 #include "bridge/tensors.h"
 #include "core/torch.h"
@@ -38,6 +39,14 @@ SavedOptimizer read_optimizer(const char* optimizer, torch::serialize::InputArch
     group.read("options", of_group.options);
   }
   return saved;
+}
+
+void check_moments(const char* optimizer, const torch::optim::AdamParamState& state,
+                   const at::Tensor& param, const std::string& name) {
+  check_state_tensor(optimizer, "exp_avg", state.exp_avg(), param, name);
+  check_state_tensor(optimizer, "exp_avg_sq", state.exp_avg_sq(), param, name);
+  if (!state.max_exp_avg_sq().defined()) return;
+  check_state_tensor(optimizer, "max_exp_avg_sq", state.max_exp_avg_sq(), param, name);
 }
 
 void check_state_tensor(const char* optimizer, const char* what, const at::Tensor& state,

@@ -6,11 +6,13 @@
 #include <torch/optim/serialize.h>
 #include <torch/serialize/archive.h>
 
-#include <map>
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "core/raise.h"
 #include "mezzo/optim.h"
+#include "optim/checks.h"
 
 namespace mezzo::optim {
 
@@ -28,8 +30,24 @@ struct SavedOptimizer {
 SavedOptimizer read_optimizer(const char* optimizer, torch::serialize::InputArchive& archive,
                               const ParamGroups& groups);
 
-/// Loads states of type State and options of type T. `check(state, parameter)` throws where a state
-/// does not fit its parameter.
+/// Options as they are with what the archive has of them. Throws Error where it has others too,
+/// which are another optimizer's, or numbers that are out of range.
+template <typename T>
+T read_options(const char* optimizer, torch::serialize::InputArchive& archive, T options) {
+  std::vector<std::string> known;
+  T::each(options, [&](const char* name, const auto&) { known.emplace_back(name); });
+  for (const std::string& name : archive.keys()) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      raise(optimizer, "the saved options have '", name, "': they are another optimizer's");
+    }
+  }
+  static_cast<Options&>(options).serialize(archive);
+  options.check();
+  return options;
+}
+
+/// Replaces all states, by those of type State that were saved, and options of type T.
+/// `check(state, parameter)` throws where a state does not fit its parameter.
 template <typename State, typename T, typename Check>
 void load_optimizer(const char* optimizer, torch::serialize::InputArchive& archive,
                     torch::optim::Optimizer& into, const Check& check) {
@@ -38,8 +56,8 @@ void load_optimizer(const char* optimizer, torch::serialize::InputArchive& archi
   std::vector<std::pair<void*, std::unique_ptr<State>>> states;
   for (std::size_t g = 0; g < saved.groups.size(); ++g) {
     auto& group = into.param_groups()[g];
-    T& read = options.emplace_back(static_cast<const T&>(group.options()));
-    static_cast<Options&>(read).serialize(saved.groups[g].options);
+    options.push_back(read_options<T>(optimizer, saved.groups[g].options,
+                                      options_as<T>(optimizer, group.options())));
     for (std::size_t i = 0; i < group.params().size(); ++i) {
       torch::serialize::InputArchive of_param;
       if (!saved.states.try_read(saved.groups[g].keys[i], of_param)) continue;
@@ -58,8 +76,14 @@ void load_optimizer(const char* optimizer, torch::serialize::InputArchive& archi
   for (std::size_t g = 0; g < options.size(); ++g) {
     static_cast<T&>(into.param_groups()[g].options()) = options[g];
   }
+  into.state().clear();
   for (auto& [key, state] : states) into.state()[key] = std::move(state);
 }
+
+/// Both moments must be there and have the parameter's sizes, and so the largest second moment if
+/// it is there.
+void check_moments(const char* optimizer, const torch::optim::AdamParamState&,
+                   const at::Tensor& param, const std::string& name);
 
 /// The state tensor `what` must be there and have the parameter's sizes.
 void check_state_tensor(const char* optimizer, const char* what, const at::Tensor& state,

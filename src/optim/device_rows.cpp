@@ -2,7 +2,6 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -136,25 +135,23 @@ void DeviceRows::look(at::Tensor& found_inf, bool norms) {
   at::Tensor squares;
   for (auto& part : parts_) {
     if (part->index.empty()) continue;
-    const bool in_place =
-        found_inf.device() == part->device && found_inf.scalar_type() == at::kFloat;
-    at::Tensor flag =
-        in_place ? found_inf : at::zeros({}, at::TensorOptions(part->device).dtype(at::kFloat));
-    auto* address = flag.mutable_data_ptr<float>();
+    bridge::DeviceFlag flag(found_inf, part->device);
+    // The norm of doubles overflows where they do not.
+    const bool looks = !norms || std::any_of(part->gradients.begin(), part->gradients.end(),
+                                             [](const kernels::Input& gradient) {
+                                               return gradient.dtype == DType::kFloat64;
+                                             });
     if (norms) {
-      const at::Tensor square = norm_of(*part, address).square();
+      const at::Tensor square = norm_of(*part, looks ? nullptr : flag.address()).square();
       squares = squares.defined() ? squares.add(square.to(squares.device())) : square;
-    } else {
+    }
+    if (looks) {
       const bool done = part->cuda->check(part->look_list.get(), part->gradients.data(),
                                           static_cast<std::int64_t>(part->gradients.size()),
-                                          address, bridge::current_stream(part->device));
+                                          flag.address(), bridge::current_stream(part->device));
       kernels::check_cuda(*part->cuda, done, "finite check");
     }
-    if (!in_place) {
-      const at::Tensor there =
-          flag.to(found_inf.device(), found_inf.scalar_type()).view(found_inf.sizes());
-      found_inf.copy_(at::maximum(found_inf, there));
-    }
+    flag.merge();
   }
   if (squares.defined()) set_norm(squares.sqrt());
 }

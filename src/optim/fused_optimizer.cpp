@@ -80,7 +80,9 @@ void StepAccess::step(FusedOptimizer& optimizer, StepDecision decision,
   std::optional<double> norm;
   if (decision.look_at_gradients) {
     if (bound > 0) norm = work.gradient_norm();
-    if (!(norm ? std::isfinite(*norm) : work.gradients_finite())) decision.found_inf.fill_(1);
+    // The norm of doubles overflows where they do not.
+    const bool finite = (norm && std::isfinite(*norm)) || work.gradients_finite();
+    if (!finite) decision.found_inf.fill_(1);
     if (decision.agree) decision.agree(decision.found_inf);
   }
   const bool applies = read_flag(name, "found_inf", decision.found_inf, 0.0f) == 0.0f;

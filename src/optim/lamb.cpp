@@ -85,8 +85,7 @@ void FusedLAMB::update(StepWork& work) {
 
 void FusedLAMB::check_state(const AdamParamState& state, const at::Tensor& param,
                             const std::string& of) const {
-  check_state_tensor(FusedLAMBOptions::kOptimizer, "exp_avg", state.exp_avg(), param, of);
-  check_state_tensor(FusedLAMBOptions::kOptimizer, "exp_avg_sq", state.exp_avg_sq(), param, of);
+  check_moments(FusedLAMBOptions::kOptimizer, state, param, of);
 }
 
 }  // namespace mezzo::optim

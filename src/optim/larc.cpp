@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "bridge/multi_tensor.h"
 #include "bridge/tensors.h"
 #include "core/torch.h"
@@ -8,6 +6,12 @@
 #include "optim/weight_decay.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/where.h>
+#include <torch/optim/lbfgs.h>
+
+#include <string>
+#include <vector>
 
 namespace mezzo::optim {
 namespace {
@@ -38,11 +42,37 @@ class DecayTakenOver {
   std::vector<double> before_;
 };
 
+void check_gradient(const at::Tensor& param, std::size_t group, std::size_t index) {
+  const std::string name =
+      "parameter " + std::to_string(index) + " of group " + std::to_string(group);
+  bridge::check_floating_tensor("LARC", name, param);
+  bridge::check_floating_tensor("LARC", "the gradient of " + name, param.grad());
+  if (param.grad().sizes() != param.sizes() || param.grad().device() != param.device()) {
+    raise<ConfigError>("LARC", "the gradient of ", name, " is ", bridge::describe(param.grad()),
+                       ", the parameter ", bridge::describe(param));
+  }
+}
+
+// What the gradients of a group are multiplied by: a vector of doubles, wherever the norms are, so
+// that nothing waits for a device.
+at::Tensor rates_of(const at::Tensor& param_norms, const at::Tensor& grad_norms, double lr,
+                    double weight_decay, const LARCOptions& options) {
+  at::Tensor rates = param_norms.mul(options.trust_coefficient)
+                         .div(grad_norms.add(param_norms.mul(weight_decay)).add(options.eps));
+  if (options.clip) rates = at::where(rates.lt(lr), rates.div(lr), 1.0);
+  return at::where(param_norms.ne(0).logical_and(grad_norms.ne(0)), rates, 1.0);
+}
+
 }  // namespace
 
 LARC::LARC(torch::optim::Optimizer& inner, LARCOptions options) : inner_(inner), options_(options) {
   check_not_negative("LARC", "trust_coefficient", options.trust_coefficient);
   check_not_negative("LARC", "eps", options.eps);
+  if (dynamic_cast<torch::optim::LBFGS*>(&inner) != nullptr) {
+    raise<ConfigError>("LARC",
+                       "LBFGS evaluates the loss itself, several times a step, by gradients "
+                       "that cannot be changed before; expected another optimizer");
+  }
 }
 
 std::vector<torch::optim::OptimizerParamGroup>& LARC::param_groups() {
@@ -57,30 +87,33 @@ void LARC::step() {
   at::NoGradGuard no_grad;
   std::vector<at::Tensor> params;
   std::vector<at::Tensor> grads;
-  std::vector<std::size_t> groups;
+  std::vector<std::int64_t> ends;  // of the groups, in those lists
   for (std::size_t g = 0; g < param_groups().size(); ++g) {
-    for (const at::Tensor& param : param_groups()[g].params()) {
-      if (!param.grad().defined()) continue;
-      params.push_back(param);
-      grads.push_back(param.grad());
-      groups.push_back(g);
+    const auto& of_group = param_groups()[g].params();
+    for (std::size_t i = 0; i < of_group.size(); ++i) {
+      if (!of_group[i].grad().defined()) continue;
+      check_gradient(of_group[i], g, i);
+      params.push_back(of_group[i]);
+      grads.push_back(of_group[i].grad());
     }
+    ends.push_back(static_cast<std::int64_t>(params.size()));
   }
-  std::vector<double> param_norms;
-  std::vector<double> grad_norms;
-  bridge::norm("LARC", params, kernels::Norm::kTwo, &param_norms);
-  bridge::norm("LARC", grads, kernels::Norm::kTwo, &grad_norms);
+  at::Tensor param_norms;
+  at::Tensor grad_norms;
+  bridge::norm_there("LARC", params, kernels::Norm::kTwo, &param_norms);
+  bridge::norm_there("LARC", grads, kernels::Norm::kTwo, &grad_norms);
   const DecayTakenOver decay(param_groups());
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    const double weight_decay = decay.before(groups[i]);
-    double rate = 1;
-    if (param_norms[i] != 0 && grad_norms[i] != 0) {
-      rate = options_.trust_coefficient * param_norms[i] /
-             (grad_norms[i] + param_norms[i] * weight_decay + options_.eps);
-      const double lr = param_groups()[groups[i]].options().get_lr();
-      if (options_.clip) rate = std::min(rate / lr, 1.0);
-    }
-    bridge::axpby("LARC", grads[i], params[i], grads[i], rate, rate * weight_decay);
+  std::vector<at::Tensor> rates;
+  std::vector<at::Tensor> decays;
+  for (std::size_t g = 0; g < ends.size(); ++g) {
+    const std::int64_t begin = g == 0 ? 0 : ends[g - 1];
+    const double lr = param_groups()[g].options().get_lr();
+    rates.push_back(rates_of(param_norms.slice(0, begin, ends[g]),
+                             grad_norms.slice(0, begin, ends[g]), lr, decay.before(g), options_));
+    decays.push_back(rates.back().mul(decay.before(g)));
+  }
+  if (!grads.empty()) {
+    bridge::axpby_each("LARC", grads, params, grads, at::cat(rates), at::cat(decays));
   }
   inner_.step();
 }

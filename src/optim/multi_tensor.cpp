@@ -1,13 +1,12 @@
 #include "bridge/multi_tensor.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
 
-#include <algorithm>
 #include <cmath>
 
+#include "bridge/tensors.h"
 #include "core/torch.h"
 #include "mezzo/optim.h"
 
@@ -21,15 +20,17 @@ void check_flag(const char* where, const at::Tensor& found_inf) {
 }
 
 // The p-norm for any p above 0, where two and infinity have kernels of their own.
-double norm_of(at::TensorList grads, double p) {
-  if (p == 2.0) return bridge::norm("clip_grad_norm_", grads, kernels::Norm::kTwo);
-  if (std::isinf(p)) return bridge::norm("clip_grad_norm_", grads, kernels::Norm::kMax);
-  double sum = 0;
-  for (const at::Tensor& grad : grads) {
-    const at::Tensor norm = at::linalg_vector_norm(grad, p, {}, false, at::kDouble);
-    sum += std::pow(norm.item<double>(), p);
+at::Tensor norm_of(const char* where, at::TensorList grads, double p) {
+  if (p == 2.0) return bridge::norm_there(where, grads, kernels::Norm::kTwo);
+  if (std::isinf(p)) return bridge::norm_there(where, grads, kernels::Norm::kMax);
+  const at::Device device = bridge::device_of_list(grads);
+  const at::Tensor sum = at::zeros({}, at::TensorOptions(device).dtype(at::kDouble));
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    bridge::check_floating_tensor(where, "tensors[" + std::to_string(i) + ']', grads[i]);
+    const at::Tensor norm = at::linalg_vector_norm(grads[i], p, {}, false, at::kDouble);
+    sum.add_(norm.pow(p).to(device));
   }
-  return std::pow(sum, 1 / p);
+  return sum.pow(1 / p);
 }
 
 }  // namespace
@@ -46,50 +47,43 @@ at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_nor
   at::NoGradGuard no_grad;
   std::vector<at::Tensor> grads;
   bool wide = false;
-  for (const at::Tensor& param : params) {
-    if (!param.grad().defined()) continue;
-    grads.push_back(param.grad());
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    if (!params[i].defined()) raise<ConfigError>(kWhere, "parameter ", i, " is undefined");
+    if (!params[i].grad().defined()) continue;
+    grads.push_back(params[i].grad());
     wide = wide || grads.back().scalar_type() == at::kDouble;
   }
-  const double norm = norm_of(grads, norm_type);
-  if (error_if_nonfinite && !std::isfinite(norm)) {
-    raise(kWhere, "the norm of the gradients is ", norm, "; gradients are as they were");
+  const at::Tensor norm = norm_of(kWhere, grads, norm_type);
+  if (error_if_nonfinite) {
+    const auto number = norm.item<double>();
+    if (!std::isfinite(number)) {
+      raise(kWhere, "the norm of the gradients is ", number, "; gradients are as they were");
+    }
   }
-  const double factor = max_norm / (norm + 1e-6);
-  if (!(factor >= 1)) bridge::scale(kWhere, grads, grads, factor);
-  const at::Device device = grads.empty() ? at::Device(at::kCPU) : grads[0].device();
-  const at::ScalarType type = wide ? at::kDouble : at::kFloat;
-  return at::scalar_tensor(norm, at::TensorOptions(device).dtype(type));
+  bridge::scale_by(kWhere, grads, norm.add(1e-6).reciprocal().mul(max_norm).clamp_max(1.0));
+  return norm.to(wide ? at::kDouble : at::kFloat);
 }
 
 void multi_tensor_scale(at::TensorList in, at::TensorList out, double scale,
                         at::Tensor& found_inf) {
   check_flag("multi_tensor_scale", found_inf);
   at::NoGradGuard no_grad;
-  if (!bridge::scale("multi_tensor_scale", in, out, scale)) found_inf.fill_(1);
+  bridge::scale("multi_tensor_scale", in, out, scale, found_inf);
 }
 
 void multi_tensor_axpby(at::TensorList x, at::TensorList y, at::TensorList out, double a, double b,
                         at::Tensor& found_inf) {
   check_flag("multi_tensor_axpby", found_inf);
   at::NoGradGuard no_grad;
-  if (!bridge::axpby("multi_tensor_axpby", x, y, out, a, b)) found_inf.fill_(1);
+  bridge::axpby("multi_tensor_axpby", x, y, out, a, b, found_inf);
 }
 
 std::pair<at::Tensor, at::Tensor> multi_tensor_l2norm(at::TensorList tensors, bool per_tensor) {
   at::NoGradGuard no_grad;
-  std::vector<double> each;
-  const double norm = bridge::norm("multi_tensor_l2norm", tensors, kernels::Norm::kTwo,
-                                   per_tensor ? &each : nullptr);
-  at::Tensor norms;
-  if (per_tensor) {
-    norms = at::empty({static_cast<std::int64_t>(each.size())}, at::kFloat);
-    std::transform(each.begin(), each.end(), norms.mutable_data_ptr<float>(),
-                   [](double value) { return static_cast<float>(value); });
-  }
-  const at::Device device = tensors.empty() ? at::Device(at::kCPU) : tensors[0].device();
-  if (norms.defined()) norms = norms.to(device);
-  return {at::scalar_tensor(norm, at::TensorOptions(device).dtype(at::kFloat)), norms};
+  at::Tensor each;
+  const at::Tensor norm = bridge::norm_there("multi_tensor_l2norm", tensors, kernels::Norm::kTwo,
+                                             per_tensor ? &each : nullptr);
+  return {norm.to(at::kFloat), per_tensor ? each.to(at::kFloat) : at::Tensor()};
 }
 
 }  // namespace mezzo::optim

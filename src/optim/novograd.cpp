@@ -24,6 +24,7 @@ kernels::NovogradRecipe recipe_of(const Options& given) {
   std::tie(recipe.beta1, recipe.beta2) = options.betas();
   recipe.eps = options.eps();
   recipe.weight_decay = options.weight_decay();
+  recipe.max_grad_norm = options.max_grad_norm();
   recipe.bias_correction = options.bias_correction();
   recipe.grad_averaging = options.grad_averaging();
   recipe.decay_inside_moment = options.reg_inside_moment();
@@ -49,6 +50,7 @@ void FusedNovoGradOptions::check() const {
   check_not_negative(kOptimizer, "lr", lr());
   check_not_negative(kOptimizer, "eps", eps());
   check_not_negative(kOptimizer, "weight_decay", weight_decay());
+  check_not_negative(kOptimizer, "max_grad_norm", max_grad_norm());
   check_beta(kOptimizer, "betas[0]", std::get<0>(betas()));
   check_beta(kOptimizer, "betas[1]", std::get<1>(betas()));
   if (norm_type() != 2 && norm_type() != 0) {
@@ -86,7 +88,8 @@ void FusedNovoGrad::update(StepWork& work) {
       return table.add({});
     }
     const double scale = static_cast<double>(*work.guard.inv_scale);
-    const double now = std::abs(scale) * (recipe.largest ? largest[i] : squares[i]);
+    const double factor = work.group_factor[stepped.group] * std::abs(scale);
+    const double now = factor * (recipe.largest ? largest[i] : squares[i]);
     // On a device a first step may have been skipped after its state was made.
     const bool first = !state->exp_avg_sq().defined() || state->step() == 0;
     const double before = first ? 0 : state->exp_avg_sq().item<double>();

@@ -47,12 +47,12 @@ void FusedOptimizerOf<OwnOptions, State>::save(torch::serialize::OutputArchive& 
 
 template <typename OwnOptions, typename State>
 void FusedOptimizerOf<OwnOptions, State>::load(torch::serialize::InputArchive& archive) {
-  StepAccess::forget_counts(*this);
   load_optimizer<State, OwnOptions>(
       OwnOptions::kOptimizer, archive, *this,
       [this](const State& state, const at::Tensor& param, const std::string& of) {
         check_state(state, param, of);
       });
+  StepAccess::forget_counts(*this);
 }
 
 }  // namespace mezzo::optim

@@ -31,8 +31,7 @@ kernels::CopyKind copy_kind_of(const LowCopy& lent) {
 }
 
 bool reads_directly(const at::Tensor& grad, const at::Tensor& param) {
-  return bridge::is_dense(grad) && bridge::same_layout(grad, param) && !grad.is_neg() &&
-         !grad._is_zerotensor();
+  return bridge::is_dense(grad) && bridge::same_layout(grad, param);
 }
 
 }  // namespace
@@ -193,12 +192,15 @@ void StepWork::add_copy(const char* optimizer, const Stepped& stepped, const Low
   row.copy = copy.mutable_data_ptr();
 }
 
+StepWork::Written StepWork::written_by(std::size_t i) const {
+  const auto count = static_cast<std::size_t>(rows[i].count);
+  return {rows[i].param, rows[i].copy, count * size_of(rows[i].param_dtype), rows[i].copy_kind};
+}
+
 void StepWork::check_overlaps(const char* optimizer) {
   // Sorting thousands of addresses every step would cost more than a small step does.
-  bool as_before = seen_.size() == 2 * rows.size();
-  for (std::size_t i = 0; as_before && i < rows.size(); ++i) {
-    as_before = seen_[2 * i] == rows[i].param && seen_[2 * i + 1] == rows[i].copy;
-  }
+  bool as_before = seen_.size() == rows.size();
+  for (std::size_t i = 0; as_before && i < rows.size(); ++i) as_before = seen_[i] == written_by(i);
   if (as_before) return;
   extents_.clear();
   seen_.clear();
@@ -219,10 +221,7 @@ void StepWork::check_overlaps(const char* optimizer) {
     raise<ConfigError>(optimizer, name_of(parameters[first]), " and ", name_of(parameters[second]),
                        " share memory, or one is listed twice");
   }
-  for (const kernels::StepRow& row : rows) {
-    seen_.push_back(row.param);
-    seen_.push_back(row.copy);
-  }
+  for (std::size_t i = 0; i < rows.size(); ++i) seen_.push_back(written_by(i));
 }
 
 // A gradient may be its own weight's memory, element for element, but no other that is written.
@@ -234,11 +233,12 @@ void StepWork::check_gradients_apart(const char* optimizer) {
   seen_gradients_.resize(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const kernels::StepRow& row = rows[i];
-    if (row.grad == nullptr || row.grad == seen_gradients_[i]) continue;
+    const Read read{row.grad, row.grad_dtype};
+    if (row.grad == nullptr || read == seen_gradients_[i]) continue;
     const auto count = static_cast<std::size_t>(parameters[i].param->numel());
     const std::size_t bytes = count * size_of(row.grad_dtype);
     const bool in_place = row.grad == row.param && row.grad_dtype == row.param_dtype;
-    seen_gradients_[i] = row.grad;
+    seen_gradients_[i] = read;
     if (bytes == 0 || in_place) continue;
     // The written extents lie apart, so the last that begins before the gradient's end decides.
     const void* const end = end_of(row.grad, bytes);

@@ -76,21 +76,28 @@ class StepWork {
       if (states[i] == nullptr) return;
       for (const auto tensor : tensors) use((state_of(i)->*tensor)());
     };
-    bridge::in_blocks(
-        rows.size(),
-        [&](std::size_t i) {
-          states.push_back(nullptr);
-          fresh.push_back(false);
-          if (!keeps(i)) return;
-          auto& slot = known[parameters[i].param->unsafeGetTensorImpl()];
-          fresh.back() = slot == nullptr;
-          if (!slot) slot = std::make_unique<State>();
-          states.back() = slot.get();
-          bridge::prefetch_bytes(slot.get(), sizeof(State));
-        },
-        [&](std::size_t i) { each_tensor(i, bridge::prefetch); },
-        [&](std::size_t i) { each_tensor(i, bridge::prefetch_parts); },
-        [&](std::size_t i) { visit(i, state_of(i)); });
+    const auto find = [&](std::size_t i) {
+      states.push_back(nullptr);
+      fresh.push_back(false);
+      if (!keeps(i)) return;
+      auto& slot = known[parameters[i].param->unsafeGetTensorImpl()];
+      fresh.back() = slot == nullptr;
+      if (!slot) slot = std::make_unique<State>();
+      states.back() = slot.get();
+      bridge::prefetch_bytes(slot.get(), sizeof(State));
+    };
+    try {
+      bridge::in_blocks(
+          rows.size(), find, [&](std::size_t i) { each_tensor(i, bridge::prefetch); },
+          [&](std::size_t i) { each_tensor(i, bridge::prefetch_parts); },
+          [&](std::size_t i) { visit(i, state_of(i)); });
+    } catch (...) {
+      // The step does not happen: what was made for it would pass for the state of an earlier one.
+      for (std::size_t i = 0; i < fresh.size(); ++i) {
+        if (fresh[i]) known.erase(parameters[i].param->unsafeGetTensorImpl());
+      }
+      throw;
+    }
   }
 
   /// The same where every row has a state.
@@ -187,9 +194,21 @@ class StepWork {
   std::vector<at::Tensor> held_;
   std::vector<LowCopy> lent_;
   std::vector<kernels::Input> gradients_;
-  std::vector<const void*> seen_;            // the memory that check_overlaps() found good last
-  std::vector<const void*> seen_gradients_;  // that check_gradients_apart() found good since
-  std::vector<bridge::Extent> extents_;      // of weights and copies, by address
+  struct Written {
+    const void *param, *copy;
+    std::size_t bytes;  // of the weight; 0 on devices
+    kernels::CopyKind copy_kind;
+    friend bool operator==(const Written&, const Written&) = default;
+  };
+  struct Read {
+    const void* grad = nullptr;
+    DType dtype = DType::kFloat32;
+    friend bool operator==(const Read&, const Read&) = default;
+  };
+  Written written_by(std::size_t row) const;
+  std::vector<Written> seen_;            // what check_overlaps() found good last
+  std::vector<Read> seen_gradients_;     // what check_gradients_apart() found good since
+  std::vector<bridge::Extent> extents_;  // of weights and copies, by address
 };
 
 }  // namespace mezzo::optim

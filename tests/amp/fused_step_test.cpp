@@ -168,6 +168,81 @@ TEST_P(WeightCasts, LeaveLowGradientsUntilADeferredStep) {
     EXPECT_TRUE(same_values(train(true, passes), train(false, passes)));
 }
 
+void expect_near(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& expected,
+                 double tolerance, const std::string& what) {
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_TRUE(
+        torch::allclose(got[i].to(at::kDouble), expected[i].to(at::kDouble), tolerance, tolerance))
+        << what << ' ' << i;
+  }
+}
+
+TEST(FusedStep, ClipsByTheUnscaledNormDeferredOrNotAsClippingAloneDoes) {
+  constexpr double kBound = 0.05;
+  const auto train = [&](const std::string& level, bool deferred, bool alone) {
+    torch::manual_seed(1);
+    TinyNet net;
+    optim::FusedNovoGrad novograd(
+        std::vector<at::Tensor>{net->first->weight},
+        optim::FusedNovoGradOptions(0.01).max_grad_norm(alone ? 0 : kBound));
+    optim::FusedAdam adam(
+        std::vector<at::Tensor>{net->second->weight, net->second->bias},
+        optim::FusedAdamOptions(0.01).eps(1e-3).max_grad_norm(alone ? 0 : kBound));
+    Options options = at_level(level);
+    options.loss_scale = 256;
+    options.defer_unscale = deferred;
+    auto [model, optimizers] = initialize(std::tie(net), std::tie(novograd, adam), options);
+    auto& handle = std::get<0>(model);
+    for (int step = 0; step < 5; ++step) {
+      scale_loss(loss_of(handle) * 3, optimizers).backward();
+      std::apply(
+          [&](auto&... each) {
+            if (alone) (optim::clip_grad_norm_(master_params(each), kBound), ...);
+            (each.step(), ...);
+            (each.zero_grad(), ...);
+          },
+          optimizers);
+    }
+    return values_of(*net);
+  };
+  for (const std::string level : {"O0", "O1", "O2", "O4", "O5"}) {
+    const auto expected = train(level, false, true);
+    expect_near(train(level, false, false), expected, 1e-4, level);
+    expect_near(train(level, true, false), expected, 1e-4, level + " deferred");
+  }
+}
+
+TEST(FusedStep, InsideLARCGoesTheWayOfTorchsOptimizerThere) {
+  const auto train = [](const std::string& level, bool deferred, bool fused) {
+    torch::manual_seed(1);
+    TinyNet net;
+    std::unique_ptr<torch::optim::Optimizer> inner;
+    if (fused) {
+      inner = std::make_unique<optim::FusedSGD>(
+          net->parameters(), optim::FusedSGDOptions(0.05).momentum(0.9).weight_decay(0.01));
+    } else {
+      inner = std::make_unique<torch::optim::SGD>(
+          net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(0.01));
+    }
+    optim::LARC larc(*inner);
+    Options options = at_level(level);
+    options.defer_unscale = deferred;
+    auto [model, optimizer] = initialize(net, larc, options);
+    for (int step = 0; step < 8; ++step) {
+      optimizer.zero_grad();
+      scale_loss(loss_of(model) * (step == 4 ? INFINITY : 1), optimizer).backward();
+      EXPECT_EQ(optimizer.step().applied(), step != 4);
+    }
+    return master_params(optimizer);
+  };
+  for (const std::string level : {"O1", "O2"}) {
+    const auto expected = train(level, false, false);
+    for (const bool deferred : {false, true}) {
+      expect_near(train(level, deferred, true), expected, 1e-4, level);
+    }
+  }
+}
+
 TEST(FusedStep, GivesGradientsTheirTypeBackAtTheEnd) {
   TinyNet net;
   {

@@ -184,6 +184,44 @@ TEST(ListOperators, TensorsOnTwoDevicesAreAnErrorThatNamesOne) {
   }
 }
 
+TEST(Lists, AxpbyTakesFactorsOfEachTensor) {
+  const auto list = mixed_list();
+  const auto count = static_cast<std::int64_t>(list.size());
+  const at::Tensor a = torch::arange(count, at::kDouble) * 0.25;
+  const at::Tensor b = 1 - a;
+  std::vector<at::Tensor> out;
+  std::vector<at::Tensor> theirs;
+  for (const at::Tensor& tensor : list) {
+    out.push_back(torch::empty(tensor.sizes()));
+    theirs.push_back(torch::empty(tensor.sizes()));
+  }
+  axpby_each("test", list, list, out, a, b);
+  const auto numbers = [](const at::Tensor& tensor) {
+    return std::vector<double>(tensor.data_ptr<double>(),
+                               tensor.data_ptr<double>() + tensor.numel());
+  };
+  by_operators::axpby(list, list, theirs, numbers(a), numbers(b));
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    EXPECT_TRUE(torch::allclose(out[i], list[i].to(at::kFloat), 1e-5, 1e-6)) << i;
+    EXPECT_TRUE(torch::allclose(theirs[i], list[i].to(at::kFloat), 1e-5, 1e-6)) << i;
+  }
+}
+
+TEST(Lists, ANegatedViewIsReadAsItsValues) {
+  const at::Tensor complex = torch::view_as_complex(torch::randn({9, 2}));
+  const at::Tensor negated = at::imag(complex.conj()).unsqueeze(1).expand({9, 1});
+  ASSERT_TRUE(negated.is_neg());
+  const at::Tensor out = torch::empty({9, 1});
+  scale("test", {negated}, {out}, 2);
+  EXPECT_TRUE(torch::equal(out, negated.clone() * 2));
+}
+
+TEST(Lists, OneMemoryAsTwoTypesIsNotInPlace) {
+  const at::Tensor memory = torch::ones({8});
+  const at::Tensor low = memory.view(at::kHalf).narrow(0, 0, 8);
+  EXPECT_THROW(scale("f", {low}, {memory}, 1), ConfigError);
+}
+
 TEST(Lists, EmptyListsAreFine) {
   EXPECT_TRUE(all_finite("f", {}));
   EXPECT_EQ(norm("f", {}, kernels::Norm::kTwo), 0);

@@ -77,6 +77,10 @@ TEST(TensorLists, BadListsAreErrorsThatNameTheTensor) {
                 unflatten(torch::ones({1, 2}), {torch::ones({2})});
               }),
               testing::HasSubstr("1-D"));
+  EXPECT_THAT(message_of([] { unflatten(torch::ones({9}), {torch::eye(3).to_sparse()}); }),
+              testing::HasSubstr("like[0]"));
+  EXPECT_THAT(message_of([] { unflatten(torch::ones({3}).to_sparse(), {torch::ones({3})}); }),
+              testing::HasSubstr("expected a contiguous 1-D tensor of 3 elements"));
   EXPECT_EQ(flatten({}).numel(), 0);
   EXPECT_TRUE(unflatten(torch::empty({0}), {}).empty());
 }

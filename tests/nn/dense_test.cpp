@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include "mezzo/autocast.h"
 #include "mezzo/error.h"
 #include "mezzo/nn.h"
 
@@ -71,6 +72,49 @@ TEST(FusedDense, IsTorchsLinearAndItsParametersAreSet) {
   EXPECT_EQ(FusedDense(2, 3, false)->parameters().size(), 1);
   EXPECT_THROW(FusedDense(0, 3), ConfigError);
   EXPECT_THROW(dense(torch::randn({4, 21})), ConfigError);
+}
+
+TEST(Dense, RunsLowInsideAScopeOfCastsAndItsGradientsAreFloat) {
+  MLP mlp(MLPOptions{.sizes = {6, 8, 3}});
+  FusedDense dense(6, 3);
+  FusedDenseGeluDense block(6, 8, 3);
+  const at::Tensor x = torch::randn({4, 6});
+  const auto expect_low = [&](const at::Tensor& in_float, const at::Tensor& y,
+                              const std::vector<at::Tensor>& parameters) {
+    EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+    EXPECT_TRUE(torch::allclose(y.to(at::kFloat), in_float, 0.05, 0.05));
+    y.to(at::kFloat).sum().backward();
+    for (const at::Tensor& each : parameters) EXPECT_EQ(each.grad().scalar_type(), at::kFloat);
+  };
+  const at::Tensor of_mlp = mlp(x);
+  const at::Tensor of_dense = dense(x);
+  const at::Tensor of_block = block(x);
+  const amp::Autocast scope(Policy::defaults(at::kBFloat16));
+  expect_low(of_mlp, mlp(x), mlp->parameters());
+  expect_low(of_dense, dense(x), dense->parameters());
+  expect_low(of_block, block(x), block->parameters());
+}
+
+TEST(Dense, TakesOneRowAndManyDimensionsAndIsCloned) {
+  MLP mlp(MLPOptions{.sizes = {6, 8, 3}, .bias = false, .activation = "none"});
+  FusedDense dense(6, 3, false);
+  FusedDenseGeluDense block(6, 8, 3);
+  const at::Tensor x = torch::randn({2, 5, 6});
+  const auto expect_rows = [&](auto& layer) {
+    const at::Tensor all = layer(x);
+    EXPECT_EQ(all.sizes(), at::IntArrayRef({2, 5, 3}));
+    EXPECT_TRUE(torch::allclose(layer(x[1][2]), all[1][2], 1e-5, 1e-6));
+    EXPECT_EQ(layer(torch::empty({0, 6})).sizes(), at::IntArrayRef({0, 3}));
+    using Impl = typename std::remove_cvref_t<decltype(layer)>::ContainedType;
+    const auto copy = std::dynamic_pointer_cast<Impl>(layer->clone());
+    EXPECT_TRUE(torch::equal(copy->forward(x), all));
+    EXPECT_EQ(copy->parameters().size(), layer->parameters().size());
+  };
+  expect_rows(mlp);
+  expect_rows(dense);
+  expect_rows(block);
+  mlp->to(at::kDouble);
+  EXPECT_EQ(mlp(x.to(at::kDouble)).scalar_type(), at::kDouble);
 }
 
 TEST(FusedDenseGeluDense, IsItsThreeParts) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "mezzo/autocast.h"
 #include "mezzo/error.h"
 #include "mezzo/hardware.h"
 #include "mezzo/nn.h"
@@ -69,7 +70,8 @@ INSTANTIATE_TEST_SUITE_P(Nn, Norm, testing::ValuesIn(kCases),
 TEST_P(Norm, AgreesWithDoubleForAllTypesShapesAndKernelSets) {
   const NormCase& c = GetParam();
   const std::vector<std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>> shapes{
-      {{5, 33}, {33}}, {{2, 3, 7, 5}, {7, 5}}, {{0, 8}, {8}}, {{768}, {768}}, {{130, 16}, {16}}};
+      {{5, 33}, {33}},   {{2, 3, 7, 5}, {7, 5}}, {{0, 8}, {8}}, {{768}, {768}},
+      {{130, 16}, {16}}, {{3, 1}, {1}},          {{1}, {1}},    {{2, 3, 4}, {2, 3, 4}}};
   for (const std::string& set : kernel_sets()) {
     set_kernel_set(set);
     for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble}) {
@@ -142,6 +144,41 @@ TEST_P(Norm, PassesGradcheckAndGradgradcheck) {
             << "input " << i << " element " << at;
       }
     }
+  }
+}
+
+TEST_P(Norm, HasGradientsWhereWeightsAndEpsAreZero) {
+  const NormCase& c = GetParam();
+  torch::manual_seed(2);
+  for (const bool of_operators : {false, true}) {
+    const at::Tensor x = leaf(torch::randn({4, 6}), at::kFloat);
+    const at::Tensor weight = leaf(torch::tensor({1.0, 0.0, -0.0, 2.0, -1.0, 0.5}), at::kFloat);
+    const at::Tensor bias = leaf(torch::randn({6}), at::kFloat);
+    const at::Tensor y = c.rms ? fused_rms_norm(x, {6}, weight, 0, c.memory_efficient)
+                               : fused_layer_norm(x, {6}, weight, bias, 0, c.memory_efficient);
+    const auto grads = torch::autograd::grad({y.pow(2).sum()}, {x, weight}, {}, true, of_operators);
+    for (const at::Tensor& grad : grads) EXPECT_TRUE(grad.isfinite().all().item<bool>());
+  }
+}
+
+TEST_P(Norm, TakesNegatedViewsAsTheirValues) {
+  const NormCase& c = GetParam();
+  const at::Tensor negated = at::imag(torch::view_as_complex(torch::randn({4, 6, 2})).conj());
+  ASSERT_TRUE(negated.is_neg());
+  expect_close(ours(c, negated, {6}, {}, {}), ours(c, negated.clone(), {6}, {}, {}), 1e-12, "y");
+}
+
+TEST_P(Norm, KeepsItsInputsTypeInsideAScopeOfCasts) {
+  const NormCase& c = GetParam();
+  const amp::Autocast scope(Policy::defaults(at::kBFloat16));
+  const at::Tensor weight = leaf(torch::ones({6}), at::kFloat);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+    const at::Tensor x = leaf(torch::randn({4, 6}), type);
+    const at::Tensor y = ours(c, x, {6}, weight, {});
+    EXPECT_EQ(y.scalar_type(), type);
+    y.sum().backward();
+    EXPECT_EQ(x.grad().scalar_type(), type);
+    EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
   }
 }
 

@@ -135,6 +135,54 @@ TEST(Archive, AdamsStateIsNotNovoGrads) {
   EXPECT_THROW(carry_over(novograd, adam), Error);
 }
 
+TEST(Archive, OptionsOfAnotherOptimizerAreAnErrorThoughNothingWasStepped) {
+  const auto params = make_parameters();
+  const torch::optim::Adam adam(params, torch::optim::AdamOptions(0.1));
+  const torch::optim::SGD sgd(params, torch::optim::SGDOptions(0.1));
+  FusedAdam fused_adam(params, FusedAdamOptions(0.02));
+  FusedSGD fused_sgd(params, FusedSGDOptions(0.03));
+  FusedLAMB lamb(params, FusedLAMBOptions(0.04));
+  FusedNovoGrad novograd(params, FusedNovoGradOptions(0.05));
+  FusedAdagrad adagrad(params, FusedAdagradOptions(0.06));
+  EXPECT_THROW(carry_over(sgd, fused_adam), Error);
+  EXPECT_THROW(carry_over(lamb, fused_adam), Error);
+  EXPECT_THROW(carry_over(adam, fused_sgd), Error);
+  EXPECT_THROW(carry_over(adam, lamb), Error);
+  EXPECT_THROW(carry_over(fused_adam, novograd), Error);
+  EXPECT_THROW(carry_over(adam, adagrad), Error);
+  double lr = 0.02;
+  for (torch::optim::Optimizer* const each :
+       std::vector<torch::optim::Optimizer*>{&fused_adam, &fused_sgd, &lamb, &novograd, &adagrad}) {
+    EXPECT_NEAR(each->param_groups()[0].options().get_lr(), lr, 1e-12);
+    lr += 0.01;
+  }
+}
+
+TEST(Archive, OptionsOutOfRangeAndStatesOfWrongSizesAreErrorsThatChangeNothing) {
+  const auto params = make_parameters();
+  torch::optim::Adam adam(params, torch::optim::AdamOptions(0.1).amsgrad(true));
+  steps(adam, params, 0, 1);
+  FusedAdam fused(params, FusedAdamOptions(0.02));
+  adam.param_groups()[0].options().set_lr(-1);
+  EXPECT_THROW(carry_over(adam, fused), ConfigError);
+  adam.param_groups()[0].options().set_lr(0.1);
+  auto& state = *adam.state().at(params[1].unsafeGetTensorImpl());
+  static_cast<torch::optim::AdamParamState&>(state).max_exp_avg_sq(torch::zeros({7}));
+  EXPECT_THROW(carry_over(adam, fused), Error);
+  EXPECT_TRUE(fused.state().empty());
+  EXPECT_EQ(fused.param_groups()[0].options().get_lr(), 0.02);
+}
+
+TEST(Archive, WhatTheFileHasNoStateForHasNoneAfterwards) {
+  const auto params = make_parameters();
+  const auto others = make_parameters();
+  FusedAdam adam(params, FusedAdamOptions(0.01));
+  const FusedAdam fresh(others, FusedAdamOptions(0.01));
+  steps(adam, params, 0, 3);
+  carry_over(fresh, adam);
+  EXPECT_TRUE(adam.state().empty());
+}
+
 TEST(Archive, OwnOptionsAndBitsSurvive) {
   const auto params = make_parameters();
   FusedAdam adam(params,

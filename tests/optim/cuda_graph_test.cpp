@@ -91,5 +91,42 @@ TEST_P(CudaStepGraph, ReplaysCheckSkipCountMoveAndAdaptTheScale) {
   EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
 }
 
+TEST(CudaStepGraph, HoldsClippingListOperationsAndLARC) {
+  if (const std::string why = testing_cuda::why_no_gpu(); !why.empty()) GTEST_SKIP() << why;
+  const c10::impl::VirtualGuardImpl guard(c10::DeviceType::CUDA);
+  const c10::StreamGuard side(guard.getStreamFromGlobalPool(c10::Device(at::kCUDA, 0)));
+  auto* stream = static_cast<cudaStream_t>(side.current_stream().native_handle());
+  const auto sgd = kinds()[1];
+  Training ours(sgd);
+  Training called(sgd);
+  const auto step = [](Training& training) {
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> grads;
+    for (const at::Tensor& param : training.params) grads.push_back(param.grad());
+    clip_grad_norm_(training.params, 0.5);
+    multi_tensor_scale(grads, grads, 2, training.found);
+    training.scale.copy_(multi_tensor_l2norm(grads).first);
+    LARC(*training.optimizer).step();
+  };
+  step(ours);
+  step(called);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t replay = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  step(ours);
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&replay, graph, 0), cudaSuccess);
+  for (int i = 1; i < 4; ++i) {
+    ours.set_gradients(i);
+    called.set_gradients(i);
+    ASSERT_EQ(cudaGraphLaunch(replay, stream), cudaSuccess);
+    step(called);
+    EXPECT_TRUE(identical(ours.params, called.params)) << i;
+    EXPECT_EQ(ours.scale.item<float>(), called.scale.item<float>()) << i;
+  }
+  EXPECT_EQ(cudaGraphExecDestroy(replay), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
 }  // namespace
 }  // namespace mezzo::optim

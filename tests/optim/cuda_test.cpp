@@ -202,6 +202,130 @@ TEST_P(OnCuda, LooksAtEveryGradientItself) {
   EXPECT_FALSE(identical(params, before));
 }
 
+TEST_P(OnCuda, AFileThatDoesNotFitLeavesTheCountsAlone) {
+  const auto params = parameters();
+  const auto others = make_parameters();
+  const auto ours = kind().make(params);
+  const auto reference = kind().make(others);
+  const auto steps = [&](int from, int to) {
+    for (int step = from; step < to; ++step) {
+      set_gradients(others, step);
+      copy_gradients(params, others);
+      there([&] { ours->step(); });
+      reference->step();
+    }
+  };
+  steps(0, 5);
+  std::stringstream file;
+  torch::save(*kind().make({params[0]}), file);
+  EXPECT_THROW(torch::load(*ours, file), Error);
+  steps(5, 8);
+  EXPECT_LT(distance(on_cpu(params), others), 2e-5);
+}
+
+class FunctionsOnCuda : public testing_cuda::AtPlaces {
+ protected:
+  std::vector<at::Tensor> there(const std::vector<at::Tensor>& tensors) const {
+    std::vector<at::Tensor> result;
+    for (const at::Tensor& tensor : tensors) {
+      result.push_back(tensor.detach().to(device()).clone().detach().requires_grad_(true));
+      if (tensor.grad().defined()) {
+        result.back().mutable_grad() = tensor.grad().to(device()).clone();
+      }
+    }
+    return result;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Optim, FunctionsOnCuda, testing::Values(Place::kEmulation, Place::kGpu),
+                         [](const auto& row) { return testing_cuda::name_of(row.param); });
+
+std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& params) {
+  std::vector<at::Tensor> result;
+  for (const at::Tensor& param : params) result.push_back(param.grad().cpu());
+  return result;
+}
+
+TEST_P(FunctionsOnCuda, ClippingAgreesWithTheProcessor) {
+  for (const double type : {2.0, 1.0, double(INFINITY)}) {
+    for (const double most : {0.01, 1000.0}) {
+      for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kDouble}) {
+        const auto params = make_parameters(dtype);
+        set_gradients(params, 1);
+        const auto others = there(params);
+        const auto expected = clip_grad_norm_(params, most, type).item<double>();
+        {
+          const testing_cuda::KernelsAt kernels(place());
+          const at::Tensor norm = clip_grad_norm_(others, most, type);
+          EXPECT_EQ(norm.device(), others[0].device());
+          EXPECT_NEAR(norm.item<double>(), expected, 1e-5 * expected);
+        }
+        EXPECT_LT(distance(gradients_of(others), gradients_of(params)),
+                  dtype == at::kHalf ? 1e-3 : 1e-6);
+      }
+    }
+  }
+}
+
+TEST_P(FunctionsOnCuda, AClippingThatMayThrowChangesNothing) {
+  auto params = there(make_parameters());
+  for (at::Tensor& param : params) param.mutable_grad() = torch::ones_like(param.detach());
+  params[5].mutable_grad()[7] = NAN;
+  const testing_cuda::KernelsAt kernels(place());
+  EXPECT_THROW(clip_grad_norm_(params, 1, 2, true), Error);
+  EXPECT_EQ(params[0].grad().sum().item<float>(), 17 * 33);
+  clip_grad_norm_(params, 1);
+  EXPECT_TRUE(params[0].grad().isnan().all().item<bool>());
+}
+
+TEST_P(FunctionsOnCuda, ListOperationsLeaveTheirAnswersOnTheDevice) {
+  const auto params = make_parameters();
+  std::vector<at::Tensor> in, out, expected;
+  for (const at::Tensor& param : params) {
+    in.push_back(param.detach().to(device()).clone());
+    out.push_back(torch::empty_like(in.back(), at::kHalf));
+    expected.push_back((param.detach() * 3).to(at::kHalf));
+  }
+  const testing_cuda::KernelsAt kernels(place());
+  for (const at::ScalarType of_flag : {at::kFloat, at::kInt}) {
+    for (const at::Device& where : {device(), at::Device(at::kCPU)}) {
+      at::Tensor found = torch::zeros({1}, torch::TensorOptions(where).dtype(of_flag));
+      multi_tensor_scale(in, out, 3, found);
+      EXPECT_EQ(found.item<float>(), 0);
+      for (std::size_t i = 0; i < in.size(); ++i)
+        EXPECT_TRUE(torch::equal(out[i].cpu(), expected[i]));
+      multi_tensor_axpby(in, in, out, 2, 1, found);
+      EXPECT_EQ(found.item<float>(), 0);
+      multi_tensor_axpby(in, in, out, 1e6, 1, found);
+      EXPECT_EQ(found.item<float>(), 1);
+      multi_tensor_scale(in, out, 3, found);
+      EXPECT_EQ(found.item<float>(), 1) << "it is never cleared";
+    }
+  }
+  const auto [norm, norms] = multi_tensor_l2norm(in, true);
+  EXPECT_EQ(norm.device(), in[0].device());
+  EXPECT_EQ(norms.scalar_type(), at::kFloat);
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    EXPECT_NEAR(norms[static_cast<std::int64_t>(i)].item<double>(), params[i].norm().item<double>(),
+                1e-4);
+  }
+}
+
+TEST_P(FunctionsOnCuda, LARCAgreesWithTheProcessor) {
+  const auto params = make_parameters();
+  set_gradients(params, 1);
+  params[1].mutable_grad().zero_();
+  const auto others = there(params);
+  const auto options = FusedSGDOptions(0.05).weight_decay(0.1).momentum(0.9);
+  FusedSGD ours(others, options);
+  FusedSGD reference(params, options);
+  LARC(reference, {.trust_coefficient = 0.05}).step();
+  {
+    const testing_cuda::KernelsAt kernels(place());
+    LARC(ours, {.trust_coefficient = 0.05}).step();
+  }
+  EXPECT_LT(distance(on_cpu(others), params), 1e-6);
+}
+
 class AdamOnCuda : public OnCuda {};
 INSTANTIATE_TEST_SUITE_P(Optim, AdamOnCuda,
                          testing::Combine(testing::Values(Place::kEmulation, Place::kGpu),
@@ -230,6 +354,19 @@ TEST_P(AdamOnCuda, ClipsWithoutTheHostAndWithIt) {
     reference.step_unless({}, torch::full({1}, 0.5));
   }
   EXPECT_LT(distance(on_cpu(params), others), 2e-5);
+}
+
+TEST_P(AdamOnCuda, ANormOfDoublesMayOverflowWhereTheyAreFinite) {
+  at::Tensor param = torch::ones({4}, at::kDouble).to(device()).detach().requires_grad_(true);
+  FusedAdam ours({param}, FusedAdamOptions(0.1).max_grad_norm(1));
+  param.mutable_grad() = torch::full_like(param.detach(), 1e200);
+  at::Tensor found = number(0);
+  there([&] { step_checked(ours, found, number(1)); });
+  EXPECT_EQ(found.item<float>(), 0);
+  EXPECT_TRUE(param.isfinite().all().item<bool>());
+  param.mutable_grad()[2] = INFINITY;
+  there([&] { step_checked(ours, found, number(1)); });
+  EXPECT_EQ(found.item<float>(), 1);
 }
 
 TEST_P(AdamOnCuda, WritesTheLowCopyInTheSamePass) {

@@ -110,7 +110,8 @@ TEST(FusedNovoGrad, FollowsItsDefinitionFor100StepsInEveryKernelSet) {
       FusedNovoGradOptions(0.01).betas({0.95, 0.98}),
       FusedNovoGradOptions(0.01).betas({0.95, 0.98}).norm_type(0).weight_decay(0.1),
       FusedNovoGradOptions(0.01).reg_inside_moment(true).weight_decay(0.1).grad_averaging(false),
-      FusedNovoGradOptions(0.01).init_zero(true).bias_correction(false).eps(1e-3)};
+      FusedNovoGradOptions(0.01).init_zero(true).bias_correction(false).eps(1e-3),
+      FusedNovoGradOptions(0.01).weight_decay(0.1).max_grad_norm(0.5)};
   for (const std::string& set : kernel_sets()) {
     set_kernel_set(set);
     for (const FusedNovoGradOptions& options : variants) {
@@ -140,7 +141,7 @@ TEST(FusedNovoGrad, FollowsItsDefinitionFor100StepsInEveryKernelSet) {
           p = p - options.lr() * (m / bias1 / denominator + decay * p);
         }
       };
-      expect_definition(novograd, params, 0, advance);
+      expect_definition(novograd, params, options.max_grad_norm(), advance);
     }
   }
   set_kernel_set(kernel_sets().back());
@@ -179,10 +180,11 @@ TEST(FusedAdagrad, AgreesWithTorchOptimAndItsDecoupledDefinition) {
     expect_same_path(fused, ours, adagrad, theirs, 5e-6);
 
     const auto params = make_parameters();
-    FusedAdagrad decoupled(params,
-                           FusedAdagradOptions(0.01).weight_decay(0.1).adagrad_w_mode(true));
+    FusedAdagrad decoupled(
+        params,
+        FusedAdagradOptions(0.01).weight_decay(0.1).adagrad_w_mode(true).max_grad_norm(0.5));
     Moments sums(params);
-    expect_definition(decoupled, params, 0,
+    expect_definition(decoupled, params, 0.5,
                       [&](std::size_t i, int, at::Tensor& p, const at::Tensor& g) {
                         sums.first[i] = sums.first[i] + g * g;
                         p = p * (1 - 0.01 * 0.1) - 0.01 * g / (sums.first[i].sqrt() + 1e-10);
@@ -200,6 +202,8 @@ TEST(Definitions, OptionsOutOfRangeAreErrors) {
   EXPECT_THROW(FusedNovoGrad(params, FusedNovoGradOptions(1).eps(-1)), ConfigError);
   EXPECT_THROW(FusedAdagrad(params, FusedAdagradOptions(-1)), ConfigError);
   EXPECT_THROW(FusedAdagrad(params, FusedAdagradOptions(1).weight_decay(-1)), ConfigError);
+  EXPECT_THROW(FusedAdagrad(params, FusedAdagradOptions(1).max_grad_norm(-1)), ConfigError);
+  EXPECT_THROW(FusedNovoGrad(params, FusedNovoGradOptions(1).max_grad_norm(-1)), ConfigError);
 }
 
 }  // namespace

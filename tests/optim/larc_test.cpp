@@ -65,7 +65,70 @@ TEST(LARC, GivesTheGroupsTheirDecayBackAlsoAfterAnError) {
   EXPECT_EQ(&larc.inner(), &adam);
 }
 
+TEST(LARC, TakesRateAndDecayOfEachGroupAndMixturesOfTypes) {
+  const std::vector<at::ScalarType> types{at::kFloat, at::kHalf, at::kDouble, at::kBFloat16};
+  std::vector<at::Tensor> params, reference;
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  for (std::size_t g = 0; g < types.size(); ++g) {
+    params.push_back(torch::rand({50}).add(0.5).to(types[g]).requires_grad_(true));
+    params.back().mutable_grad() = torch::rand({50}).to(types[g]);
+    groups.emplace_back(std::vector<at::Tensor>{params.back()},
+                        std::make_unique<FusedSGDOptions>(
+                            FusedSGDOptions(0.1 * double(g + 1)).weight_decay(0.2 * double(g))));
+  }
+  const auto expected = [&](std::size_t g) {
+    const at::Tensor p = params[g].detach().to(at::kDouble);
+    const at::Tensor grad = params[g].grad().to(at::kDouble);
+    const double decay = 0.2 * double(g);
+    const double lr = 0.1 * double(g + 1);
+    const double norm = p.norm().item<double>();
+    const double rate = 0.02 * norm / (grad.norm().item<double>() + norm * decay + 1e-8);
+    return p - lr * std::min(rate / lr, 1.0) * (grad + decay * p);
+  };
+  for (std::size_t g = 0; g < types.size(); ++g) reference.push_back(expected(g));
+  FusedSGD sgd(groups, FusedSGDOptions(1));
+  LARC(sgd).step();
+  for (std::size_t g = 0; g < types.size(); ++g) {
+    const double tolerance = types[g] == at::kBFloat16 ? 0x1p-7
+                             : types[g] == at::kHalf   ? 0x1p-10
+                                                       : 1e-6;
+    EXPECT_LT(distance({params[g]}, {reference[g]}), tolerance) << types[g];
+  }
+}
+
+TEST(LARC, FindsGradientsThatDoNotFitBeforeItChangesAny) {
+  const auto params = make_parameters();
+  FusedSGD sgd(params, FusedSGDOptions(0.1));
+  LARC larc(sgd);
+  const std::vector<at::Tensor> wrong{torch::zeros({8, 3}), torch::zeros({8, 3, 3, 3}).to_sparse(),
+                                      torch::zeros({8, 3, 3, 3}, at::kInt)};
+  for (const at::Tensor& grad : wrong) {
+    set_gradients(params, 0);
+    params[4].mutable_grad() = grad;
+    const at::Tensor before = params[0].grad().clone();
+    try {
+      larc.step();
+      ADD_FAILURE() << grad.sizes();
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("the gradient of parameter 4 of group 0"));
+    }
+    EXPECT_TRUE(torch::equal(params[0].grad(), before));
+  }
+}
+
+TEST(LARC, AtARateOfZeroNothingMoves) {
+  const auto params = make_parameters();
+  FusedSGD sgd(params, FusedSGDOptions(0));
+  LARC larc(sgd, {.trust_coefficient = 0});
+  set_gradients(params, 0);
+  const auto before = values(params);
+  larc.step();
+  EXPECT_TRUE(identical(params, before));
+}
+
 TEST(LARC, OptionsOutOfRangeAreErrors) {
+  torch::optim::LBFGS lbfgs(make_parameters());
+  EXPECT_THROW(LARC{lbfgs}, ConfigError);
   FusedSGD sgd(make_parameters(), FusedSGDOptions(0.1));
   EXPECT_THROW(LARC(sgd, {.trust_coefficient = -1}), ConfigError);
   EXPECT_THROW(LARC(sgd, {.eps = -1}), ConfigError);

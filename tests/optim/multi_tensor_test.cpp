@@ -21,10 +21,10 @@ TEST(ClipGradNorm, AgreesWithTorchForEveryNorm) {
       ours[1].mutable_grad() = at::Tensor();
       theirs[1].mutable_grad() = at::Tensor();
       const at::Tensor norm = clip_grad_norm_(ours, most, type);
-      const std::vector<at::Tensor> some{theirs[0], theirs[2], theirs[4], theirs[5]};
+      const std::vector<at::Tensor> some{theirs[0], theirs[2], theirs[4], theirs[5], theirs[6]};
       const double expected = torch::nn::utils::clip_grad_norm_(some, most, type);
       EXPECT_NEAR(norm.item<double>(), expected, 1e-5 * expected) << type;
-      for (const std::size_t i : {0, 2, 4, 5}) {
+      for (const std::size_t i : {0, 2, 4, 5, 6}) {
         EXPECT_TRUE(torch::allclose(ours[i].grad(), theirs[i].grad(), 1e-5, 1e-9)) << type << i;
       }
     }
@@ -62,6 +62,23 @@ TEST(ClipGradNorm, BadArgumentsAreErrorsAndNoGradientsAreFine) {
   EXPECT_THROW(clip_grad_norm_(params, 1, 0), ConfigError);
   EXPECT_EQ(clip_grad_norm_(params, 1).item<double>(), 0);
   EXPECT_EQ(clip_grad_norm_({}, 1).item<double>(), 0);
+  EXPECT_THROW(clip_grad_norm_({at::Tensor()}, 1), ConfigError);
+}
+
+TEST(ClipGradNorm, GradientsThatHaveNoNormAreNamedWhateverTheNorm) {
+  for (const double type : {2.0, 1.0, kInfinity}) {
+    const auto params = make_parameters();
+    set_gradients(params, 1);
+    params[4].mutable_grad() = torch::zeros({8, 3, 3, 3}).to_sparse();
+    const at::Tensor before = params[0].grad().clone();
+    try {
+      clip_grad_norm_(params, 1e-3, type);
+      ADD_FAILURE() << type;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("tensors[4]")) << type;
+    }
+    EXPECT_TRUE(torch::equal(params[0].grad(), before));
+  }
 }
 
 TEST(MultiTensor, ScaleSetsTheFlagAndNeverClearsIt) {
@@ -103,6 +120,13 @@ TEST(MultiTensor, L2normGivesBoth) {
   }
   EXPECT_NEAR(norm.item<double>(), std::sqrt(squares), 1e-4);
   EXPECT_FALSE(multi_tensor_l2norm(list).second.defined());
+}
+
+TEST(MultiTensor, TheNormOfFloatsIsInfiniteOnlyAboveFloatsLargest) {
+  const std::vector<at::Tensor> large{torch::full({4}, 1e38)};
+  EXPECT_NEAR(multi_tensor_l2norm(large).first.item<double>(), 2e38, 1e32);
+  const std::vector<at::Tensor> larger{torch::full({100}, 3e38)};
+  EXPECT_TRUE(std::isinf(multi_tensor_l2norm(larger).first.item<double>()));
 }
 
 TEST(MultiTensor, AMissingFlagIsAnError) {

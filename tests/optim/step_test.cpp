@@ -109,8 +109,9 @@ TEST_P(FusedStep, OneBadElementOfAnyGradientStopsTheWholeStep) {
     if (params[i].numel() == 0) continue;
     for (const double bad : {double(INFINITY), -double(INFINITY), std::nan("")}) {
       set_gradients(params, 1);
-      std::vector<at::indexing::TensorIndex> last(static_cast<std::size_t>(params[i].dim()), -1);
-      params[i].mutable_grad().index_put_(last, bad);
+      at::Tensor last = params[i].grad();
+      while (last.dim() > 0) last = last.select(0, -1);
+      last.fill_(bad);
       const auto before = values(params);
       at::Tensor found = torch::zeros({1});
       step_checked(*optimizer, found, torch::ones({1}));
@@ -334,6 +335,100 @@ TEST_P(FusedStep, BadInputIsAnErrorThatNamesTheParameterAndChangesNothing) {
     EXPECT_TRUE(torch::equal(good.detach(), torch::ones({2}))) << row.name;
     EXPECT_TRUE(optimizer->state().empty()) << row.name;
   }
+}
+
+TEST_P(FusedStep, TakesGradientsOfEveryTypeForWeightsOfEveryType) {
+  const at::ScalarType types[] = {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble};
+  for (const at::ScalarType of_weights : types) {
+    for (const at::ScalarType of_gradients : types) {
+      const auto params = make_parameters(of_weights);
+      const auto others = make_parameters(of_weights);
+      const auto ours = GetParam().make(params);
+      const auto same = GetParam().make(others);
+      const at::ScalarType wide = of_weights == at::kDouble ? at::kDouble : at::kFloat;
+      for (int step = 0; step < 3; ++step) {
+        set_gradients(params, step);
+        for (std::size_t i = 0; i < params.size(); ++i) {
+          const at::Tensor grad = params[i].grad().to(of_gradients);
+          params[i].mutable_grad() = grad;
+          others[i].mutable_grad() = grad.to(wide);
+        }
+        ours->step();
+        same->step();
+      }
+      // Norms of double are sums of double, in an order that the gradients' type decides.
+      EXPECT_TRUE(wide == at::kDouble ? distance(params, others) < 1e-12
+                                      : identical(params, others))
+          << of_weights << ' ' << of_gradients;
+    }
+  }
+}
+
+TEST_P(FusedStep, GroupsMayJoinWhileTraining) {
+  const auto params = make_parameters();
+  const auto others = make_parameters();
+  const auto joined = GetParam().make({params[0], params[4]});
+  const auto first = GetParam().make({others[0], others[4]});
+  const auto second = GetParam().make({others[5]});
+  for (int step = 0; step < 6; ++step) {
+    if (step == 3) {
+      joined->add_param_group(torch::optim::OptimizerParamGroup({params[5]}));
+      joined->param_groups()[1].set_options(second->param_groups()[0].options().clone());
+      second->param_groups()[0].options().set_lr(0.1);
+      joined->param_groups()[1].options().set_lr(0.1);
+    }
+    set_gradients(params, step);
+    // Each group's gradients are short enough to be left alone where the norm of all is bounded.
+    for (std::size_t i = 0; i < params.size(); ++i) {
+      params[i].mutable_grad().mul_(1e-4);
+      others[i].mutable_grad() = params[i].grad().clone();
+    }
+    joined->step();
+    first->step();
+    if (step >= 3) second->step();
+  }
+  EXPECT_TRUE(identical(params, others));
+}
+
+TEST_P(FusedStep, ThatFailsLeavesNoStateOfTheOthersBehind) {
+  const at::Tensor a = torch::ones({3}).requires_grad_(true);
+  at::Tensor b = torch::ones({4}).requires_grad_(true);
+  const auto optimizer = GetParam().make({a, b});
+  b.mutable_grad() = torch::ones({4});
+  optimizer->step();
+  b.set_data(torch::ones({5}));
+  b.mutable_grad() = torch::ones({5});
+  a.mutable_grad() = torch::ones({3});
+  EXPECT_THROW(optimizer->step(), ConfigError);
+  EXPECT_EQ(optimizer->state().count(a.unsafeGetTensorImpl()), 0);
+  EXPECT_TRUE((a == 1).all().item<bool>());
+  EXPECT_TRUE((b == 1).all().item<bool>());
+}
+
+TEST(FusedStepMemory, OfAWeightThatGrewIntoItsNeighbourIsFound) {
+  const at::Tensor memory = torch::zeros({10});
+  at::Tensor a = memory.narrow(0, 0, 4).detach().requires_grad_(true);
+  const at::Tensor b = memory.narrow(0, 4, 4).detach().requires_grad_(true);
+  FusedSGD sgd({a, b}, FusedSGDOptions(0.1));
+  a.mutable_grad() = torch::ones({4});
+  b.mutable_grad() = torch::ones({4});
+  sgd.step();
+  a.set_data(memory.narrow(0, 0, 6));
+  a.mutable_grad() = torch::ones({6});
+  EXPECT_THROW(sgd.step(), ConfigError);
+}
+
+TEST(FusedStepNorm, OfDoublesMayOverflowWhereTheyAreFinite) {
+  const at::Tensor param = torch::ones({4}, at::kDouble).requires_grad_(true);
+  FusedAdam adam({param}, FusedAdamOptions(0.1).max_grad_norm(1));
+  param.mutable_grad() = torch::full({4}, 1e200, at::kDouble);
+  at::Tensor found = torch::zeros({1});
+  step_checked(adam, found, {});
+  EXPECT_EQ(found.item<float>(), 0);
+  EXPECT_TRUE(param.isfinite().all().item<bool>());
+  param.mutable_grad()[2] = INFINITY;
+  step_checked(adam, found, {});
+  EXPECT_EQ(found.item<float>(), 1);
 }
 
 TEST_P(FusedStep, TakesAGradientThatIsTheWeightItself) {

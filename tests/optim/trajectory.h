@@ -18,7 +18,8 @@ inline std::vector<at::Tensor> make_parameters(at::ScalarType dtype = at::kFloat
       torch::randn({1}),
       torch::randn({0, 3}),
       torch::randn({8, 3, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast),
-      torch::randn({20000})};
+      torch::randn({20000}),
+      torch::randn({})};
   for (at::Tensor& param : params) {
     param = param.to(dtype).detach().requires_grad_(true);
   }

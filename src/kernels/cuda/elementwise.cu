@@ -7,7 +7,6 @@ namespace {
 
 struct Factors {
   double a, b;
-  const float* a_on_device;
 };
 
 /// out = a * x + b * y, or a * x without y.
@@ -15,8 +14,7 @@ template <typename S, bool kTwo, typename X, typename Y, typename Out>
 __device__ void combine(const ListRow& row, std::int64_t begin, std::int64_t end, Factors factors,
                         float* found_inf, X x, Y y, Out out) {
   const S limit = static_cast<S>(overflow_limit(row.out_dtype));
-  const S on_device = factors.a_on_device == nullptr ? S(1) : static_cast<S>(*factors.a_on_device);
-  const S a = static_cast<S>(factors.a) * on_device;
+  const S a = static_cast<S>(factors.a);
   const S b = static_cast<S>(factors.b);
   bool finite = true;
   for_elements(begin, end, row.packed, [&](auto count, std::int64_t i) {
@@ -59,9 +57,13 @@ __device__ void with_type(DType dtype, const Body& body) {
 }
 
 __global__ void __launch_bounds__(kThreads)
-    scale_kernel(RowTable<ListRow> table, Factors factors, float* found_inf) {
+    scale_kernel(RowTable<ListRow> table, double factor, const double* factor_on_device,
+                 float* found_inf) {
   const Part<ListRow> part = part_of(table);
   const ListRow& row = part.row;
+  const Factors factors{factor_on_device == nullptr ? factor : factor * *factor_on_device, 0};
+  // What clipping finds short enough need not be written.
+  if (factors.a == 1 && row.x == row.out && found_inf == nullptr) return;
   if (row.x_dtype == DType::kFloat64 || row.out_dtype == DType::kFloat64) {
     return combine<double, false>(row, part.begin, part.end, factors, found_inf, Any{row.x_dtype},
                                   0, Any{row.out_dtype});
@@ -74,9 +76,14 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    axpby_kernel(RowTable<ListRow> table, Factors factors, float* found_inf) {
+    axpby_kernel(RowTable<ListRow> table, Factors factors, const double* each, float* found_inf) {
   const Part<ListRow> part = part_of(table);
   const ListRow& row = part.row;
+  if (each != nullptr) {
+    const std::int32_t tensor = table.row_of_chunk[blockIdx.x];
+    factors.a *= each[tensor];
+    factors.b *= each[table.row_count + tensor];
+  }
   const Any x{row.x_dtype};
   const Any y{row.y_dtype};
   const Any out{row.out_dtype};
@@ -138,20 +145,20 @@ bool run(List& list, const RowTable<ListRow>& table, void (*kernel)(Parameters..
 }  // namespace
 
 bool scale(List* list, const Input* in, const Output* out, std::int64_t count, double factor,
-           const float* factor_on_device, float* found_inf, Stream stream) {
+           const double* factor_on_device, float* found_inf, Stream stream) {
   if (count == 0) return true;
   const OnDevice on(list->device());
   if (!list->begin(stream)) return false;
-  return run(*list, describe(*list, in, nullptr, out, count), scale_kernel,
-             Factors{factor, 0, factor_on_device}, found_inf);
+  return run(*list, describe(*list, in, nullptr, out, count), scale_kernel, factor,
+             factor_on_device, found_inf);
 }
 
 bool axpby(List* list, const Input* x, const Input* y, const Output* out, std::int64_t count,
-           double a, double b, float* found_inf, Stream stream) {
+           double a, double b, const double* each, float* found_inf, Stream stream) {
   if (count == 0) return true;
   const OnDevice on(list->device());
   if (!list->begin(stream)) return false;
-  return run(*list, describe(*list, x, y, out, count), axpby_kernel, Factors{a, b, nullptr},
+  return run(*list, describe(*list, x, y, out, count), axpby_kernel, Factors{a, b}, each,
              found_inf);
 }
 

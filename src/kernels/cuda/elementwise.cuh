@@ -6,9 +6,9 @@
 namespace mezzo::kernels::cuda {
 
 bool scale(List*, const Input* in, const Output* out, std::int64_t count, double factor,
-           const float* factor_on_device, float* found_inf, Stream);
+           const double* factor_on_device, float* found_inf, Stream);
 bool axpby(List*, const Input* x, const Input* y, const Output* out, std::int64_t count, double a,
-           double b, float* found_inf, Stream);
+           double b, const double* each, float* found_inf, Stream);
 bool copy(List*, const Input* in, const Output* out, std::int64_t count, Stream);
 bool update_scale_on(float* scale, std::int32_t* growth, std::int32_t* hysteresis,
                      const float* found_inf, const ScaleRule*, int device, Stream);

@@ -16,7 +16,7 @@
 
 namespace mezzo::kernels::cuda {
 
-inline constexpr std::uint32_t kInterfaceVersion = 2;
+inline constexpr std::uint32_t kInterfaceVersion = 3;
 
 /// A cudaStream_t.
 using Stream = void*;
@@ -68,9 +68,11 @@ struct Interface {
   /// out = in * factor * *factor_on_device (null: 1). *found_inf (may be null) = 1 where a result
   /// is not finite in the output's type. `in` and `out` may be the same memory.
   bool (*scale)(List*, const Input* in, const Output* out, std::int64_t count, double factor,
-                const float* factor_on_device, float* found_inf, Stream);
+                const double* factor_on_device, float* found_inf, Stream);
+  /// out = a * x + b * y, likewise; `each` (may be null) holds factors on the device, one a tensor
+  /// for a, and behind them one a tensor for b.
   bool (*axpby)(List*, const Input* x, const Input* y, const Output* out, std::int64_t count,
-                double a, double b, float* found_inf, Stream);
+                double a, double b, const double* each, float* found_inf, Stream);
   bool (*copy)(List*, const Input* in, const Output* out, std::int64_t count, Stream);
 
   /// elements.h's update_scale() on three numbers of a device.

@@ -38,11 +38,12 @@ __global__ void prepare_novograd(const StepTensor* rows, std::int64_t count,
   if (i >= count || skips(flags.skip)) return;
   const NovogradRecipe& recipe = recipes[rows[i].recipe];
   const double inv_scale = flags.inv_scale == nullptr ? 1 : static_cast<double>(*flags.inv_scale);
-  const double now = fabs(inv_scale) * (recipe.largest ? largest[i] : sqrt(squares[i]));
+  const double clip = clipping(flags, recipe.max_grad_norm);
+  const double now = clip * fabs(inv_scale) * (recipe.largest ? largest[i] : sqrt(squares[i]));
   const std::int64_t step = advance(rows[i]);
   const double norm = novograd_norm(recipe, step, *rows[i].running_norm, now);
   *rows[i].running_norm = norm;
-  of_row[i] = scalars_at(recipe, step, norm, clipping(flags, recipe.max_grad_norm));
+  of_row[i] = scalars_at(recipe, step, norm, clip);
 }
 
 /// The rate of LAMB's second half, from the sums that the first left.

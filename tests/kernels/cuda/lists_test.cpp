@@ -70,7 +70,7 @@ TEST_F(CudaLists, ScaleBetweenAllTypesAgreesWithTheCpu) {
           inputs.push_back(in[i].in());
           outputs.push_back(out[i].out());
         }
-        const DeviceNumber<float> half(0.5f);
+        const DeviceNumber<double> half(0.5);
         const DeviceNumber<float> found(0);
         expect(cuda().scale(list(), inputs.data(), outputs.data(),
                             static_cast<std::int64_t>(inputs.size()), 0.37, half.data(),
@@ -106,11 +106,49 @@ TEST_F(CudaLists, AxpbyAndCopiesAgreeWithTheCpu) {
       const DeviceNumber<float> found(0);
       expect(cuda().copy(list(), &in_x, &copied, 1, nullptr));
       EXPECT_EQ(device_copy.read(), copy);
-      expect(cuda().axpby(list(), &in_x, &in_y, &in_place, 1, 2, -0.5, found.data(), nullptr));
+      expect(cuda().axpby(list(), &in_x, &in_y, &in_place, 1, 2, -0.5, nullptr, found.data(),
+                          nullptr));
       EXPECT_EQ(found.value(), 0);
       const Array got = device_x.read();
       for (std::int64_t k = 0; k < got.count(); ++k) {
         ASSERT_NEAR(got[k], sum[k], 3 * tolerance_of(dtype == DType::kFloat64 ? other : dtype));
+      }
+    }
+  }
+}
+
+TEST_F(CudaLists, AxpbyTakesFactorsOfEachTensor) {
+  for (const DType dtype : kFloats) {
+    std::vector<DeviceArray> x, y;
+    std::vector<Array> expected;
+    std::vector<Input> in_x, in_y;
+    std::vector<Output> out;
+    std::vector<double> each;
+    for (const std::int64_t count : kDeviceSizes) {
+      const Array left = Array::random(dtype, count, 6);
+      const Array right = Array::random(DType::kFloat32, count, 7);
+      const double number = 0.25 * static_cast<double>(expected.size());
+      each.push_back(number);
+      expected.emplace_back(dtype, count);
+      baseline::kernel_set().axpby(left.in(), right.in(), expected.back().out(), left.all(),
+                                   3 * number, 2 * (1 - number));
+      x.emplace_back(left);
+      y.emplace_back(right);
+    }
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      in_x.push_back(x[i].in());
+      in_y.push_back(y[i].in());
+      out.push_back(x[i].out());
+      each.push_back(1 - each[i]);
+    }
+    const DeviceBytes factors(each.data(), each.size() * sizeof(double));
+    expect(cuda().axpby(list(), in_x.data(), in_y.data(), out.data(),
+                        static_cast<std::int64_t>(x.size()), 3, 2,
+                        static_cast<const double*>(factors.data()), nullptr, nullptr));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const Array got = x[i].read();
+      for (std::int64_t k = 0; k < got.count(); ++k) {
+        ASSERT_NEAR(got[k], expected[i][k], 8 * tolerance_of(dtype)) << name_of(dtype) << i;
       }
     }
   }
@@ -146,7 +184,8 @@ TEST_F(CudaLists, ScaleAndAxpbyFlagWhatIsNotFiniteInTheOutputsType) {
       const DeviceNumber<float> by_scale(0);
       const DeviceNumber<float> by_axpby(0);
       expect(cuda().scale(list(), &in, &out, 1, row.factor, nullptr, by_scale.data(), nullptr));
-      expect(cuda().axpby(list(), &in, &zeros, &out, 1, row.factor, 1, by_axpby.data(), nullptr));
+      expect(cuda().axpby(list(), &in, &zeros, &out, 1, row.factor, 1, nullptr, by_axpby.data(),
+                          nullptr));
       EXPECT_EQ(by_scale.value(), row.finite ? 0 : 1) << row.value;
       EXPECT_EQ(by_axpby.value(), row.finite ? 0 : 1) << row.value;
     }
