@@ -73,7 +73,9 @@ struct Options {
   std::filesystem::path evaluator = {};
   /// ONNX Runtime's library, or the folder that has it; empty: where the system has it.
   std::filesystem::path onnxruntime = {};
-  /// Only stores weights in the target type; everything is computed in float32.
+  /// Only stores weights in the target type; everything is computed in float32. The weights of
+  /// nodes that `excluded_names`, `fp32_ops` or `conditional_fp32_ops` name stay float32
+  /// altogether.
   bool weights_only = false;
   /// Called from the converting thread with what is being done ("searching") and how much of that
   /// is done, 0 to 1. What it throws ends the conversion.
@@ -103,6 +105,8 @@ struct MEZZO_API Plan {
   std::string opset = "keep";
   std::string structure;  ///< a hash of the graph without its weights
   std::vector<Decision> decisions = {};
+  /// With `weights_only`: keys of the nodes whose weights stay float32 all the same.
+  std::vector<std::string> float_weights = {};
 
   /// The plan as text; from_json() reads it back.
   std::string to_json() const;
@@ -114,7 +118,8 @@ struct MEZZO_API Plan {
 struct OutputError {
   std::string name;
   double max_absolute = 0, relative_to_range = 0, sqnr_db = 0, cosine = 1, top1_agreement = 1;
-  bool finite = true;
+  bool finite = true;      ///< wherever the original's is
+  bool same_shape = true;  ///< false: nothing else could be compared
 };
 
 /// A Cast that was put into the graph.

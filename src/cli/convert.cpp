@@ -97,8 +97,62 @@ void check_reports(const std::vector<std::string>& paths) {
   }
 }
 
+bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code missing;
+  if (std::filesystem::equivalent(a, b, missing)) return true;
+  return std::filesystem::weakly_canonical(a, missing) ==
+         std::filesystem::weakly_canonical(b, missing);
+}
+
+// What is written beside the model goes to files of its own, in folders that are there: a
+// conversion should not fail after its work is done.
+void check_files(const Options& options) {
+  std::vector<std::string> others{options.in};
+  if (!options.out.empty()) others.insert(others.end(), {options.out, options.out + ".data"});
+  if (!options.plan.empty()) others.push_back(options.plan);
+  for (const std::string& sample : options.calibration) others.push_back(sample);
+  std::vector<std::string> written = options.reports;
+  if (!options.plan_out.empty()) written.push_back(options.plan_out);
+  for (const std::string& path : written) {
+    for (const std::string& other : others) {
+      if (!is_same_file(path, other)) continue;
+      raise<ConfigError>("convert", "'", path, "' is to be written as a plan or report and is '",
+                         other, "', too; name another file");
+    }
+    others.push_back(path);
+    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+    if (!folder.empty() && !std::filesystem::is_directory(folder))
+      raise("convert", "cannot write '", path, "': there is no folder '", folder.string(), "'");
+  }
+}
+
+// Without -o there is a plan and nothing else.
+int write_plan(const Options& options, const convert::Options& resolved) {
+  if (options.plan_out.empty())
+    raise<ConfigError>("convert", "nothing to write: give -o OUT or --plan-out FILE");
+  if (!options.reports.empty() || !options.plan.empty()) {
+    raise<ConfigError>("convert",
+                       options.plan.empty() ? "--report tells of" : "--plan is applied in",
+                       " a conversion: give -o OUT");
+  }
+  const std::string plan = convert::plan_model(options.in, resolved).to_json();
+  write_file(options.plan_out, plan);
+  if (options.json) std::cout << plan;
+  return kDone;
+}
+
+convert::Plan read_plan(const std::string& path) {
+  const std::string text = read_file(path);
+  try {
+    return convert::Plan::from_json(text);
+  } catch (const ConfigError& error) {
+    raise<ConfigError>("convert", "'", path, "' is no plan: ", error.what());
+  }
+}
+
 int run(const CLI::App& app, const Options& options) {
   check_reports(options.reports);
+  check_files(options);
   platform::remove_temporaries_when_stopped();
   convert::Options resolved = resolve(app, options);
   std::optional<ProgressBar> bar;
@@ -106,16 +160,10 @@ int run(const CLI::App& app, const Options& options) {
     bar.emplace();
     resolved.progress = [&](std::string_view what, double share) { bar->show(what, share); };
   }
-  if (options.out.empty()) {
-    if (options.plan_out.empty())
-      raise<ConfigError>("convert", "nothing to write: give -o OUT or --plan-out FILE");
-    write_file(options.plan_out, convert::plan_model(options.in, resolved).to_json());
-    return kDone;
-  }
+  if (options.out.empty()) return write_plan(options, resolved);
   const convert::Result result =
       options.plan.empty() ? convert::convert_model(options.in, options.out, resolved)
-                           : convert::apply_plan(options.in, options.out,
-                                                 convert::Plan::from_json(read_file(options.plan)));
+                           : convert::apply_plan(options.in, options.out, read_plan(options.plan));
   bar.reset();
   if (!options.plan_out.empty()) write_file(options.plan_out, result.plan.to_json());
   for (const std::string& path : options.reports) {
@@ -135,23 +183,31 @@ int run(const CLI::App& app, const Options& options) {
   return kDone;
 }
 
+// Lists take one value a time: IN may stand behind any of them.
 void add_policy(CLI::App& app, Options& options) {
   app.add_option("--target-ops", options.target_ops,
                  "Operators that run in the target type: replaces the list; +Op and -Op edit it")
-      ->delimiter(',');
-  app.add_option("--fp32-ops", options.fp32_ops, "Operators that stay float32")->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--fp32-ops", options.fp32_ops, "Operators that stay float32")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--widest-ops", options.widest_ops,
                  "Operators that run in the widest type of their inputs")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--conditional-fp32-ops", options.conditions,
                  "Operators that stay float32 by attribute")
-      ->type_name("OP:ATTR=V1,V2");
+      ->type_name("OP:ATTR=V1,V2")
+      ->allow_extra_args(false);
   app.add_option("--exclude", options.model.excluded_names,
                  "Nodes that stay float32: name, glob or /regex/")
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->allow_extra_args(false);
   app.add_option("--include", options.model.included_names,
                  "Nodes that go low: name, glob or /regex/")
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->allow_extra_args(false);
 }
 
 }  // namespace
@@ -166,7 +222,8 @@ Action setup_convert(CLI::App& app) {
   app.add_option("--io", options->model.io, "Inputs and outputs keep their types, or go low")
       ->type_name("keep|low");
   app.add_option("--io-of", options->io_of, "The type of one input or output")
-      ->type_name("NAME=DTYPE");
+      ->type_name("NAME=DTYPE")
+      ->allow_extra_args(false);
   add_policy(app, *options);
   app.add_option("--cast-optional-params", options->cast_weights,
                  "Store weights low (default) or behind Casts")
@@ -192,7 +249,8 @@ Action setup_convert(CLI::App& app) {
   app.add_option("--plan-out", options->plan_out, "Write the plan; without -o nothing else")
       ->type_name("FILE");
   app.add_option("--report", options->reports, "Write the whole report")
-      ->type_name("FILE.json|.html");
+      ->type_name("FILE.json|.html")
+      ->allow_extra_args(false);
   app.add_flag("--weights-only", options->model.weights_only,
                "Store weights low, compute in float32");
   app.add_flag("--quiet", options->quiet, "Print nothing");

@@ -18,6 +18,7 @@ void Editor::run() {
       function_names_.emplace(field.open().text(field::function::kName));
     }
   }
+  settle_weights_only();
   edit_tree(0, main);
   for (auto& function : new_functions_) model.add(field::model::kFunctions, std::move(function));
 }
@@ -192,9 +193,9 @@ void Editor::edit_info(const Scope& scope, Field& field, bool is_input) {
   const ValueId id = found->second;
   if (!is_float_based(graph_.value(id).type)) return;
   const Twins& names = twins(id);
-  if (storage_ == Storage::kWeightsOnly) {
+  if (is_constant(id) && is_stored_low_only(id)) {
     // Up to IR 3 weights are inputs, too.
-    if (!is_input || !is_constant(id) || names.low.empty()) return;
+    if (!is_input) return;
     info.set(field::value_info::kName, names.low);
     return set_element(info.find(field::value_info::kType));
   }

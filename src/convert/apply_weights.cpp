@@ -30,7 +30,7 @@ void Editor::outside_value(ValueId id, std::vector<Message>& first,
   if (is_emulated()) return outside_emulated(id, first);
   if (is_constant(id)) {
     count_weight(id);
-    if (storage_ == Storage::kWeightsOnly) return weights_only(id, first);
+    if (is_stored_low_only(id)) return weights_only(id, first);
   }
   if (names.high.empty() || names.low.empty()) return;
   const bool made_low = is_constant(id) ? stored_low(id) : decisions_.is_low_value(id);
@@ -52,7 +52,6 @@ void Editor::outside_value(ValueId id, std::vector<Message>& first,
 // The low tensor takes a name of its own, and a Cast the one that readers know.
 void Editor::weights_only(ValueId id, std::vector<Message>& casts) {
   const Value& value = graph_.value(id);
-  if (!is_stored_low_only(id)) return;
   ++changes_.low_weights;
   count_rounding(id);
   std::string_view& name = twins_[static_cast<std::size_t>(id)].low;
@@ -61,7 +60,16 @@ void Editor::weights_only(ValueId id, std::vector<Message>& casts) {
   report_cast(value, true, "weight stored in 16 bits");
 }
 
-bool Editor::is_stored_low_only(ValueId id) const {
+void Editor::settle_weights_only() {
+  if (storage_ != Storage::kWeightsOnly) return;
+  stored_low_only_.resize(graph_.values.size());
+  for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+    const auto id = static_cast<ValueId>(v);
+    stored_low_only_[v] = is_constant(id) && may_be_stored_low_only(id);
+  }
+}
+
+bool Editor::may_be_stored_low_only(ValueId id) const {
   const Value& value = graph_.value(id);
   if (has_training_ && value.producer == kNone) return false;
   if (!has_cast_to(low_, graph_.scope(value.scope).opset(""))) return false;
@@ -69,10 +77,16 @@ bool Editor::is_stored_low_only(ValueId id) const {
   if (constants_.count(id) < kWorthStoringLow) return false;
   for (const Use& use : value.uses) {
     if (use.node == kNone) continue;
+    if (stays_float(graph_.node(use.node))) return false;
     if (!objection(graph_, constants_, id, graph_.node(use.node), use.input, low_).empty())
       return false;
   }
   return true;
+}
+
+bool Editor::stays_float(const Node& reader) const {
+  const auto& keys = decisions_.float_weights;
+  return !keys.empty() && std::ranges::binary_search(keys, plan_key(graph_, reader));
 }
 
 void Editor::count_weight(ValueId id) {
@@ -110,8 +124,7 @@ bool Editor::edit_initializer(const Scope& scope, Field& field) {
   const ValueId id = found->second;
   if (is_constant(id)) {
     // The low twin takes its place; the Cast takes its name.
-    const bool is_low_only = storage_ == Storage::kWeightsOnly && !twins(id).low.empty();
-    if (is_low_only || stored_low(id)) {
+    if (is_stored_low_only(id) || stored_low(id)) {
       replace(field, rounded_tensor(document_, field.open(), low_, twins(id).low));
     } else {
       rename_tensor(field, name, twins(id).high);
@@ -142,8 +155,8 @@ void Editor::edit_constant_node(const Node& node, Message& message, std::vector<
   const ValueId out = node.outputs[0];
   const Twins& names = twins(out);
   count_weight(out);
-  if (storage_ == Storage::kWeightsOnly) weights_only(out, after);
-  const bool is_low_only = storage_ == Storage::kWeightsOnly && !names.low.empty();
+  const bool is_low_only = is_stored_low_only(out);
+  if (is_low_only) weights_only(out, after);
   const bool stored = is_low_only || stored_low(out);
   if (stored) retype_constant(node, message);
   const std::string_view name = stored ? names.low : names.high;

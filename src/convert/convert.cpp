@@ -43,6 +43,8 @@ class Conversion {
   // Decides, on what was measured if the options ask for that; `target` tells where to work.
   void decide_all(const fs::path& target) {
     verifier_ = std::make_unique<Verifier>(in_, choice_.opset, graph_, policy_, target);
+    const std::vector<std::string> notes = verifier_->notes();
+    report_.warnings.insert(report_.warnings.end(), notes.begin(), notes.end());
     evidence_.ranges = verifier_->ranges();
     evidence_.kept = verifier_->kept(evidence_, report_);
     decisions_ = decide(graph_, policy_, constants_, evidence_);
@@ -62,12 +64,14 @@ class Conversion {
                                                          : std::to_string(choice_.opset);
     plan.structure = structure_of(graph_);
     plan.decisions = decisions_.list;
+    plan.float_weights = decisions_.float_weights;
     return plan;
   }
 
   Result run(const fs::path& out) {
     check_target(*document_, out);
     decide_all(out);
+    const fs::path tried = verifier_->workshop().file(out.filename().string());
     const Plan made = plan();
     fill_report(out);
     report_.bytes_before = bytes_of_input();
@@ -81,7 +85,6 @@ class Conversion {
     } else {
       if (!choice_.cannot.empty()) report_.warnings.push_back(choice_.cannot);
       check_result();
-      const fs::path tried = verifier_->workshop().file(out.filename().string());
       const auto& progress = policy_.options().progress;
       report_.bytes_after = store_model(*document_, tried, external, [&](double share) {
                               if (progress) progress("writing", share);
@@ -102,6 +105,8 @@ class Conversion {
 
   static Options prepared(Options options) {
     if (options.profile == "ort-cpu") options.weights_only = true;
+    // Reports and plans name the type as this page does, whatever the caller called it.
+    if (const auto low = parse_element(options.target_dtype)) options.target_dtype = name_of(*low);
     return options;
   }
 
@@ -117,13 +122,20 @@ class Conversion {
   }
 
   void check_io_names() const {
-    for (const auto& item : policy_.options().io_of) {
-      const std::string& name = item.first;
-      const auto is_it = [&](ValueId id) { return graph_.value(id).name == name; };
+    for (const auto& [name, dtype] : policy_.options().io_of) {
+      const auto& names = graph_.scope(0).names;
+      const auto found = names.find(name);
+      const Value* value = found == names.end() ? nullptr : &graph_.value(found->second);
+      const auto is_it = [&](ValueId id) { return &graph_.value(id) == value; };
       if (std::ranges::none_of(graph_.scope(0).inputs, is_it) &&
           std::ranges::none_of(graph_.scope(0).outputs, is_it)) {
         raise<ConfigError>("convert", "io_of names '", name,
                            "', which is no input or output of the model");
+      }
+      const bool is_as_asked = value->type == tensor_of(*parse_element(dtype));
+      if (value->type != tensor_of(Element::kFloat) && !is_as_asked) {
+        raise<ConfigError>("convert", "io_of asks for '", name, "' in ", dtype, ", which is ",
+                           name_of(value->type), "; only tensor(float32) can change its type");
       }
     }
   }
@@ -168,7 +180,7 @@ class Conversion {
           decisions_.map.is_constant[static_cast<std::size_t>(before[i])] && what == "input";
       if (is_weight) continue;
       Type wanted = old.type;
-      if (old.type == tensor_of(Element::kFloat) && storage() != Storage::kWeightsOnly &&
+      if (old.type == tensor_of(Element::kFloat) &&
           policy_.io_label(std::string(old.name)) == Label::kLow) {
         wanted = tensor_of(policy_.low());
       }
@@ -248,7 +260,8 @@ Result convert_model(const fs::path& in, const fs::path& out, const Options& opt
 
 Plan plan_model(const fs::path& in, const Options& options) {
   Conversion conversion(in, options, nullptr);
-  conversion.decide_all(fs::temp_directory_path() / "mezzo-plan");
+  std::error_code missing;  // most plans need no files
+  conversion.decide_all(fs::temp_directory_path(missing) / "mezzo-plan");
   return conversion.plan();
 }
 

@@ -5,32 +5,32 @@
 #include <sstream>
 
 #include "convert/concat.h"
-#include "convert/cut.h"
 #include "convert/low.h"
 #include "convert/rules.h"
-#include "convert/sizes.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
 namespace {
 
-// A Cast reads an element in one type and writes it in the other.
-constexpr std::int64_t kBytesOfCast = 4 + 2;
-constexpr int kLoopFactor = 8;
-constexpr int kDeepestLoop = 3;
 /// A value measured on samples may be that many times larger on other inputs.
 constexpr double kHeadroom = 4.0;
 
 class Decider {
  public:
   Decider(const Graph& graph, const ConvertPolicy& policy, Constants& constants)
-      : graph_(graph), policy_(policy), constants_(constants), sizes_(estimated_sizes(graph)) {
+      : graph_(graph), policy_(policy), constants_(constants) {
     result_.map = map_slots(graph, policy, constants);
   }
 
   Decisions run(const Evidence& evidence) {
+    if (is_weights_only()) pin_computation();
     if (evidence.plan != nullptr) {
       pin_plan(*evidence.plan);
+    } else if (is_weights_only()) {
+      warn_of_low_names();
+      pin_classes();
+      pin_names();
+      pin_kept(evidence.kept);
     } else {
       pin_classes();
       pin_names();
@@ -43,8 +43,9 @@ class Decider {
     map().slots.settle();
     pin_constants(evidence.plan != nullptr);
     map().slots.settle();
-    solve();
+    result_.low = place_casts(graph_, policy_, map());
     list();
+    std::ranges::sort(result_.float_weights);
     return std::move(result_);
   }
 
@@ -54,8 +55,35 @@ class Decider {
     return map().variables[static_cast<std::size_t>(id)];
   }
 
-  bool is_decidable(const Node& node) const {
-    return node.schema != nullptr && node.domain.empty() && node.op != "Constant";
+  bool is_weights_only() const { return policy_.options().weights_only; }
+
+  // Only weights are stored low: all but inputs and outputs of the model stays float32.
+  void pin_computation() {
+    const std::string why = concat({"only weights are stored in ", name_of(policy_.low())});
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      const Value& value = graph_.values[v];
+      if (value.is_scope_input && value.scope == 0) continue;
+      map().slots.pin(map().native[v], Label::kHigh, Level::kDefault, why);
+    }
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
+      pin_all(static_cast<NodeId>(n), Level::kDefault, why);
+  }
+
+  void warn_of_low_names() {
+    const Options& options = policy_.options();
+    const auto warn = [&](std::string_view option) {
+      result_.warnings.push_back(
+          concat({option, " changes nothing: only weights are stored low, whoever reads them"}));
+    };
+    if (options.target_dtype_ops) warn("target_dtype_ops");
+    if (options.widest_dtype_ops) warn("widest_dtype_ops");
+    if (!options.included_names.empty()) warn("included_names");
+  }
+
+  // The caller's word on a node holds for its weights, too.
+  void keep_float(NodeId id, Level level, const std::string& why) {
+    pin_all(id, level, why);
+    if (is_weights_only()) result_.float_weights.push_back(plan_key(graph_, graph_.node(id)));
   }
 
   void pin_all(NodeId id, Level level, const std::string& why) {
@@ -66,9 +94,15 @@ class Decider {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
       const auto id = static_cast<NodeId>(n);
-      if (!is_decidable(node) || policy_.options().weights_only) continue;
+      if (!is_decidable(node)) continue;
       const ClassOf rule = policy_.class_of(node.op);
       const std::string why = concat({node.op, ": ", rule.why});
+      if (is_weights_only()) {
+        if (rule.cast == CastClass::kFloat && rule.level == Level::kList)
+          keep_float(id, rule.level, why);
+        if (policy_.options().conditional_fp32_ops) pin_conditions(id, node);
+        continue;
+      }
       if (rule.cast == CastClass::kFloat) pin_all(id, rule.level, why);
       if (rule.cast == CastClass::kLow) {
         for (const Slot slot : variables(id)) map().slots.pin(slot, Label::kLow, rule.level, why);
@@ -99,13 +133,14 @@ class Decider {
       const std::string value = graph_.attribute_text(node, condition.attribute);
       if (std::ranges::find(condition.values, value) == condition.values.end()) continue;
       const bool is_given = policy_.options().conditional_fp32_ops.has_value();
-      pin_all(id, is_given ? Level::kList : Level::kPattern,
-              concat({node.op, " with ", condition.attribute, "=", value}));
+      keep_float(id, is_given ? Level::kList : Level::kPattern,
+                 concat({node.op, " with ", condition.attribute, "=", value}));
     }
   }
 
   void pin_names() {
     for (const bool keep : {true, false}) {
+      if (!keep && is_weights_only()) break;
       for (const NamePattern& pattern : keep ? policy_.excluded() : policy_.included()) {
         const std::string why =
             concat({keep ? "excluded" : "included", " by name '", pattern.text(), "'"});
@@ -128,7 +163,7 @@ class Decider {
       ++matches;
       const auto id = static_cast<NodeId>(n);
       if (keep) {
-        pin_all(id, Level::kName, why);
+        keep_float(id, Level::kName, why);
         pin_inside(node, why);
       } else if (const std::size_t v = primary_variable(graph_, map(), id);
                  v < variables(id).size()) {
@@ -145,7 +180,7 @@ class Decider {
     if (node.instance != kNone) scopes.push_back(node.instance);
     for (const ScopeId scope : scopes) {
       for (const NodeId id : graph_.scope(scope).nodes) {
-        pin_all(id, Level::kName, why);
+        keep_float(id, Level::kName, why);
         pin_inside(graph_.node(id), why);
       }
     }
@@ -184,7 +219,7 @@ class Decider {
     if (kept == nullptr || kept->empty()) return;
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       if (!kept->contains(plan_key(graph_, graph_.nodes[n]))) continue;
-      pin_all(static_cast<NodeId>(n), Level::kNumeric, "found by the search for the tolerance");
+      keep_float(static_cast<NodeId>(n), Level::kNumeric, "found by the search for the tolerance");
     }
   }
 
@@ -195,7 +230,7 @@ class Decider {
       for (std::size_t u = 0; u < value.uses.size(); ++u) {
         const Slot slot = map().uses[v][u];
         const Pin* pin = map().slots.pin_of(slot);
-        if (pin != nullptr && pin->label == Label::kHigh) continue;
+        if (pin != nullptr && pin->label == Label::kHigh && !is_weights_only()) continue;
         if (value.uses[u].node == kNone) continue;
         const Node& reader = graph_.node(value.uses[u].node);
         const std::string why = objection(graph_, constants_, static_cast<ValueId>(v), reader,
@@ -216,6 +251,7 @@ class Decider {
   }
 
   void pin_plan(const Plan& plan) {
+    result_.float_weights = plan.float_weights;
     std::map<std::pair<std::string_view, std::string_view>, const Decision*> planned;
     for (const Decision& decision : plan.decisions)
       planned[{decision.key, decision.variable}] = &decision;
@@ -233,85 +269,6 @@ class Decider {
         map().slots.pin(slot, found->second->low ? Label::kLow : Label::kHigh, Level::kPlan,
                         found->second->why);
       }
-    }
-  }
-
-  int loop_depth(ScopeId id) const {
-    int depth = 0;
-    for (; id != kNone;
-         id = graph_.scope(id).owner == kNone ? kNone : graph_.node(graph_.scope(id).owner).scope) {
-      const NodeId owner = graph_.scope(id).owner;
-      if (owner != kNone && graph_.node(owner).op != "If" && graph_.node(owner).instance == kNone)
-        ++depth;
-    }
-    return std::min(depth, kDeepestLoop);
-  }
-
-  bool is_pinned(Slot slot, Label label) const {
-    const Pin* pin = result_.map.slots.pin_of(slot);
-    return pin != nullptr && pin->label == label;
-  }
-
-  void solve() {
-    Cut cut(map().slots.size());
-    for (Slot slot = 0; slot < static_cast<Slot>(map().slots.size()); ++slot) {
-      if (map().slots.root(slot) != slot) continue;
-      if (is_pinned(slot, Label::kHigh)) cut.pay_if_low(slot, Cut::kInfinite);
-      if (is_pinned(slot, Label::kLow)) cut.pay_if_high(slot, Cut::kInfinite);
-    }
-    for (std::size_t v = 0; v < graph_.values.size(); ++v) add_value(cut, static_cast<ValueId>(v));
-    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) add_node(cut, static_cast<NodeId>(n));
-    const std::vector<bool> answer = cut.solve();
-    result_.low.assign(answer.begin(),
-                       answer.begin() + static_cast<std::ptrdiff_t>(map().slots.size()));
-  }
-
-  // A value is cast once in each direction, however many readers it has.
-  void add_value(Cut& cut, ValueId id) {
-    const auto v = static_cast<std::size_t>(id);
-    if (map().native[v] == kNoSlot) return;
-    const Slot made = map().slots.root(map().native[v]);
-    std::set<Slot> readers;
-    for (const Slot slot : map().uses[v]) {
-      if (slot != kNoSlot && map().slots.root(slot) != made) readers.insert(map().slots.root(slot));
-    }
-    if (readers.empty()) return;
-    std::int64_t turns = 1;
-    for (int i = loop_depth(graph_.value(id).scope); i > 0; --i) turns *= kLoopFactor;
-    const Cost cost{turns, turns * kBytesOfCast * sizes_[v]};
-    const bool is_free = low_source(graph_, id, policy_.low()) != kNone;
-    if (readers.size() == 1) {
-      cut.pay_if_split(made, *readers.begin(), is_free ? Cost{} : cost);
-      cut.pay_if_split(*readers.begin(), made, cost);
-      return;
-    }
-    const std::int32_t down = cut.add_variable();
-    const std::int32_t up = cut.add_variable();
-    cut.pay_if_split(made, down, is_free ? Cost{} : cost);
-    cut.pay_if_split(up, made, cost);
-    for (const Slot reader : readers) {
-      cut.pay_if_split(down, reader, Cut::kInfinite);
-      cut.pay_if_split(reader, up, Cut::kInfinite);
-    }
-  }
-
-  void add_node(Cut& cut, NodeId id) {
-    const Node& node = graph_.node(id);
-    if (!is_decidable(node) || variables(id).empty()) return;
-    const std::size_t primary = primary_variable(graph_, map(), id);
-    if (primary >= variables(id).size()) return;
-    const Slot slot = map().slots.root(variables(id)[primary]);
-    const Rule* rule = find_rule(node.op);
-    if (rule != nullptr && rule->moves) {
-      cut.pay_if_high(slot, {0, 0, 2});
-    } else {
-      cut.pay_if_low(slot, {0, 0, 1});
-    }
-    if (policy_.class_of(node.op).cast != CastClass::kPromote || is_pinned(slot, Label::kLow))
-      return;
-    for (const ValueId in : node.inputs) {
-      const Slot made = in == kNone ? kNoSlot : map().native[static_cast<std::size_t>(in)];
-      if (made != kNoSlot) cut.pay_if_split(map().slots.root(made), slot, Cut::kInfinite);
     }
   }
 
@@ -348,11 +305,14 @@ class Decider {
   const Graph& graph_;
   const ConvertPolicy& policy_;
   Constants& constants_;
-  std::vector<std::int64_t> sizes_;  // per value
   Decisions result_;
 };
 
 }  // namespace
+
+bool is_decidable(const Node& node) {
+  return node.schema != nullptr && node.domain.empty() && node.op != "Constant";
+}
 
 std::string plan_key(const Graph& graph, const Node& node) {
   const ValueId first = node.outputs.empty() ? kNone : node.outputs[0];

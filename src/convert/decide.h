@@ -30,6 +30,8 @@ struct Decisions {
   std::vector<bool> low;  // per slot
   std::vector<Decision> list;
   std::vector<std::string> warnings;
+  /// Where only weights are stored low: plan keys, sorted, of the nodes whose weights are not.
+  std::vector<std::string> float_weights;
 
   bool is_low(Slot slot) const {
     return slot != kNoSlot && low[static_cast<std::size_t>(map.slots.root(slot))];
@@ -49,12 +51,22 @@ struct Evidence {
 
 Decisions decide(const Graph&, const ConvertPolicy&, Constants&, const Evidence& = {});
 
+/// Pins what is bound to values whose types are not known: nothing there can be cast.
+void pin_unknown_types(const Graph&, SlotMap&);
+
 /// Pins from the static danger patterns: floats that become indices, integers and angles that need
 /// more digits, quantised regions.
 void pin_patterns(const Graph&, SlotMap&);
 
 /// Pins and equalities for what is chosen by its size: scores, boxes, peaks.
 void pin_selections(const Graph&, SlotMap&);
+
+/// For every slot: is it low? Pins hold; what is free takes the fewest Casts, then the fewest bytes
+/// through them. The slots must be settled.
+std::vector<bool> place_casts(const Graph&, const ConvertPolicy&, const SlotMap&);
+
+/// Has the node types of its own to decide?
+bool is_decidable(const Node&);
 
 /// The key of a node in a plan: its scope's path and its first output.
 std::string plan_key(const Graph&, const Node&);

@@ -69,7 +69,15 @@ class Editor {
   // Inputs and initializers: their other type is made at the start of the scope.
   void outside_value(ValueId id, std::vector<Message>& first, std::vector<Field>& initializers);
   void weights_only(ValueId id, std::vector<Message>& casts);
-  bool is_stored_low_only(ValueId id) const;
+  // Is it a weight that is stored low and computed with in float32? Settled before anything is
+  // edited: the tensor is read for it.
+  bool is_stored_low_only(ValueId id) const {
+    return !stored_low_only_.empty() && stored_low_only_[static_cast<std::size_t>(id)];
+  }
+  void settle_weights_only();
+  bool may_be_stored_low_only(ValueId id) const;
+  // Did the caller name this reader of weights to stay float32?
+  bool stays_float(const Node& reader) const;
   void count_weight(ValueId id);
   void count_rounding(ValueId id);
   void report_cast(const Value& value, bool from_low, std::string_view reason);
@@ -110,6 +118,7 @@ class Editor {
   Storage storage_;
   Changes& changes_;
   std::vector<Twins> twins_;
+  std::vector<bool> stored_low_only_;  // per value; empty where arithmetic goes low, too
   // Per node and input: which of the value's uses that is. Shared constants have very many.
   std::vector<std::vector<std::size_t>> use_of_input_;
   Names* names_ = nullptr;

@@ -31,11 +31,30 @@ constexpr std::array<Row, 17> kRows{{{"undefined", 0},
                                      {"complex128", 16},
                                      {"bfloat16", 2}}};
 
+// Types that only quantised models have.
+struct SmallRow {
+  std::string_view name;
+  std::size_t bits;
+};
+
+constexpr std::array<SmallRow, 10> kSmallRows{{{"float8e4m3fn", 8},
+                                               {"float8e4m3fnuz", 8},
+                                               {"float8e5m2", 8},
+                                               {"float8e5m2fnuz", 8},
+                                               {"uint4", 4},
+                                               {"int4", 4},
+                                               {"float4e2m1", 4},
+                                               {"float8e8m0", 8},
+                                               {"uint2", 2},
+                                               {"int2", 2}}};
+
 }  // namespace
 
 std::string name_of(Element element) {
   const auto index = static_cast<std::size_t>(element);
   if (index < kRows.size()) return std::string(kRows[index].name);
+  if (index - kRows.size() < kSmallRows.size())
+    return std::string(kSmallRows[index - kRows.size()].name);
   return "type" + std::to_string(index);
 }
 
@@ -53,6 +72,12 @@ std::optional<Element> parse_element(std::string_view name) {
 std::size_t size_of(Element element) {
   const auto index = static_cast<std::size_t>(element);
   return index < kRows.size() ? kRows[index].size : 0;
+}
+
+std::size_t bits_of(Element element) {
+  const auto index = static_cast<std::size_t>(element);
+  if (index < kRows.size()) return 8 * kRows[index].size;
+  return index - kRows.size() < kSmallRows.size() ? kSmallRows[index - kRows.size()].bits : 0;
 }
 
 Type Type::with(Element other) const {

@@ -30,17 +30,31 @@ enum class Element : std::uint8_t {
   kComplex64 = 14,
   kComplex128 = 15,
   kBFloat16 = 16,
+  kFloat8E4M3FN = 17,
+  kFloat8E4M3FNUZ = 18,
+  kFloat8E5M2 = 19,
+  kFloat8E5M2FNUZ = 20,
+  kUint4 = 21,
+  kInt4 = 22,
+  kFloat4E2M1 = 23,
+  kFloat8E8M0 = 24,
+  kUint2 = 25,
+  kInt2 = 26,
 };
 
-/// "float32", "bfloat16", "int64": the names that reports use. Types that only quantised models
-/// know are "type17" and so on.
+/// "float32", "bfloat16", "int4": the names that reports use. Types that no opset knows are
+/// "type99" and so on.
 std::string name_of(Element);
 
 /// The type with that name ("float16", "half", "fp16", "float", ...), or nothing.
 std::optional<Element> parse_element(std::string_view name);
 
-/// Bytes of one element; 0 where elements have no whole bytes (strings, 4-bit types).
+/// Bytes of one element; 0 where nothing is computed with it here (strings, 8-bit floats) or
+/// elements have no whole bytes (4-bit types).
 std::size_t size_of(Element);
+
+/// Bits of one element in a file; 0 for strings and unknown types.
+std::size_t bits_of(Element);
 
 /// What stands around the tensors of a value, outermost first.
 enum class Wrap : std::uint8_t { kNone = 0, kSequence, kOptional };

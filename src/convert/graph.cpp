@@ -11,6 +11,14 @@
 #include "core/raise.h"
 
 namespace mezzo::convert {
+std::string shape_text(const std::vector<std::int64_t>& dims) {
+  std::string text;
+  for (const std::int64_t dim : dims) {
+    text += concat({text.empty() ? "[" : ", ", dim < 0 ? "?" : std::to_string(dim)});
+  }
+  return text.empty() ? "[]" : concat({text, "]"});
+}
+
 ScopeId Node::body(std::string_view attribute) const {
   for (const Body& body : bodies) {
     if (body.attribute == attribute) return body.scope;

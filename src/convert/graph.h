@@ -42,6 +42,7 @@ struct Value {
   const Message* initializer =
       nullptr;  // TensorProto, or SparseTensorProto; also of inputs with defaults
   Type type;
+  Type declared;                   // by the file; asked only where `type` follows from no operator
   std::vector<std::int64_t> dims;  // where the file tells them; -1: unknown
   bool has_dims = false;
   std::vector<Use> uses;
@@ -81,6 +82,9 @@ struct Scope {
 
   std::int64_t opset(std::string_view domain) const;
 };
+
+/// "[1, 3, ?]".
+std::string shape_text(const std::vector<std::int64_t>& dims);
 
 class Graph {
  public:

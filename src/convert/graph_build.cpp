@@ -100,7 +100,7 @@ class Builder {
               kind == ScopeKind::kFunction ? field::function::kNode : field::graph::kNode);
     connect(id);
     read_outputs(id, message);
-    read_shapes(id, message);
+    read_infos(id, message);
     order(id);
     --depth_;
     return id;
@@ -299,24 +299,29 @@ class Builder {
           is_function ? text_of(field) : field.open().text(field::value_info::kName);
       const ValueId value = lookup(id, name);
       if (value == kNone) raise("onnx", "output '", name, "' is made by nothing", in(id));
-      if (!is_function && !graph_.value(value).has_dims) read_shape(value, field.open());
+      if (!is_function) declare(value, field.open());
       Scope& scope = graph_.scope(id);
       graph_.value(value).uses.push_back({kNone, static_cast<int>(scope.outputs.size()), id});
       scope.outputs.push_back(value);
     }
   }
 
-  // Shapes that the file tells of values in between; types come from the operators.
-  void read_shapes(ScopeId id, Message& message) {
+  // What the file tells of values in between: shapes, and types where operators give none.
+  void read_infos(ScopeId id, Message& message) {
     const bool is_function = graph_.scope(id).kind == ScopeKind::kFunction;
     for (Field& field : message.fields()) {
       if (field.number != (is_function ? field::function::kValueInfo : field::graph::kValueInfo))
         continue;
       const auto& names = graph_.scope(id).names;
       const auto found = names.find(field.open().text(field::value_info::kName));
-      if (found == names.end() || graph_.value(found->second).has_dims) continue;
-      read_shape(found->second, field.open());
+      if (found != names.end()) declare(found->second, field.open());
     }
+  }
+
+  void declare(ValueId id, Message& info) {
+    Value& value = graph_.value(id);
+    if (Field* type = info.find(field::value_info::kType)) value.declared = read_type(type->open());
+    if (!value.has_dims) read_shape(id, info);
   }
 
   // Kahn's algorithm over the scope's own nodes; what a body captures counts as an input of its

@@ -1,5 +1,6 @@
 // Types of all values, from the schemas: what the variables of a node are bound to, and the
-// operators whose output type stands in an attribute.
+// operators whose output type stands in an attribute. What an unknown operator makes has the type
+// that its readers demand, or else the one that the file declares.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -15,11 +16,62 @@ class Inference {
  public:
   explicit Inference(Graph& graph) : graph_(graph) {}
 
+  void run() {
+    scope(0);
+    // Each turn makes more types known.
+    while (take_from_readers() || take_declared()) scope(0);
+  }
+
+ private:
   void scope(ScopeId id) {
     for (const NodeId node : graph_.scope(id).ordered) this->node(node);
   }
 
- private:
+  // A model is valid before it is converted: what is bound to one variable with a known value has
+  // its type.
+  bool take_from_readers() {
+    bool found = false;
+    for (std::size_t n = graph_.nodes.size(); n-- > 0;) {
+      const Node& node = graph_.nodes[n];
+      if (node.schema == nullptr || !node.domain.empty() || !node.bodies.empty()) continue;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        const ValueId in = node.inputs[i];
+        if (in == kNone || graph_.value(in).type.is_known()) continue;
+        set(in, type_among(node, node.schema->input(i)));
+        found = found || graph_.value(in).type.is_known();
+      }
+    }
+    return found;
+  }
+
+  // The plain type that the formal's variable is bound to, or the only one that it may have.
+  Type type_among(const Node& node, const Formal* formal) const {
+    if (formal == nullptr || formal->arity == Arity::kVariadicOfAnyTypes) return {};
+    const Variable& variable = node.schema->variable_of(*formal);
+    if (variable.is_fixed) return only_type(variable.types());
+    const auto bound = [&](const std::vector<ValueId>& values, bool outputs) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const Formal* other = outputs ? node.schema->output(i) : node.schema->input(i);
+        const Type type = type_of(values[i]);
+        if (other != nullptr && other->variable == formal->variable && type.is_plain_tensor())
+          return type;
+      }
+      return Type();
+    };
+    const Type read = bound(node.inputs, false);
+    return read.is_known() ? read : bound(node.outputs, true);
+  }
+
+  bool take_declared() {
+    bool found = false;
+    for (Value& value : graph_.values) {
+      if (value.type.is_known() || !value.declared.is_known()) continue;
+      value.type = value.declared;
+      found = true;
+    }
+    return found;
+  }
+
   Type type_of(ValueId id) const { return id == kNone ? Type() : graph_.value(id).type; }
   Type input(const Node& node, std::size_t i) const {
     return i < node.inputs.size() ? type_of(node.inputs[i]) : Type();
@@ -240,7 +292,7 @@ class Inference {
 }  // namespace
 
 void infer_types(Graph& graph) {
-  Inference(graph).scope(0);
+  Inference(graph).run();
 }
 
 }  // namespace mezzo::convert

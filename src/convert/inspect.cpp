@@ -15,18 +15,9 @@ namespace {
 
 constexpr std::size_t kMostRanges = 100;
 
-std::string shape_text(const Value& value) {
-  if (!value.has_dims) return "";
-  std::string text = "[";
-  for (std::size_t i = 0; i < value.dims.size(); ++i) {
-    if (i != 0) text += ", ";
-    text += value.dims[i] < 0 ? "?" : std::to_string(value.dims[i]);
-  }
-  return concat({text, "]"});
-}
-
 std::string line_of(const Value& value) {
-  return concat({value.name, ": ", name_of(value.type), shape_text(value)});
+  return concat({value.name, ": ", name_of(value.type),
+                 value.has_dims ? shape_text(value.dims) : std::string()});
 }
 
 std::int64_t depth_of(const Graph& graph, const Scope& scope) {
@@ -51,19 +42,24 @@ std::string range_line(const Value& value, const ConstantFacts& facts) {
 
 void add_weights(Inspection& inspection, Document& document, const Graph& graph) {
   Constants constants(graph, Element::kFloat16);
+  std::size_t lines = 0;
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const Value& value = graph.values[v];
     if (value.initializer != nullptr && value.origin != Origin::kSparseInitializer) {
       const Tensor tensor = read_tensor(document, *value.initializer);
-      const auto bytes = static_cast<std::int64_t>(tensor.count * size_of(tensor.element));
+      const auto bytes =
+          static_cast<std::int64_t>((tensor.count * bits_of(tensor.element) + 7) / 8);
       inspection.weight_bytes += bytes;
       inspection.weight_bytes_by_type[name_of(tensor.element)] += bytes;
     }
     if (!constants.is_constant(static_cast<ValueId>(v))) continue;
     const ConstantFacts& facts = constants.facts(static_cast<ValueId>(v));
     if (facts.overflowing + facts.vanishing + facts.infinite + facts.nan == 0) continue;
-    if (inspection.ranges.size() < kMostRanges)
-      inspection.ranges.push_back(range_line(value, facts));
+    if (++lines <= kMostRanges) inspection.ranges.push_back(range_line(value, facts));
+  }
+  if (lines > kMostRanges) {
+    inspection.ranges.push_back(
+        concat({"and ", std::to_string(lines - kMostRanges), " more weights"}));
   }
 }
 

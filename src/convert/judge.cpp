@@ -17,6 +17,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool fits(const Value& value, const Array& array) {
+  return !value.has_dims ||
+         std::ranges::equal(value.dims, array.dims, [](std::int64_t declared, std::int64_t got) {
+           return declared <= 0 || declared == got;  // some exporters write 0 for "any"
+         });
+}
+
 Array made_up(const Value& value, std::minstd_rand& random) {
   if (!value.type.is_plain_tensor() || size_of(value.type.element) == 0 || !value.has_dims) {
     raise<UnsupportedError>("convert", "no samples can be made up for the input '", value.name,
@@ -50,17 +57,17 @@ Array made_up(const Value& value, std::minstd_rand& random) {
 
 }  // namespace
 
-Workshop::Workshop(const fs::path& target) {
-  const fs::path parent = target.parent_path().empty() ? fs::path(".") : target.parent_path();
-  for (int i = 0;; ++i) {
+fs::path Workshop::file(const std::string& name) const {
+  const fs::path parent = target_.parent_path().empty() ? fs::path(".") : target_.parent_path();
+  for (int i = 0; !folder_; ++i) {
     const fs::path folder =
-        parent / concat({".", target.filename().string(), ".work", std::to_string(i)});
+        parent / concat({".", target_.filename().string(), ".work", std::to_string(i)});
     std::error_code failure;
     folder_ = platform::Temporary::new_folder(folder, failure);
-    if (folder_) return;
-    if (failure || i > 1000)
-      raise("convert", "cannot write beside '", target.string(), "': ", failure.message());
+    if (!folder_ && (failure || i > 1000))
+      raise("convert", "cannot write beside '", target_.string(), "': ", failure.message());
   }
+  return folder_->path() / name;
 }
 
 std::vector<Sample> samples_for(const Graph& graph, const std::vector<fs::path>& files) {
@@ -80,6 +87,11 @@ std::vector<Sample> samples_for(const Graph& graph, const std::vector<fs::path>&
           raise<ConfigError>("samples", "input '", graph.value(id).name, "' is ",
                              name_of(graph.value(id).type), " and the sample ",
                              name_of(array.element));
+        }
+        if (!fits(graph.value(id), array)) {
+          raise<ConfigError>("samples", "input '", graph.value(id).name, "' has the shape ",
+                             shape_text(graph.value(id).dims), " and the sample ",
+                             shape_text(array.dims));
         }
       }
     }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "convert/apply.h"
@@ -14,14 +15,17 @@
 
 namespace mezzo::convert {
 
-/// A folder beside the target in which models are tried; gone with this object.
+/// A folder beside the target in which models are tried: made when it is first used, gone with this
+/// object. One thread at a time.
 class Workshop {
  public:
-  explicit Workshop(const std::filesystem::path& target);
-  std::filesystem::path file(const std::string& name) const { return folder_->path() / name; }
+  explicit Workshop(std::filesystem::path target) : target_(std::move(target)) {}
+  /// Throws Error where nothing can be written there.
+  std::filesystem::path file(const std::string& name) const;
 
  private:
-  std::unique_ptr<const platform::Temporary> folder_;
+  std::filesystem::path target_;
+  mutable std::unique_ptr<const platform::Temporary> folder_;
 };
 
 /// Samples that fit the model's declared inputs: the given files, or made up where there are none

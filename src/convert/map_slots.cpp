@@ -62,10 +62,14 @@ class Mapper {
   void apply_uses() {
     for (std::size_t v = 0; v < graph_.values.size(); ++v) {
       const Value& value = graph_.values[v];
-      if (!is_float_based(value.type)) continue;
+      if (value.type.is_known() && !is_float_based(value.type)) continue;
       for (std::size_t u = 0; u < value.uses.size(); ++u) {
         const Use& use = value.uses[u];
         Slot slot = wanted(use.node, use.scope, static_cast<std::size_t>(use.input));
+        if (!value.type.is_known()) {
+          map_.uses[v][u] = slot;
+          continue;
+        }
         if (slot == kNoSlot) {
           slot = map_.slots.add();
           forbid(slot, "its reader's type is not known");
@@ -215,21 +219,8 @@ class Mapper {
   void check_formal(const Node& node, const Formal* formal, ValueId id, Slot slot) {
     if (formal == nullptr || !is_float(id) || slot == kNoSlot) return;
     const Type low = graph_.value(id).type.with(policy_.low());
-    if (!node.schema->variable_of(*formal).types().contains(low)) forbid(slot, legality(node));
-  }
-
-  std::string legality(const Node& node) const {
-    std::string text = concat(
-        {node.op, " takes no ", name_of(policy_.low()), " in opset ", std::to_string(node.opset)});
-    for (std::int64_t opset = node.opset + 1; opset <= newest_opset(); ++opset) {
-      const Schema* later = find_schema(node.domain, node.op, opset);
-      if (later == nullptr || later == node.schema) continue;
-      const bool allows = std::ranges::any_of(later->variables, [&](const Variable& variable) {
-        return variable.types().contains(tensor_of(policy_.low())) && !variable.is_fixed;
-      });
-      if (allows) return text + concat({", but in opset ", std::to_string(opset)});
-    }
-    return text;
+    if (!node.schema->variable_of(*formal).types().contains(low))
+      forbid(slot, without_low_form(node.domain, node.op, node.opset, policy_.low()));
   }
 
   void general(NodeId id, const Node& node) {
@@ -257,9 +248,10 @@ class Mapper {
       if (!has_input[formal->variable]) attribute_output(node, slot, variables);
       has_container = has_container || !graph_.value(node.outputs[i]).type.is_plain_tensor();
     }
-    std::string why;
+    std::string why = "BitCast reads the bits of float32";
     const std::string& profile = policy_.options().profile;
-    const bool allowed = profile_allows(profile, graph_, node, policy_.low(), &why);
+    const bool allowed =
+        node.op != "BitCast" && profile_allows(profile, graph_, node, policy_.low(), &why);
     Slot first = kNoSlot;
     for (const Slot slot : variables) {
       if (slot == kNoSlot) continue;
@@ -280,7 +272,7 @@ class Mapper {
     if (variable.is_fixed) {
       forbid(slot, concat({node.op, ": ", formal.name, " is always float32"}));
     } else if (!variable.types().contains(graph_.value(id).type.with(policy_.low()))) {
-      forbid(slot, legality(node));
+      forbid(slot, without_low_form(node.domain, node.op, node.opset, policy_.low()));
     }
     return slot;
   }
@@ -297,6 +289,11 @@ class Mapper {
       if (graph_.attribute(node, "dtype") != nullptr) return;
       for (const Slot other : variables) map_.slots.unite(other, slot);
       return;
+    }
+    // From opset 23 on the type of the result is that of the scale, where nothing is said.
+    if (op == "DequantizeLinear" && graph_.attribute(node, "output_dtype") == nullptr) {
+      const Formal* scale = node.schema->input(1);
+      if (scale != nullptr) return map_.slots.unite(variables[scale->variable], slot);
     }
     if (op == "SplitToSequence" || op == "SequenceConstruct" || op == "SequenceAt" ||
         op == "ConcatFromSequence" || op == "OptionalGetElement" ||
@@ -346,7 +343,7 @@ class Mapper {
 
   Label io_label(ValueId id, bool has_cast) const {
     const Value& value = graph_.value(id);
-    if (!value.type.is_plain_tensor() || policy_.options().weights_only) return Label::kHigh;
+    if (!value.type.is_plain_tensor()) return Label::kHigh;
     const Label label = policy_.io_label(std::string(value.name));
     if (label == Label::kLow && !has_cast) {
       raise<UnsupportedError>("convert", "'", value.name, "' is asked for in ",
@@ -390,7 +387,9 @@ bool is_float_based(const Type& type) {
 }
 
 SlotMap map_slots(const Graph& graph, const ConvertPolicy& policy, const Constants& constants) {
-  return Mapper(graph, policy, constants).run();
+  SlotMap map = Mapper(graph, policy, constants).run();
+  pin_unknown_types(graph, map);
+  return map;
 }
 
 }  // namespace mezzo::convert

@@ -30,7 +30,8 @@ OutputError compare_outputs(const std::string& name, const Array& reference, con
   const std::vector<double> a = reference.values();
   const std::vector<double> b = got.values();
   if (a.size() != b.size() || reference.dims != got.dims) {
-    error.finite = false;
+    error.same_shape = false;
+    error.finite = std::ranges::all_of(b, [](double value) { return std::isfinite(value); });
     error.cosine = error.top1_agreement = 0;
     error.relative_to_range = error.max_absolute = HUGE_VAL;
     return error;
@@ -76,6 +77,7 @@ OutputError worse(const OutputError& a, const OutputError& b) {
   error.cosine = std::min(a.cosine, b.cosine);
   error.top1_agreement = std::min(a.top1_agreement, b.top1_agreement);
   error.finite = a.finite && b.finite;
+  error.same_shape = a.same_shape && b.same_shape;
   return error;
 }
 

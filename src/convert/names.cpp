@@ -1,11 +1,40 @@
 #include "convert/names.h"
 
 #include "convert/concat.h"
+#include "convert/fields.h"
 
 namespace mezzo::convert {
 
 Names::Names(const Graph& graph, ScopeId root) {
   add(graph, root);
+}
+
+Names::Names(Message& function) {
+  for (const Field& field : function.fields()) {
+    if (field.number == field::function::kInput) taken_.emplace(field.bytes);
+  }
+  add_nodes(function, field::function::kNode);
+}
+
+void Names::add_nodes(Message& message, std::uint32_t number) {
+  for (Field& field : message.fields()) {
+    if (number == field::graph::kNode &&
+        (field.number == field::graph::kInput || field.number == field::graph::kInitializer)) {
+      const bool is_input = field.number == field::graph::kInput;
+      taken_.emplace(field.open().text(is_input ? field::value_info::kName : field::tensor::kName));
+    }
+    if (field.number != number) continue;
+    Message& node = field.open();
+    taken_.emplace(node.text(field::node::kName));
+    for (Field& part : node.fields()) {
+      if (part.number == field::node::kOutput) taken_.emplace(part.bytes);
+      if (part.number != field::node::kAttribute) continue;
+      for (Field& body : part.open().fields()) {
+        if (body.number == field::attribute::kGraph || body.number == field::attribute::kGraphs)
+          add_nodes(body.open(), field::graph::kNode);
+      }
+    }
+  }
 }
 
 void Names::add(const Graph& graph, ScopeId id) {

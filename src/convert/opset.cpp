@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "convert/concat.h"
@@ -39,14 +40,12 @@ class Raiser {
       return concat({"opset ", std::to_string(target_), " is unknown; the newest is ",
                      std::to_string(newest_opset())});
     Message& main = model.find(field::model::kGraph)->open();
-    std::string why = graph(main);
-    if (!why.empty()) return why;
+    std::string why = nodes(main, field::graph::kNode);
     for (Field& field : model.fields()) {
-      if (field.number != field::model::kOpsetImport) continue;
-      const std::string_view domain = field.open().text(field::opset::kDomain);
-      if (domain.empty() || domain == "ai.onnx")
-        field.open().set(field::opset::kVersion, static_cast<std::uint64_t>(target_));
+      if (why.empty() && field.number == field::model::kFunctions) why = function(field.open());
     }
+    if (!why.empty()) return why;
+    set_opset(model, field::model::kOpsetImport);
     raise_ir(model, main);
     return "";
   }
@@ -74,20 +73,52 @@ class Raiser {
     main.replace(std::move(kept));
   }
 
-  std::string graph(Message& message) {
+  void set_opset(Message& message, std::uint32_t number) const {
+    for (Field& field : message.fields()) {
+      if (field.number != number) continue;
+      const std::string_view domain = field.open().text(field::opset::kDomain);
+      if (domain.empty() || domain == "ai.onnx")
+        field.open().set(field::opset::kVersion, static_cast<std::uint64_t>(target_));
+    }
+  }
+
+  // Runtimes want functions and the model to mean the same by an operator.
+  std::string function(Message& message) {
+    namespace f = field::function;
+    int from = 0;
+    for (Field& field : message.fields()) {
+      if (field.number != f::kOpsetImport) continue;
+      const std::string_view domain = field.open().text(field::opset::kDomain);
+      if (domain.empty() || domain == "ai.onnx")
+        from = static_cast<int>(field.open().number(field::opset::kVersion));
+    }
+    if (from == 0 || from >= target_) return "";
+    const int model_from = std::exchange(from_, from);
+    auto model_names = std::exchange(names_, std::make_unique<Names>(message));
+    in_function_ = true;
+    std::string why = nodes(message, f::kNode);
+    in_function_ = false;
+    from_ = model_from;
+    names_ = std::move(model_names);
+    if (!why.empty()) return concat({"in function '", message.text(f::kName), "': ", why});
+    set_opset(message, f::kOpsetImport);
+    return "";
+  }
+
+  std::string nodes(Message& message, std::uint32_t number) {
     std::vector<Field> fields;
     bool changed = false;
     for (Field& field : message.fields()) {
-      if (field.number != field::graph::kNode) {
+      if (field.number != number) {
         fields.push_back(std::move(field));
         continue;
       }
       NodeEdit edit(document_, *names_, field.open());
       if (std::string why = node(edit); !why.empty()) return why;
       changed = changed || !edit.before.empty() || !edit.after.empty();
-      for (Message& added : edit.before) fields.push_back(wrapped(std::move(added)));
+      for (Message& added : edit.before) fields.push_back(wrapped(number, std::move(added)));
       fields.push_back(std::move(field));
-      for (Message& added : edit.after) fields.push_back(wrapped(std::move(added)));
+      for (Message& added : edit.after) fields.push_back(wrapped(number, std::move(added)));
     }
     if (changed) {
       message.replace(std::move(fields));
@@ -97,9 +128,9 @@ class Raiser {
     return "";
   }
 
-  static Field wrapped(Message message) {
+  static Field wrapped(std::uint32_t number, Message message) {
     Field field;
-    field.number = field::graph::kNode;
+    field.number = number;
     field.wire = Wire::kBytes;
     field.message = std::make_unique<Message>(std::move(message));
     return field;
@@ -111,13 +142,16 @@ class Raiser {
       for (Field& body : field.open().fields()) {
         if (body.number != field::attribute::kGraph && body.number != field::attribute::kGraphs)
           continue;
-        if (std::string why = graph(body.open()); !why.empty()) return why;
+        if (std::string why = nodes(body.open(), field::graph::kNode); !why.empty()) return why;
       }
     }
     const std::string_view domain = edit.message().text(field::node::kDomain);
     if (!domain.empty() && domain != "ai.onnx") return "";
     for (int at = from_ + 1; at <= target_; ++at) {
       const std::string op(edit.op());
+      if (in_function_ && is_changed(op, at) && edit.has_references())
+        return concat(
+            {op, " takes an attribute from its function (opset ", std::to_string(at), ")"});
       if (const std::string why = adapt(edit, at); !why.empty()) {
         return concat({op, " ", why, " (opset ", std::to_string(at), ")"});
       }
@@ -132,7 +166,8 @@ class Raiser {
   int target_;
   int from_ = 0;
   std::int64_t old_ir_ = 0;
-  std::unique_ptr<Names> names_;
+  bool in_function_ = false;
+  std::unique_ptr<Names> names_;  // of the graph or function at hand
 };
 
 }  // namespace
@@ -144,6 +179,21 @@ std::string raise_opset(Document& document, int target) {
 bool has_cast_to(Element low, std::int64_t opset) {
   const Schema* cast = find_schema("", "Cast", opset);
   return cast != nullptr && cast->variable_of(cast->outputs[0]).types().contains(tensor_of(low));
+}
+
+std::string without_low_form(std::string_view domain, std::string_view op, std::int64_t opset,
+                             Element low) {
+  std::string text = concat({op, " takes no ", name_of(low), " in opset ", std::to_string(opset)});
+  const Schema* now = find_schema(domain, op, opset);
+  for (std::int64_t later = opset + 1; later <= newest_opset(); ++later) {
+    const Schema* schema = find_schema(domain, op, later);
+    if (schema == nullptr || schema == now) continue;
+    const bool allows = std::ranges::any_of(schema->variables, [&](const Variable& variable) {
+      return variable.types().contains(tensor_of(low)) && !variable.is_fixed;
+    });
+    if (allows) return concat({text, ", but in opset ", std::to_string(later)});
+  }
+  return text;
 }
 
 std::string without_cast_to(Element low, std::int64_t opset, std::string_view otherwise) {

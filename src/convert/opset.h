@@ -13,11 +13,16 @@ namespace mezzo::convert {
 /// Raises the default domain's opset to `target`, editing the document's messages.
 /// Operators whose meaning changed on the way are rewritten; types and values stay what they were.
 /// Returns an empty text, or why it cannot be done; then the document is in no usable state.
-/// Functions keep the opsets that they import.
+/// Functions are raised too: runtimes refuse those whose operators mean something else than the
+/// model's.
 std::string raise_opset(Document&, int target);
 
 /// Does that opset of the default domain (0: the model imports none) have a Cast to the low type?
 bool has_cast_to(Element low, std::int64_t opset);
+
+/// That the operator takes no low type in that opset, and which later one gives it one.
+std::string without_low_form(std::string_view domain, std::string_view op, std::int64_t opset,
+                             Element low);
 
 /// That a model of that opset has no Cast to the low type, and what can be done about it:
 /// `otherwise` is the part that needs no other opset.

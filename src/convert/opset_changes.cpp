@@ -1,9 +1,11 @@
 #include "convert/opset_changes.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "convert/concat.h"
 #include "convert/element.h"
+#include "convert/fields.h"
 
 namespace mezzo::convert {
 namespace {
@@ -72,6 +74,7 @@ std::string dropout_12(NodeEdit& node) {
 }
 
 std::string flattening(NodeEdit& node) {
+  if (node.integer("axis", 1) == -1) return "";  // the last axis alone, either way
   node.flatten_around(node.integer("axis", 1));
   return "";
 }
@@ -148,6 +151,37 @@ std::string roi_align_16(NodeEdit& node) {
   return "";
 }
 
+std::string group_norm_21(NodeEdit& node) {
+  const std::int64_t groups = node.integer("num_groups", 0);
+  if (groups < 1) return "has no groups";
+  node.repeat_per_channel(1, groups);
+  node.repeat_per_channel(2, groups);
+  return "";
+}
+
+// The power was a float.
+std::string lp_pool_2(NodeEdit& node) {
+  const Message* power = node.find("p");
+  if (power == nullptr) return "";
+  const std::vector<float> values = repeated_floats(*power, field::attribute::kFloat);
+  const float p = values.empty() ? 0 : values[0];
+  if (!(p >= 1 && p < 1000) || p != std::floor(p)) return "has no whole power";
+  node.set_integer("p", static_cast<std::int64_t>(p));
+  return "";
+}
+
+std::string pad_2(NodeEdit& node) {
+  Message* paddings = node.find("paddings");
+  if (paddings != nullptr) paddings->set(field::attribute::kName, std::string_view("pads"));
+  return "";
+}
+
+std::string split_2(NodeEdit& node) {
+  if (!node.input(1).empty()) return "takes its sizes from an input";
+  node.set_integer("axis", node.integer("axis", 0));
+  return "";
+}
+
 std::string grid_sample_20(NodeEdit& node) {
   if (node.text("mode") == "bilinear") node.set_text("mode", "linear");
   if (node.text("mode") == "bicubic") node.set_text("mode", "cubic");
@@ -215,9 +249,10 @@ constexpr Change kChanges[] = {
     {"GRU", 3, refuse},
     {"GRU", 7, recurrent_7},
     {"Gemm", 7, drop_broadcast},
+    {"GlobalLpPool", 2, lp_pool_2},
     {"Greater", 7, drop_broadcast},
     {"GridSample", 20, grid_sample_20},
-    {"GroupNormalization", 21, refuse},
+    {"GroupNormalization", 21, group_norm_21},
     {"HardSigmoid", 6, drop_legacy},
     {"Hardmax", 13, flattening},
     {"InstanceNormalization", 6, drop_legacy},
@@ -226,6 +261,7 @@ constexpr Change kChanges[] = {
     {"Less", 7, drop_broadcast},
     {"Log", 6, drop_legacy},
     {"LogSoftmax", 13, flattening},
+    {"LpPool", 2, lp_pool_2},
     {"Max", 6, drop_legacy},
     {"Mean", 6, drop_legacy},
     {"Min", 6, drop_legacy},
@@ -235,7 +271,7 @@ constexpr Change kChanges[] = {
     {"Or", 7, drop_broadcast},
     {"PRelu", 6, drop_legacy},
     {"PRelu", 7, refuse},
-    {"Pad", 2, refuse},
+    {"Pad", 2, pad_2},
     {"Pad", 11, pad_11},
     {"Pow", 7, drop_broadcast},
     {"RNN", 7, recurrent_7},
@@ -260,7 +296,7 @@ constexpr Change kChanges[] = {
     {"Sigmoid", 6, drop_legacy},
     {"Slice", 10, slice_10},
     {"Softmax", 13, flattening},
-    {"Split", 2, refuse},
+    {"Split", 2, split_2},
     {"Split", 13, split_13},
     {"Split", 18, split_18},
     {"Sqrt", 6, drop_legacy},
@@ -277,13 +313,21 @@ constexpr Change kChanges[] = {
     {"Xor", 7, drop_broadcast},
 };
 
+const Change* find_change(std::string_view op, int at) {
+  const auto found =
+      std::ranges::find_if(kChanges, [&](const Change& c) { return c.op == op && c.at == at; });
+  return found == std::end(kChanges) ? nullptr : found;
+}
+
 }  // namespace
 
 std::string adapt(NodeEdit& node, int at) {
-  const std::string_view op = node.op();
-  const auto change =
-      std::ranges::find_if(kChanges, [&](const Change& c) { return c.op == op && c.at == at; });
-  return change == std::end(kChanges) ? "" : change->adapt(node);
+  const Change* change = find_change(node.op(), at);
+  return change == nullptr ? "" : change->adapt(node);
+}
+
+bool is_changed(std::string_view op, int at) {
+  return find_change(op, at) != nullptr;
 }
 
 }  // namespace mezzo::convert

@@ -1,5 +1,7 @@
 #include "convert/opset_edit.h"
 
+#include <algorithm>
+
 #include "convert/concat.h"
 #include "convert/element.h"
 #include "convert/fields.h"
@@ -50,6 +52,13 @@ Message* NodeEdit::find(std::string_view attribute) const {
     if (field.open().text(field::attribute::kName) == attribute) return &field.open();
   }
   return nullptr;
+}
+
+bool NodeEdit::has_references() const {
+  return std::ranges::any_of(message_.fields(), [](Field& field) {
+    return field.number == field::node::kAttribute &&
+           !field.open().text(field::attribute::kReference).empty();
+  });
 }
 
 std::int64_t NodeEdit::integer(std::string_view attribute, std::int64_t otherwise) const {
@@ -158,15 +167,44 @@ void NodeEdit::attribute_to_input(std::string_view attribute, std::size_t i) {
   set_input(i, constant(std::move(tensor)));
 }
 
-void NodeEdit::attribute_to_list_input(std::string_view attribute, std::size_t i) {
-  const std::int64_t value = integer(attribute, 0);
+std::string_view NodeEdit::integers(const std::vector<std::int64_t>& values) {
   Message tensor;
-  tensor.add(field::tensor::kDims, std::uint64_t{1});
+  tensor.add(field::tensor::kDims, std::uint64_t{values.size()});
   tensor.add(field::tensor::kType, static_cast<std::uint64_t>(Element::kInt64));
   tensor.add(field::tensor::kRawData,
-             document_.keep(std::string(reinterpret_cast<const char*>(&value), sizeof(value))));
+             document_.keep(std::string(reinterpret_cast<const char*>(values.data()),
+                                        values.size() * sizeof(std::int64_t))));
+  return constant(std::move(tensor));
+}
+
+void NodeEdit::attribute_to_list_input(std::string_view attribute, std::size_t i) {
+  const std::int64_t value = integer(attribute, 0);
   remove(attribute);
-  set_input(i, constant(std::move(tensor)));
+  set_input(i, integers({value}));
+}
+
+std::string_view NodeEdit::computed(std::string_view op,
+                                    std::initializer_list<std::string_view> inputs,
+                                    std::string_view suffix) {
+  const std::string_view output = fresh(concat({message_.text(field::node::kOutput), suffix}));
+  before.push_back(plain_node(op, inputs, output));
+  if (op == "Concat") {
+    before.back().add(field::node::kAttribute,
+                      std::make_unique<Message>(integer_attribute("axis", 0)));
+  }
+  return output;
+}
+
+// [G] becomes [G, 1], then [G, C / G], then [C].
+void NodeEdit::repeat_per_channel(std::size_t i, std::int64_t groups) {
+  const std::string_view one = integers({1});
+  const std::string_view shape = computed("Shape", {input(0)}, "__shape");
+  const std::string_view channels = computed("Gather", {shape, one}, "__channels");
+  const std::string_view each = computed("Div", {channels, integers({groups})}, "__per_group");
+  const std::string_view repeats = computed("Concat", {one, each}, "__repeats");
+  const std::string_view column = computed("Unsqueeze", {input(i), one}, "__column");
+  const std::string_view tiled = computed("Tile", {column, repeats}, "__tiled");
+  set_input(i, computed("Reshape", {tiled, integers({-1})}, "__per_channel"));
 }
 
 std::string_view NodeEdit::empty_floats() {

@@ -20,6 +20,8 @@ class NodeEdit {
   std::string_view input(std::size_t i) const;
   std::size_t output_count() const;
   Message* find(std::string_view attribute) const;
+  /// Does any attribute take its value from the function around the node?
+  bool has_references() const;
   std::int64_t integer(std::string_view attribute, std::int64_t otherwise) const;
   std::string_view text(std::string_view attribute) const;
 
@@ -39,6 +41,8 @@ class NodeEdit {
   void attribute_to_list_input(std::string_view attribute, std::size_t i);
   /// The name of a float constant without elements.
   std::string_view empty_floats();
+  /// Input i, which has one value per group, gets one per channel of input 0.
+  void repeat_per_channel(std::size_t i, std::int64_t groups);
   /// Computes on the last axis of the matrix that the input makes when flattened at `axis`.
   void flatten_around(std::int64_t axis);
 
@@ -46,6 +50,10 @@ class NodeEdit {
 
  private:
   std::string_view constant(Message tensor);
+  std::string_view integers(const std::vector<std::int64_t>& values);
+  /// The output of a new node in front of this one.
+  std::string_view computed(std::string_view op, std::initializer_list<std::string_view> inputs,
+                            std::string_view suffix);
   std::string_view fresh(std::string_view wanted);
   Message plain_node(std::string_view op, std::initializer_list<std::string_view> inputs,
                      std::string_view output);

@@ -112,7 +112,7 @@ std::shared_ptr<OrtRuntime> OrtRuntime::open(const std::filesystem::path& path, 
     if (library != nullptr) break;
   }
   if (library == nullptr) {
-    *why = "ONNX Runtime's libonnxruntime.so was not found";
+    if (path.empty() || why->empty()) *why = "ONNX Runtime's libonnxruntime.so was not found";
     return nullptr;
   }
   void* symbol = platform::find_symbol(library, "OrtGetApiBase");

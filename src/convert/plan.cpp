@@ -1,6 +1,8 @@
 // Plans as text, and the hash that says whether a plan belongs to a graph.
 #include "convert/plan.h"
 
+#include <algorithm>
+
 #include "convert/fields.h"
 #include "convert/hash.h"
 #include "convert/json.h"
@@ -71,6 +73,7 @@ std::string Plan::to_json() const {
   json.close();
   json.key("opset").value(opset);
   json.key("structure").value(structure);
+  if (!float_weights.empty()) json.key("float_weights").texts(float_weights);
   json.key("decisions");
   write_decisions(json, decisions);
   json.close();
@@ -92,6 +95,14 @@ Plan Plan::from_json(std::string_view text) {
   }
   plan.opset = json.text("opset");
   plan.structure = json.text("structure");
+  if (json.find("float_weights") != nullptr) {
+    for (const Json& key : json.array("float_weights")) {
+      const auto* name = std::get_if<std::string>(&key.is);
+      if (name == nullptr) raise<ConfigError>("plan", "float_weights is no list of texts");
+      plan.float_weights.push_back(*name);
+    }
+    std::ranges::sort(plan.float_weights);
+  }
   for (const Json& item : json.array("decisions")) {
     Decision decision;
     decision.key = item.text("key");

@@ -42,6 +42,12 @@ Element parse_low(const std::string& name) {
   return *low;
 }
 
+bool knows_attribute(std::string_view op, std::string_view attribute) {
+  return std::ranges::any_of(all_schemas(), [&](const Schema& schema) {
+    return schema.name == op && schema.attribute(attribute) != nullptr;
+  });
+}
+
 void check_opset(const std::string& opset) {
   if (opset == "keep" || opset == "auto") return;
   const bool is_number = !opset.empty() && opset.size() < 4 &&
@@ -112,6 +118,10 @@ ConvertPolicy::ConvertPolicy(const Options& options)
       options.conditional_fp32_ops.value_or(list_conditional_fp32_ops(options.target_dtype));
   for (const Conditional& condition : conditions_) {
     check_operator(condition.op, "conditional_fp32_ops");
+    if (!knows_attribute(condition.op, condition.attribute)) {
+      raise<ConfigError>("convert", "conditional_fp32_ops names the attribute '",
+                         condition.attribute, "', which ", condition.op, " has in no opset");
+    }
     const ClassOf listed = class_of(condition.op);
     if (options.conditional_fp32_ops && listed.level == Level::kList) {
       raise<ConfigError>("convert", "'", condition.op, "' is in conditional_fp32_ops and ",
@@ -150,7 +160,10 @@ void ConvertPolicy::read_list(const std::optional<std::vector<std::string>>& lis
     check_operator(op, option);
     const auto found = classes_.find(op);
     if (edits && entry[0] == '-') {
-      if (found != classes_.end() && found->second.cast == cast) classes_.erase(found);
+      if (found == classes_.end() || found->second.cast != cast) {
+        raise<ConfigError>("convert", option, " takes '", op, "' out, which is not in that list");
+      }
+      classes_.erase(found);
       continue;
     }
     if (found != classes_.end() && found->second.level == Level::kList &&

@@ -51,6 +51,10 @@ void write_reasons(std::ostringstream& text, const Report& report) {
 void write_errors(std::ostringstream& text, const Report& report) {
   for (std::size_t i = 0; i < report.errors.size(); ++i) {
     const OutputError& error = report.errors[i];
+    if (!error.same_shape) {
+      text << "output '" << error.name << "': another shape\n";
+      continue;
+    }
     text << "output '" << error.name << "': error " << error.relative_to_range
          << " of its range, cosine " << error.cosine << ", SQNR " << error.sqnr_db << " dB";
     if (i < report.weight_floor.size()) {
@@ -69,6 +73,7 @@ void write_outputs(JsonWriter& json, const std::vector<OutputError>& errors) {
     json.key("cosine").value(error.cosine);
     json.key("top1_agreement").value(error.top1_agreement);
     json.key("finite").value(error.finite);
+    json.key("same_shape").value(error.same_shape);
   });
 }
 

@@ -78,6 +78,27 @@ std::string inflated(std::string_view packed, std::uint64_t size, const std::str
   return out;
 }
 
+// From columns first, as Fortran counts, to rows first.
+void reorder(Array& array) {
+  const std::size_t size = size_of(array.element);
+  const std::size_t rank = array.dims.size();
+  std::vector<std::size_t> strides(rank, size);  // of the file
+  for (std::size_t d = 1; d < rank; ++d)
+    strides[d] = strides[d - 1] * static_cast<std::size_t>(array.dims[d - 1]);
+  std::vector<std::int64_t> at(rank, 0);
+  std::string rows(array.bytes.size(), '\0');
+  for (std::size_t to = 0; to < rows.size(); to += size) {
+    std::size_t from = 0;
+    for (std::size_t d = 0; d < rank; ++d) from += static_cast<std::size_t>(at[d]) * strides[d];
+    std::memcpy(rows.data() + to, array.bytes.data() + from, size);
+    for (std::size_t d = rank; d-- > 0;) {
+      if (++at[d] < array.dims[d]) break;
+      at[d] = 0;
+    }
+  }
+  array.bytes = std::move(rows);
+}
+
 std::string input_name(const fs::path& file, const std::string& own,
                        const std::vector<std::string>& inputs) {
   for (const std::string& name : {own, file.stem().string()}) {
@@ -168,10 +189,6 @@ Array read_npy(std::string_view bytes, const std::string& name) {
   std::string_view descr = header_value(header, "descr", name);
   if (descr.size() < 3) raise("npy", "'", name, "' has no type");
   descr = descr.substr(1, descr.size() - 2);
-  if (header_value(header, "fortran_order", name).substr(0, 4) == "True") {
-    raise<UnsupportedError>("npy", "'", name,
-                            "' is in Fortran order; save it with numpy.ascontiguousarray");
-  }
   Array array;
   array.element = element_of(descr, name);
   std::string_view shape = header_value(header, "shape", name);
@@ -191,6 +208,7 @@ Array read_npy(std::string_view bytes, const std::string& name) {
   const std::uint64_t needed = array.count() * size_of(array.element);
   if (data.size() < needed) raise("npy", "'", name, "' ends too early");
   array.bytes = data.substr(0, needed);
+  if (header_value(header, "fortran_order", name).substr(0, 4) == "True") reorder(array);
   return array;
 }
 

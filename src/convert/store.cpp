@@ -205,6 +205,12 @@ void check_target(Document& document, const fs::path& out) {
   if (out.filename().empty() || fs::is_directory(out)) {
     raise<ConfigError>("convert", "'", out.string(), "' is a folder; name a file to write");
   }
+  for (const fs::path& file : {out, data_path(out)}) {
+    if (fs::exists(file) && !fs::is_regular_file(file)) {
+      raise<ConfigError>("convert", "'", file.string(),
+                         "' is there and no regular file, so it is not replaced; name another");
+    }
+  }
   if (document.path().empty()) return;
   refuse_if_same(out, document.path());
   for (const std::string& name : locations(document)) {

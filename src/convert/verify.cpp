@@ -40,6 +40,10 @@ Verifier::Verifier(const std::filesystem::path& original, int opset, const Graph
   const bool needs = options.verify == "run" || compares || !options.calibration.empty();
   if (options.verify == "none" && !needs) return;
   runtime_ = OrtRuntime::open(options.onnxruntime, &why_not_);
+  if (!runtime_ && !options.onnxruntime.empty()) {
+    notes_.push_back(concat({"ONNX Runtime is not at '", options.onnxruntime.string(),
+                             "', where it was named: ", why_not_}));
+  }
   if (!needs) return;
   open_judge(opset);
   if (options.calibration.empty()) return;
@@ -59,6 +63,9 @@ void Verifier::open_judge(int opset) {
     } catch (const UnsupportedError& error) {
       why = error.what();
     }
+  } else if (!options.evaluator.empty()) {
+    notes_.push_back(concat({"the built-in evaluator is not at '", options.evaluator.string(),
+                             "', where it was named: ", why}));
   }
   if (!runtime_) {
     raise<UnsupportedError>("convert",
@@ -76,11 +83,7 @@ const std::set<std::string>* Verifier::kept(const Evidence& evidence, Report& re
   if (!options.tolerance || !judge_) return nullptr;
   Constants constants(graph_, policy_.low());
   const Decisions decisions = decide(graph_, policy_, constants, evidence);
-  std::vector<std::string> candidates;
-  for (const Decision& decision : decisions.list) {
-    if (decision.low && (candidates.empty() || candidates.back() != decision.key))
-      candidates.push_back(decision.key);
-  }
+  const std::vector<std::string> candidates = candidates_of(decisions);
   int attempts = 0;
   SearchJournal journal(target_.string() + ".search", purpose_of_search(candidates));
   const auto error_of = [&](const NodeSet& set) {
@@ -88,7 +91,7 @@ const std::set<std::string>* Verifier::kept(const Evidence& evidence, Report& re
     tell("searching", static_cast<double>(++attempts) / kSearchBudget);
     Evidence with = evidence;
     with.kept = &set;
-    const double error = largest_error(judge_->errors(policy_, with, Storage::kEmulated));
+    const double error = largest_error(judge_->errors(policy_, with, judged()));
     journal.add(set, error);
     return error;
   };
@@ -98,6 +101,33 @@ const std::set<std::string>* Verifier::kept(const Evidence& evidence, Report& re
   report.search_attempts = attempts;
   report.kept_by_search = static_cast<std::int64_t>(kept_->size());
   return &*kept_;
+}
+
+// The nodes that may have to stay float32: low ones or, where only weights are low, their readers.
+std::vector<std::string> Verifier::candidates_of(const Decisions& decisions) const {
+  std::vector<std::string> candidates;
+  if (!policy_.options().weights_only) {
+    for (const Decision& decision : decisions.list) {
+      if (decision.low && (candidates.empty() || candidates.back() != decision.key))
+        candidates.push_back(decision.key);
+    }
+    return candidates;
+  }
+  const auto is_weight = [&](ValueId in) {
+    return in != kNone && decisions.map.is_constant[static_cast<std::size_t>(in)];
+  };
+  for (const Node& node : graph_.nodes) {
+    const std::string key = plan_key(graph_, node);
+    if (std::ranges::any_of(node.inputs, is_weight) &&
+        !std::ranges::binary_search(decisions.float_weights, key))
+      candidates.push_back(key);
+  }
+  return candidates;
+}
+
+// Weights that are stored low and cast back are what every engine computes with.
+Storage Verifier::judged() const {
+  return policy_.options().weights_only ? Storage::kWeightsOnly : Storage::kEmulated;
 }
 
 // What was judged counts again for the same model, samples, options and candidates.
@@ -115,6 +145,7 @@ std::uint64_t Verifier::purpose_of_search(const std::vector<std::string>& candid
   hash.add(options.target_dtype);
   hash.add(options.profile);
   hash.add(options.opset);
+  hash.add(static_cast<std::int64_t>(options.weights_only));
   for (const std::string& node : candidates) hash.add(node);
   return hash.value();
 }
@@ -159,7 +190,7 @@ void Verifier::confirm(const std::filesystem::path& result, const Evidence& evid
     report.verified = "types of all scopes; ONNX Runtime was not found";
   }
   if (!judge_) return;
-  report.errors = judge_->engine().rounds_every_value()
+  report.errors = judge_->engine().rounds_every_value() || options.weights_only
                       ? judge_->errors_of(result)
                       : judge_->errors(policy_, evidence, Storage::kEmulated);
   for (const OutputError& error : report.errors) {
@@ -169,14 +200,27 @@ void Verifier::confirm(const std::filesystem::path& result, const Evidence& evid
             "float32");
     }
   }
+  for (const ValueId id : graph_.scope(0).outputs) {
+    const Value& value = graph_.value(id);
+    if (value.type.is_plain_tensor() && size_of(value.type.element) != 0) continue;
+    report.warnings.push_back(concat({"output '", value.name, "' (", name_of(value.type),
+                                      ") is compared with nothing: only tensors of numbers are"}));
+  }
   report.verified += concat({report.verified.empty() ? "" : ", ", "runs in ",
                              judge_->engine().name(), " with every low value rounded on ",
                              options.calibration.empty() ? "made-up inputs" : "the given samples"});
   if (options.verify != "compare" && !options.tolerance) return;
-  report.weight_floor = judge_->errors(policy_, evidence, Storage::kEmulatedWeights);
+  if (!options.weights_only)
+    report.weight_floor = judge_->errors(policy_, evidence, Storage::kEmulatedWeights);
   const double limit = accepted(report);
   for (const OutputError& error : report.errors) {
     if (error.relative_to_range <= limit) continue;
+    if (!error.same_shape) {
+      raise(
+          "convert", "nothing was written: output '", error.name,
+          "' has another shape than the original's on a sample: how much it holds is decided by "
+          "values that rounding moves; exclude what decides it (--exclude), or verify with 'run'");
+    }
     raise("convert", "nothing was written: output '", error.name, "' differs by ",
           error.relative_to_range, " of its range, more than ", limit,
           options.tolerance ? "; the search found no way within its budget (run it again to go on)"

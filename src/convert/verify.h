@@ -31,11 +31,16 @@ class Verifier {
   /// Throws Error where the result does not hold what was asked for; fills the report's part.
   void confirm(const std::filesystem::path& result, const Evidence& evidence, Report& report);
 
+  /// What the caller should know about the judges.
+  const std::vector<std::string>& notes() const { return notes_; }
+
   const Workshop& workshop() const { return workshop_; }
 
  private:
   // The built-in evaluator where it is installed and knows every operator, else ONNX Runtime.
   void open_judge(int opset);
+  std::vector<std::string> candidates_of(const Decisions&) const;
+  Storage judged() const;
   std::uint64_t purpose_of_search(const std::vector<std::string>& candidates) const;
   void tell(std::string_view what, double share) const;
   void confirm_load(const std::filesystem::path& result, Report& report) const;
@@ -48,6 +53,7 @@ class Verifier {
   Workshop workshop_;
   std::shared_ptr<OrtRuntime> runtime_;
   std::string why_not_;
+  std::vector<std::string> notes_;
   std::unique_ptr<Judge> judge_;
   std::optional<ValueRanges> ranges_;
   std::optional<std::set<std::string>> kept_;

@@ -87,7 +87,8 @@ void* find_symbol(void* library, const std::string& name) {
 namespace {
 
 void flush_to_disk(const std::filesystem::path& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe without a writer would be waited for.
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return;
   fsync(descriptor);
   close(descriptor);
@@ -97,6 +98,13 @@ void flush_to_disk(const std::filesystem::path& path) {
 
 void write_atomically(const std::filesystem::path& target,
                       const std::function<void(std::ostream&)>& write) {
+  // A rename would put a file in the place of a device or a pipe.
+  std::error_code unknown;
+  const auto kind = std::filesystem::status(target, unknown).type();
+  using std::filesystem::file_type;
+  if (kind != file_type::regular && kind != file_type::not_found && kind != file_type::none) {
+    raise("file", "cannot write '", target.string(), "': it is there and no regular file");
+  }
   const std::filesystem::path name = target.string() + ".tmp" + std::to_string(getpid());
   const Temporary beside(name);
   std::ofstream out(name, std::ios::binary | std::ios::trunc);
@@ -111,7 +119,8 @@ void write_atomically(const std::filesystem::path& target,
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe without a writer would be waited for.
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status {};
   if (descriptor < 0 || fstat(descriptor, &status) != 0) {
     const int why = errno;

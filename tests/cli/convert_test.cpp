@@ -122,6 +122,54 @@ TEST_F(ConvertCommand, PlansAndReportsAreWritten) {
   EXPECT_FALSE(fs::exists(folder_ / "out.onnx"));
 }
 
+TEST_F(ConvertCommand, PlansAndReportsOverwriteNothingElse) {
+  const std::string original = content_of(folder_ / "in.onnx");
+  for (const char* file : {"in.onnx", "out.onnx", "out.onnx.data"}) {
+    const Outcome outcome = convert("--plan-out " + path(file), kWrongUsage);
+    EXPECT_THAT(outcome.err, HasSubstr("name another file")) << file;
+  }
+  convert("--report " + path("both.json") + " --plan-out " + path("both.json"), kWrongUsage);
+  EXPECT_EQ(content_of(folder_ / "in.onnx"), original);
+  // Nothing is done where the report could not be written in the end.
+  EXPECT_THAT(convert("--report " + path("nowhere/r.json"), kFailed).err,
+              HasSubstr("there is no folder"));
+  EXPECT_FALSE(fs::exists(folder_ / "out.onnx"));
+}
+
+TEST_F(ConvertCommand, TheModelMayStandBehindAnyOption) {
+  for (const char* option :
+       {"--exclude conv", "--include conv", "--target-ops Conv,MatMul", "--fp32-ops +Relu",
+        "--widest-ops -Add", "--io-of x=float16", "--conditional-fp32-ops Conv:group=2"}) {
+    EXPECT_EQ(
+        mezzo("convert " + std::string(option) + " " + path("in.onnx") + " -o " + path("out.onnx"))
+            .code,
+        kDone)
+        << option;
+  }
+  EXPECT_EQ(mezzo("convert --report " + path("r.json") + " " + path("in.onnx") + " -o " +
+                  path("out.onnx"))
+                .code,
+            kDone);
+  convert("--exclude conv --exclude fc");
+}
+
+TEST_F(ConvertCommand, WithoutOutThereIsAPlanAndNothingElse) {
+  const std::string plan_only = "convert " + path("in.onnx") + " --plan-out " + path("p.json");
+  const Outcome printed = mezzo(plan_only + " --json");
+  EXPECT_EQ(printed.code, kDone);
+  EXPECT_EQ(printed.out, content_of(folder_ / "p.json"));
+  const Outcome report = mezzo(plan_only + " --report " + path("r.json"));
+  EXPECT_EQ(report.code, kWrongUsage);
+  EXPECT_THAT(report.err, HasSubstr("--report tells of a conversion: give -o OUT"));
+  const Outcome applied = mezzo("convert " + path("in.onnx") + " --plan " + path("p.json") +
+                                " --plan-out " + path("q.json"));
+  EXPECT_EQ(applied.code, kWrongUsage);
+  EXPECT_THAT(applied.err, HasSubstr("--plan is applied in a conversion: give -o OUT"));
+  EXPECT_FALSE(fs::exists(folder_ / "q.json"));
+  EXPECT_THAT(convert("--plan " + path("in.onnx"), kWrongUsage).err,
+              HasSubstr("in.onnx' is no plan"));
+}
+
 TEST_F(ConvertCommand, PatternsThatMatchNothingWarn) {
   EXPECT_THAT(convert("--exclude 'nothing*'").out,
               HasSubstr("warning: excluded name 'nothing*' matches no node"));

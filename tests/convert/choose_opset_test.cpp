@@ -180,6 +180,93 @@ TEST_F(OpsetTest, LowInputsWhereNoCastMayStandAreRefusedWithWhatWouldWork) {
       13);
 }
 
+// Runtimes refuse functions whose operators mean something else than the model's.
+TEST_F(OpsetTest, FunctionsAreRaisedWithTheModel) {
+  const auto with_function = [](Message reduce) {
+    Message function;
+    function.add(field::function::kName, std::string_view("Centre"));
+    function.add(field::function::kInput, std::string_view("a"));
+    function.add(field::function::kOutput, std::string_view("d"));
+    function.add(field::function::kAttribute, std::string_view("axes"));
+    GraphBuilder nodes;
+    nodes.node("ReduceMean", {"a"}, {"m"}, std::move(reduce)).node("Sub", {"a", "m"}, {"d"});
+    Message graph = nodes.take();
+    for (Field& field : graph.fields()) {
+      if (field.number == field::graph::kNode)
+        function.add(field::function::kNode, std::move(field.message));
+    }
+    function.add(field::function::kOpsetImport, std::make_unique<Message>(opset_import(17)));
+    function.add(field::function::kDomain, std::string_view("my"));
+    GraphBuilder g;
+    g.input("x").weight("w").node("MatMul", {"x", "w"}, {"p"});
+    g.in_domain("my").node("Centre", {"p"}, {"y"}, integers_attribute("axes", {1}));
+    Message m = model(g.output("y").take(), 17);
+    m.add(field::model::kOpsetImport, std::make_unique<Message>(opset_import(1, "my")));
+    m.add(field::model::kFunctions, std::make_unique<Message>(std::move(function)));
+    return m;
+  };
+  options_.opset = "18";
+  const Report report = convert(with_function(integers_attribute("axes", {1})));
+  EXPECT_EQ(report.heavy_low_nodes, 1);
+  EXPECT_THAT(inspect_model(out()).findings, IsEmpty());
+  const std::string bytes = contents(out());
+  Message raised = Message::parse(bytes);
+  int functions = 0;
+  for (Field& field : raised.fields()) {
+    if (field.number != field::model::kFunctions) continue;
+    ++functions;
+    Message& import = field.open().find(field::function::kOpsetImport)->open();
+    EXPECT_EQ(import.number(field::opset::kVersion), 18U);
+  }
+  EXPECT_GE(functions, 1);
+  // Axes that every call names for itself cannot become a constant.
+  Message reference;
+  reference.add(field::attribute::kName, std::string_view("axes"));
+  reference.add(field::attribute::kReference, std::string_view("axes"));
+  reference.add(field::attribute::kType, std::uint64_t{7});
+  try {
+    convert(with_function(std::move(reference)));
+    ADD_FAILURE() << "not refused";
+  } catch (const UnsupportedError& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("in function 'Centre': ReduceMean takes an attribute from its function"));
+  }
+}
+
+TEST_F(OpsetTest, GroupNormalizationGetsAValuePerChannel) {
+  const std::vector<std::int64_t> image{1, 4, 2, 2};
+  GraphBuilder g;
+  g.input("x", Element::kFloat, image).weight("w", std::vector<float>(16, 0.5F), {4, 4, 1, 1});
+  g.weight("scale", {1, 2}, {2}).weight("bias", {0, 1}, {2});
+  g.node("Conv", {"x", "w"}, {"c"});
+  g.node("GroupNormalization", {"c", "scale", "bias"}, {"y"}, attribute("num_groups", 2));
+  options_.opset = "21";
+  const Report report = convert(model(g.output("y", Element::kFloat, image).take(), 18));
+  EXPECT_EQ(report.opset_after, 21);
+  EXPECT_EQ(report.heavy_low_nodes, 1);
+  EXPECT_THAT(inspect_model(out()).findings, IsEmpty());
+}
+
+TEST_F(OpsetTest, FormsOfTheFirstOpsetsAreRaisedToo) {
+  const std::vector<std::int64_t> image{1, 2, 4, 4};
+  GraphBuilder g;
+  g.input("x", Element::kFloat, image).weight("w", {1, 2, 3, 4}, {2, 2, 1, 1});
+  g.node("Conv", {"x", "w"}, {"c"});
+  g.node("Pad", {"c"}, {"p"}, integers_attribute("paddings", {0, 0, 0, 0, 0, 0, 0, 0}));
+  g.node("Split", {"p"}, {"s", "t"}, attribute("axis", 1));
+  Message power;
+  power.add(field::attribute::kName, std::string_view("p"));
+  Field& value = power.add(field::attribute::kFloat, std::uint64_t{0x40400000});  // 3
+  value.wire = Wire::kFixed32;
+  power.add(field::attribute::kType, std::uint64_t{1});
+  g.node("LpPool", {"s"}, {"l"}, std::move(power), integers_attribute("kernel_shape", {2, 2}));
+  const Message made = model(g.output("l", Element::kFloat, {1, 1, 3, 3}).output("t").take(), 1, 3);
+  const Report report = convert(made);
+  EXPECT_EQ(report.opset_after, 7);
+  EXPECT_THAT(inspect_model(out()).findings, IsEmpty());
+  EXPECT_THAT(report.warnings, IsEmpty());
+}
+
 // A plan says which opset was taken, so that it does not depend on the policy it is applied with.
 TEST_F(OpsetTest, APlanIsAppliedInTheOpsetItWasMadeIn) {
   const auto applied_like_converted = [&](const Message& made) {

@@ -345,19 +345,6 @@ TEST_F(Constructs, DoublesAndUserCastsAreKept) {
   EXPECT_EQ(count("Cast"), 3) << "the model's two, and ours behind the first";
 }
 
-TEST_F(Constructs, UnknownDomainsStayFloat) {
-  GraphBuilder g;
-  g.input("x")
-      .weight("w")
-      .in_domain("com.example")
-      .node("Secret", {"x"}, {"s"})
-      .node("MatMul", {"x", "w"}, {"y"})
-      .output("y");
-  Message m = model(g.take());
-  m.add(field::model::kOpsetImport, std::make_unique<Message>(opset_import(1, "com.example")));
-  EXPECT_EQ(convert(m).report.heavy_low_nodes, 1);
-}
-
 TEST_F(Constructs, FloatsThatBecomeSizesStayFloat) {
   GraphBuilder g;
   g.input("x", Element::kFloat, {2})

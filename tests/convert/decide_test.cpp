@@ -128,6 +128,33 @@ TEST(QuantisedRegions, EndWhereWeightsAreFloat) {
   EXPECT_TRUE(decision_on(made, "y").low);
 }
 
+// Weights in small storage are weights: their products are those of floats.
+TEST(QuantisedRegions, AreNoneWhereOnlyWeightsAreStoredAsIntegers) {
+  for (const int opset : {13, 19, 21, 23}) {
+    GraphBuilder g;
+    g.input("x").weight("w").weight("scale", {0.1F}, {});
+    g.initializer(tensor<std::uint8_t>("wq", Element::kUint8, {2, 2}, {1, 2, 3, 4}));
+    g.node("MatMul", {"x", "w"}, {"a"}).node("DequantizeLinear", {"wq", "scale"}, {"wd"});
+    g.node("MatMul", {"a", "wd"}, {"b"}).node("MatMul", {"b", "w"}, {"y"});
+    const Message made = model(g.output("y").take(), opset);
+    EXPECT_TRUE(decision_on(made, "b").low) << opset;
+    if (opset < 19) continue;  // DequantizeLinear gives float32 only
+    EXPECT_TRUE(decision_on(made, "wd").low) << opset;
+  }
+}
+
+TEST(QuantisedRegions, HaveTransposedWeightsToo) {
+  GraphBuilder g;
+  g.input("x").weight("scale", {0.1F}, {});
+  g.initializer(tensor<std::uint8_t>("zero", Element::kUint8, {}, {128}));
+  g.initializer(tensor<std::uint8_t>("wq", Element::kUint8, {2, 2}, {1, 2, 3, 4}));
+  g.node("QuantizeLinear", {"x", "scale", "zero"}, {"xq"});
+  g.node("DequantizeLinear", {"xq", "scale", "zero"}, {"xd"});
+  g.node("DequantizeLinear", {"wq", "scale", "zero"}, {"wd"}).node("Transpose", {"wd"}, {"wt"});
+  g.node("MatMul", {"xd", "wt"}, {"y"});
+  EXPECT_FALSE(decision_on(model(g.output("y").take(), 21), "y").low);
+}
+
 Message products() {
   GraphBuilder g;
   g.input("x").weight("w").weight("s", {0.5F}, {});

@@ -1,5 +1,6 @@
 // The policy in MXNet's words, plans, reports, and what is refused.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <map>
@@ -162,6 +163,34 @@ TEST_F(PolicyTest, WhatCannotBeIsRefusedAndLeavesNothing) {
   options_.io_of.clear();
   options_.profile = "cpu";
   expect_refused("profile 'cpu'");
+  options_.profile = "spec";
+  options_.target_dtype_ops = std::vector<std::string>{"-Relu"};
+  expect_refused("takes 'Relu' out, which is not in that list");
+  options_.target_dtype_ops.reset();
+  options_.conditional_fp32_ops = std::vector<Conditional>{{"Conv", "grup", {"1"}}};
+  expect_refused("the attribute 'grup', which Conv has in no opset");
+}
+
+TEST_F(PolicyTest, OnlyFloatInputsAndOutputsChangeTheirTypes) {
+  GraphBuilder g;
+  g.input("flags", Element::kBool).input("half", Element::kFloat16).weight("w");
+  g.node("Cast", {"flags"}, {"x"}, attribute("to", 1)).node("MatMul", {"x", "w"}, {"y"});
+  g.node("Relu", {"half"}, {"z"}).output("y").output("z", Element::kFloat16);
+  save(in(), model(g.take()));
+  options_.io_of = {{"flags", "float16"}};
+  expect_refused("io_of asks for 'flags' in float16, which is tensor(bool)");
+  options_.io_of = {{"z", "float32"}};
+  expect_refused("io_of asks for 'z' in float32, which is tensor(float16)");
+  options_.io_of = {{"z", "float16"}, {"y", "float16"}};
+  convert_model(in(), out(), options_);
+  EXPECT_EQ(inspect_model(out()).outputs[0], "y: tensor(float16)[2, 2]");
+}
+
+TEST_F(PolicyTest, TheTypeHasOneNameInReports) {
+  options_.target_dtype = "half";
+  const Result result = convert_model(in(), out(), options_);
+  EXPECT_EQ(result.report.target_dtype, "float16");
+  EXPECT_EQ(result.plan.target_dtype, "float16");
 }
 
 TEST_F(PolicyTest, OneInputAloneMayGoLow) {
@@ -170,63 +199,6 @@ TEST_F(PolicyTest, OneInputAloneMayGoLow) {
   EXPECT_THAT(inspect_model(out()).inputs,
               testing::ElementsAre("data: tensor(float16)[1, 2, 4, 4]"));
   EXPECT_THAT(inspect_model(out()).outputs, testing::ElementsAre("y: tensor(float32)[1, 2]"));
-}
-
-TEST_F(PolicyTest, WeightsOnlyComputesInFloat) {
-  GraphBuilder g;
-  std::vector<float> values(64, 0.5F);
-  g.input("x", Element::kFloat, {8, 8})
-      .weight("w", values, {8, 8})
-      .node("MatMul", {"x", "w"}, {"y"})
-      .output("y", Element::kFloat, {8, 8});
-  save(in(), model(g.take()));
-  options_.weights_only = true;
-  const Result result = convert_model(in(), out(), options_);
-  EXPECT_EQ(types().at("w__f16"), "float16");
-  EXPECT_EQ(result.report.heavy_low_nodes, 0);
-}
-
-// Up to IR 3 every initializer is an input, and old exporters write weights as nodes.
-TEST_F(PolicyTest, WeightsOnlyFindsWeightsWhereverTheyStand) {
-  const std::vector<float> values(64, 0.5F);
-  for (const int ir : {3, 4, 8}) {
-    GraphBuilder g;
-    g.input("x", Element::kFloat, {8, 8}).weight("w", values, {8, 8});
-    if (ir == 3) g.input("w", Element::kFloat, {8, 8});
-    g.node("Constant", {}, {"c"}, tensor_attribute("value", floats("", {8, 8}, values)));
-    g.node("MatMul", {"x", "w"}, {"m"}).node("MatMul", {"m", "c"}, {"y"});
-    save(in(), model(g.output("y", Element::kFloat, {8, 8}).take(), 9, ir));
-    options_.weights_only = true;
-    const Report report = convert_model(in(), out(), options_).report;
-    EXPECT_EQ(report.low_weights, 2) << ir;
-    EXPECT_EQ(report.casts.size(), 2U) << ir;
-    EXPECT_EQ(types().at("w__f16"), "float16") << ir;
-    EXPECT_THAT(inspect_model(out()).findings, testing::IsEmpty()) << ir;
-    // Nothing is left to do.
-    fs::copy_file(out(), folder_ / "again.onnx", fs::copy_options::overwrite_existing);
-    EXPECT_EQ(
-        convert_model(folder_ / "again.onnx", folder_ / "twice.onnx", options_).report.low_weights,
-        0)
-        << ir;
-  }
-}
-
-TEST_F(PolicyTest, WeightsOnlyNeedsACastBackFromTheirType) {
-  const std::vector<float> values(64, 0.5F);
-  GraphBuilder g;
-  g.input("x", Element::kFloat, {8, 8}).weight("w", values, {8, 8});
-  g.node("MatMul", {"x", "w"}, {"y"}).output("y", Element::kFloat, {8, 8});
-  save(in(), model(g.take(), 11));
-  options_.weights_only = true;
-  options_.target_dtype = "bfloat16";
-  const Report kept = convert_model(in(), out(), options_).report;
-  EXPECT_TRUE(kept.unchanged);
-  EXPECT_THAT(kept.warnings, testing::ElementsAre(testing::HasSubstr(
-                                 "opset 11 has no Cast to bfloat16, the first that has is 13")));
-  options_.opset = "auto";
-  const Report raised = convert_model(in(), out(), options_).report;
-  EXPECT_EQ(raised.opset_after, 13);
-  EXPECT_EQ(raised.low_weights, 1);
 }
 
 TEST_F(PolicyTest, APlanIsAppliedToAnotherCheckpoint) {
@@ -256,6 +228,17 @@ TEST_F(PolicyTest, TheInputIsNeverOverwritten) {
   fs::create_symlink(in(), folder_ / "link.onnx");
   EXPECT_THROW(convert_model(in(), folder_ / "link.onnx", options_), ConfigError);
   EXPECT_THROW(convert_model(in(), folder_, options_), ConfigError);
+}
+
+TEST_F(PolicyTest, DevicesAndPipesAreNotReplaced) {
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW(convert_model(in(), pipe, options_), ConfigError);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  fs::rename(pipe, out().string() + ".data");
+  EXPECT_THROW(convert_model(in(), out(), options_), ConfigError);
+  EXPECT_FALSE(fs::exists(out()));
+  EXPECT_THROW(convert_model(out().string() + ".data", out(), options_), Error);
 }
 
 TEST_F(PolicyTest, ReportsAreTextJsonAndOnePage) {

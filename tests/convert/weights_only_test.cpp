@@ -1,0 +1,171 @@
+// Weights stored in 16 bits and computed with in float32: whose, and what else of the options
+// holds.
+#include <gmock/gmock.h>
+
+#include <map>
+#include <string>
+
+#include "builder.h"
+#include "corpus.h"
+#include "mezzo/convert.h"
+#include "mezzo/error.h"
+
+namespace mezzo::convert {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class WeightsOnly : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = scratch_folder("weights_only");
+    options_.weights_only = true;
+    options_.verify = "none";
+  }
+  void TearDown() override { fs::remove_all(folder_.parent_path()); }
+
+  // x -> MatMul 'first' -> Relu -> MatMul 'second' -> y, and a weight that is an output itself.
+  static Message two_products() {
+    const std::vector<float> values(64, 0.5F);
+    const std::vector<std::int64_t> square{8, 8};
+    GraphBuilder g;
+    g.input("x", Element::kFloat, square).weight("a", values, square).weight("b", values, square);
+    g.weight("c", values, square);
+    g.named("first").node("MatMul", {"x", "a"}, {"m"}).node("Relu", {"m"}, {"r"});
+    g.named("second").node("Gemm", {"r", "b"}, {"y"}).output("y", Element::kFloat, square);
+    return model(g.output("c", Element::kFloat, square).take());
+  }
+
+  Report convert(const Message& made) {
+    save(in(), made);
+    return convert_model(in(), out(), options_).report;
+  }
+
+  std::map<std::string, std::string> types() const {
+    std::map<std::string, std::string> all;
+    const std::string bytes = contents(out());
+    Message m = Message::parse(bytes);
+    for (Field& field : m.find(field::model::kGraph)->open().fields()) {
+      if (field.number != field::graph::kInitializer) continue;
+      const Message& tensor = field.open();
+      all[std::string(tensor.text(field::tensor::kName))] =
+          name_of(static_cast<Element>(tensor.number(field::tensor::kType)));
+    }
+    return all;
+  }
+
+  fs::path in() const { return folder_ / "in.onnx"; }
+  fs::path out() const { return folder_ / "out.onnx"; }
+
+  fs::path folder_;
+  Options options_;
+};
+
+TEST_F(WeightsOnly, ComputesInFloat) {
+  GraphBuilder g;
+  std::vector<float> values(64, 0.5F);
+  g.input("x", Element::kFloat, {8, 8})
+      .weight("w", values, {8, 8})
+      .node("MatMul", {"x", "w"}, {"y"})
+      .output("y", Element::kFloat, {8, 8});
+  save(in(), model(g.take()));
+  const Result result = convert_model(in(), out(), options_);
+  EXPECT_EQ(types().at("w__f16"), "float16");
+  EXPECT_EQ(result.report.heavy_low_nodes, 0);
+}
+
+// Up to IR 3 every initializer is an input, and old exporters write weights as nodes.
+TEST_F(WeightsOnly, FindsWeightsWhereverTheyStand) {
+  const std::vector<float> values(64, 0.5F);
+  for (const int ir : {3, 4, 8}) {
+    GraphBuilder g;
+    g.input("x", Element::kFloat, {8, 8}).weight("w", values, {8, 8});
+    if (ir == 3) g.input("w", Element::kFloat, {8, 8});
+    g.node("Constant", {}, {"c"}, tensor_attribute("value", floats("", {8, 8}, values)));
+    g.node("MatMul", {"x", "w"}, {"m"}).node("MatMul", {"m", "c"}, {"y"});
+    save(in(), model(g.output("y", Element::kFloat, {8, 8}).take(), 9, ir));
+    const Report report = convert_model(in(), out(), options_).report;
+    EXPECT_EQ(report.low_weights, 2) << ir;
+    EXPECT_EQ(report.casts.size(), 2U) << ir;
+    EXPECT_EQ(types().at("w__f16"), "float16") << ir;
+    EXPECT_THAT(inspect_model(out()).findings, testing::IsEmpty()) << ir;
+    // Nothing is left to do.
+    fs::copy_file(out(), folder_ / "again.onnx", fs::copy_options::overwrite_existing);
+    EXPECT_EQ(
+        convert_model(folder_ / "again.onnx", folder_ / "twice.onnx", options_).report.low_weights,
+        0)
+        << ir;
+  }
+}
+
+TEST_F(WeightsOnly, NeedsACastBackFromTheirType) {
+  const std::vector<float> values(64, 0.5F);
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {8, 8}).weight("w", values, {8, 8});
+  g.node("MatMul", {"x", "w"}, {"y"}).output("y", Element::kFloat, {8, 8});
+  save(in(), model(g.take(), 11));
+  options_.target_dtype = "bfloat16";
+  const Report kept = convert_model(in(), out(), options_).report;
+  EXPECT_TRUE(kept.unchanged);
+  EXPECT_THAT(kept.warnings, testing::ElementsAre(testing::HasSubstr(
+                                 "opset 11 has no Cast to bfloat16, the first that has is 13")));
+  options_.opset = "auto";
+  const Report raised = convert_model(in(), out(), options_).report;
+  EXPECT_EQ(raised.opset_after, 13);
+  EXPECT_EQ(raised.low_weights, 1);
+}
+
+TEST_F(WeightsOnly, InputsAndOutputsTakeTheTypesAskedFor) {
+  options_.io = "low";
+  const Report low = convert(two_products());
+  EXPECT_EQ(low.low_weights, 2);
+  EXPECT_EQ(low.heavy_low_nodes, 0);
+  const Inspection inspected = inspect_model(out());
+  EXPECT_THAT(inspected.inputs, ElementsAre("x: tensor(float16)[8, 8]"));
+  EXPECT_THAT(inspected.outputs,
+              ElementsAre("y: tensor(float16)[8, 8]", "c: tensor(float16)[8, 8]"));
+  EXPECT_THAT(inspected.findings, IsEmpty());
+  options_.io = "keep";
+  options_.io_of = {{"y", "float16"}};
+  convert(two_products());
+  EXPECT_THAT(inspect_model(out()).outputs,
+              ElementsAre("y: tensor(float16)[8, 8]", "c: tensor(float32)[8, 8]"));
+  EXPECT_THAT(inspect_model(out()).findings, IsEmpty());
+}
+
+TEST_F(WeightsOnly, WhatIsNamedToStayFloatKeepsItsWeights) {
+  const auto stored = [&] {
+    save(in(), two_products());
+    Result result = convert_model(in(), out(), options_);
+    const std::string direct = contents(out());
+    apply_plan(in(), out(), Plan::from_json(result.plan.to_json()));
+    EXPECT_EQ(contents(out()), direct);
+    return types();
+  };
+  options_.excluded_names = {"sec*"};
+  EXPECT_EQ(stored().count("a__f16"), 1U);
+  EXPECT_EQ(stored().at("b"), "float32");
+  options_.excluded_names.clear();
+  options_.fp32_ops = std::vector<std::string>{"MatMul"};
+  EXPECT_EQ(stored().at("a"), "float32");
+  EXPECT_EQ(stored().count("b__f16"), 1U);
+  options_.fp32_ops.reset();
+  options_.conditional_fp32_ops = std::vector<Conditional>{{"Gemm", "transB", {"0"}}};
+  EXPECT_EQ(stored().count("a__f16"), 1U);
+  EXPECT_EQ(stored().at("b"), "float32");
+}
+
+TEST_F(WeightsOnly, WhatAsksForLowArithmeticIsAWarning) {
+  options_.target_dtype_ops = std::vector<std::string>{"Gemm"};
+  options_.included_names = {"first"};
+  EXPECT_THAT(convert(two_products()).warnings,
+              ElementsAre(HasSubstr("target_dtype_ops changes nothing"),
+                          HasSubstr("included_names changes nothing")));
+}
+
+}  // namespace
+}  // namespace mezzo::convert
