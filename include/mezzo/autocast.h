@@ -142,6 +142,61 @@ decltype(auto) call_cast(F& function, const TensorCast& cast, Args&&... argument
   return function(CastArgument<Args>(std::forward<Args>(arguments), cast).get()...);
 }
 
+/// To the low type; inside the function operators follow the scope.
+struct CastToLow {
+  template <typename F, typename... Args>
+  static decltype(auto) call(F& function, Args&&... arguments) {
+    const TensorCast cast{active_low_type().value_or(at::ScalarType::Undefined)};
+    return call_cast(function, cast, std::forward<Args>(arguments)...);
+  }
+};
+
+/// To float, and casts are off inside the function.
+struct CastToFloat {
+  template <typename F, typename... Args>
+  static decltype(auto) call(F& function, Args&&... arguments) {
+    const bool active = active_low_type().has_value();
+    const TensorCast cast{active ? at::kFloat : at::ScalarType::Undefined};
+    std::optional<amp::DisableCasts> off;
+    if (active) off.emplace();
+    return call_cast(function, cast, std::forward<Args>(arguments)...);
+  }
+};
+
+/// To the widest type among the arguments, and casts are off inside the function.
+struct CastToWidest {
+  template <typename F, typename... Args>
+  static decltype(auto) call(F& function, Args&&... arguments) {
+    const bool active = active_low_type().has_value();
+    WidestType widest;
+    if (active) (look_for_widest(widest, arguments), ...);
+    const TensorCast cast{widest.type.value_or(at::ScalarType::Undefined)};
+    std::optional<amp::DisableCasts> off;
+    if (active) off.emplace();
+    return call_cast(function, cast, std::forward<Args>(arguments)...);
+  }
+};
+
+/// A function whose arguments are cast first. It is called as the function itself can be: through
+/// const, if that is const.
+template <typename Rule, typename F>
+class CastFunction {
+ public:
+  explicit CastFunction(F function) : function_(std::move(function)) {}
+
+  template <typename... Args>
+  decltype(auto) operator()(Args&&... arguments) {
+    return Rule::call(function_, std::forward<Args>(arguments)...);
+  }
+  template <typename... Args>
+  decltype(auto) operator()(Args&&... arguments) const {
+    return Rule::call(function_, std::forward<Args>(arguments)...);
+  }
+
+ private:
+  F function_;
+};
+
 }  // namespace mezzo::detail
 
 namespace mezzo::amp {
@@ -151,38 +206,21 @@ namespace mezzo::amp {
 /// itself.
 template <typename F>
 auto half_function(F function) {
-  return [function = std::move(function)](auto&&... arguments) mutable -> decltype(auto) {
-    const TensorCast cast{detail::active_low_type().value_or(at::ScalarType::Undefined)};
-    return detail::call_cast(function, cast, std::forward<decltype(arguments)>(arguments)...);
-  };
+  return detail::CastFunction<detail::CastToLow, F>(std::move(function));
 }
 
 /// The function, run in float wherever a scope is in force: its tensor arguments are cast to float
 /// and casts are off inside it.
 template <typename F>
 auto float_function(F function) {
-  return [function = std::move(function)](auto&&... arguments) mutable -> decltype(auto) {
-    const bool active = detail::active_low_type().has_value();
-    const TensorCast cast{active ? at::kFloat : at::ScalarType::Undefined};
-    std::optional<DisableCasts> off;
-    if (active) off.emplace();
-    return detail::call_cast(function, cast, std::forward<decltype(arguments)>(arguments)...);
-  };
+  return detail::CastFunction<detail::CastToFloat, F>(std::move(function));
 }
 
 /// The function, run in the widest floating type among its tensor arguments wherever a scope is in
 /// force: half and bfloat16 together, or either with float, give float. Casts are off inside it.
 template <typename F>
 auto promote_function(F function) {
-  return [function = std::move(function)](auto&&... arguments) mutable -> decltype(auto) {
-    const bool active = detail::active_low_type().has_value();
-    detail::WidestType widest;
-    if (active) (detail::look_for_widest(widest, arguments), ...);
-    const TensorCast cast{widest.type.value_or(at::ScalarType::Undefined)};
-    std::optional<DisableCasts> off;
-    if (active) off.emplace();
-    return detail::call_cast(function, cast, std::forward<decltype(arguments)>(arguments)...);
-  };
+  return detail::CastFunction<detail::CastToWidest, F>(std::move(function));
 }
 
 /// Gives an operator of the dispatcher ("my_ops::roi_align", or one of LibTorch's) a class in every

@@ -189,6 +189,7 @@ TEST(AmpNames, SeveralOfEither) {
   auto [many, wrapped] = amp::initialize(nets, bare, {.opt_level = "O1", .verbosity = 0});
   auto sum = many[0](x).mean() + many[1](x).mean();
   amp::scale_loss(sum, std::span<amp::Optimizer>(wrapped)).backward();
+  amp::scale_loss(many[0](x).mean() + many[1](x).mean(), wrapped, {.loss_id = 0}).backward();
   for (auto& optimizer : wrapped) EXPECT_TRUE(optimizer.step().applied());
 
   Net one, two;
@@ -197,6 +198,15 @@ TEST(AmpNames, SeveralOfEither) {
       amp::initialize(std::tie(one, two), both, {.opt_level = "O1", .verbosity = 0});
   static_assert(std::is_same_v<std::decay_t<decltype(single)>, amp::Optimizer>);
   static_assert(std::tuple_size_v<std::decay_t<decltype(pair)>> == 2);
+
+  std::vector<Net> others{Net(), Net()};
+  torch::optim::SGD of_first(others[0]->parameters(), sgd_options()),
+      of_second(others[1]->parameters(), sgd_options());
+  mezzo::optim::LARC larc(of_first);
+  auto [vector, tuple] = amp::initialize(others, std::tie(larc, of_second), {.verbosity = 0});
+  static_assert(std::is_same_v<std::decay_t<decltype(vector)>, std::vector<amp::Model<Net>>>);
+  static_assert(
+      std::is_same_v<std::decay_t<decltype(tuple)>, std::tuple<amp::Optimizer, amp::Optimizer>>);
 
   Net alone;
   amp::Model<Net> inference = amp::initialize(alone, {.opt_level = "O4", .verbosity = 0});
@@ -352,6 +362,14 @@ TEST(AutocastNames, ScopesNest) {
     auto sum =
         amp::promote_function([](const at::Tensor& a, const at::Tensor& b) { return a + b; });
     EXPECT_EQ(sum(x, x.to(at::kBFloat16)).scalar_type(), at::kFloat);
+    const auto half = amp::half_function(dtype_of);
+    const auto wide = amp::float_function(dtype_of);
+    const auto promoted = amp::promote_function(dtype_of);
+    EXPECT_EQ(half(x), at::kBFloat16);
+    EXPECT_EQ(wide(x.to(at::kHalf)), at::kFloat);
+    EXPECT_EQ(promoted(x), at::kFloat);
+    std::function<at::ScalarType(const at::Tensor&)> kept = half;
+    EXPECT_EQ(kept(x), at::kBFloat16);
     amp::custom_function<Twice>(at::kFloat, x.to(at::kBFloat16));
     EXPECT_EQ(Twice::seen, at::kFloat);
   }
