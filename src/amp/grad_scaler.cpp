@@ -23,6 +23,7 @@ constexpr std::string_view kWhere = "GradScaler";
 /// What happened to an optimizer since the last update.
 struct Progress {
   at::Tensor found_inf;  // defined: its gradients are unscaled
+  bool agreed = false;   // the gradients' reduction made it the same on all ranks
   bool stepped = false;
 };
 
@@ -76,6 +77,8 @@ class GradScaler::Impl {
     Progress& one = progress[&optimizer];
     const at::Tensor inverse = scaler.inverse();
     one.found_inf = at::zeros({}, inverse.options());
+    const auto world = parallel::world_if_any();
+    one.agreed = world && parallel::spread_by_reduction(gradients, *world);
     scaling::unscale_and_check(gradients, inverse, one.found_inf);
     return one;
   }
@@ -150,10 +153,13 @@ void GradScaler::update(std::optional<double> new_scale) {
     raise(kWhere, "update() before any step() or unscale_() since the last one");
   const at::NoGradGuard no_grad;
   at::Tensor found = at::zeros({}, at::TensorOptions(impl_->scaler.device()).dtype(at::kFloat));
+  bool agreed = true;
   for (const auto& [optimizer, one] : impl_->progress) {
     found.add_(one.found_inf.to(found.device(), /*non_blocking=*/!found.is_cpu()));
+    agreed = agreed && one.agreed;
   }
-  if (const auto world = parallel::world_if_any()) found = parallel::agree_max(found, *world);
+  const auto world = parallel::world_if_any();
+  if (world && !agreed) found = parallel::agree_max(found, *world);
   impl_->scaler.update(found);
   impl_->progress.clear();
 }

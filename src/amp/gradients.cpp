@@ -80,7 +80,8 @@ at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& gradient) {
 void clear_gradient(at::Tensor& owner, bool set_to_none) {
   at::Tensor& grad = owner.mutable_grad();
   if (!grad.defined()) return;
-  if (set_to_none && !is_in_bucket(owner)) {
+  // One of zeros would still let the optimizer decay a weight that was frozen since.
+  if (set_to_none && (!is_in_bucket(owner) || !owner.requires_grad())) {
     grad.reset();
     return;
   }

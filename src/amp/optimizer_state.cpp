@@ -1,6 +1,7 @@
 #include "amp/optimizer_state.h"
 
 #include <ATen/ops/maximum.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -187,16 +188,25 @@ void OptimizerState::check_entry(std::string_view where) {
 void OptimizerState::enter(const scaling::LossScaler& scaler) {
   in_scope_ = true;
   const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> in_buckets;
   for (Slot& slot : slots_) {
     slot.in_bucket = is_in_bucket(slot.weight);
     if (!slot.in_bucket) {
       slot.stash = take_gradient(slot.weight);
       continue;
     }
-    at::Tensor grad = slot.weight.grad();
-    slot.stash = grad.clone();
-    if (now_.still_scaled) grad.mul_(now_.still_scaled->inverse.to(grad.device()));
-    if (!scaler.is_one()) grad.copy_(scaler.multiply(grad));
+    slot.stash = slot.weight.grad().clone();
+    in_buckets.push_back(slot.weight.grad());
+  }
+  if (in_buckets.empty()) return;
+  // From the scale that they have to the one that comes, at once: between the two a low type would
+  // lose what is small.
+  const at::Tensor factor = scaler.multiply(
+      now_.still_scaled ? now_.still_scaled->inverse : at::ones({}, scaler.inverse().options()));
+  if (factor.is_cpu() && factor.item<float>() == 1) return;
+  for (const at::Tensor& grad : in_buckets) {
+    const at::Tensor wide = is_low(grad) ? grad.to(at::kFloat) : grad;
+    grad.copy_(wide.mul(factor.to(grad.device())));
   }
 }
 

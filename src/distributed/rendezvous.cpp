@@ -1,5 +1,6 @@
 #include "distributed/rendezvous.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "core/platform_process.h"
@@ -11,6 +12,10 @@ namespace mezzo::parallel {
 namespace {
 
 constexpr const char* kWhere = "init_process_group";
+
+// What counts as for ever: in milliseconds it still fits an int, which some of the system's waits
+// take.
+constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 24);
 
 using ranks::MeetingPoint;
 using ranks::Starter;
@@ -86,6 +91,17 @@ void sign_in(Store& store, const Starter& self, std::chrono::milliseconds limit)
   }
 }
 
+// Where the other ranks reach this one.
+std::string gloo_address(const Starter& self) {
+  if (platform::is_loopback(self.master_address)) return "127.0.0.1";
+  const std::string towards = platform::address_towards(self.master_address);
+  // Debian's machines take their own names for 127.0.1.1.
+  const bool is_own_name = platform::is_loopback(towards);
+  if (!is_own_name || self.local_world_size >= self.world_size) return towards;
+  const std::string outward = platform::outward_address();
+  return outward.empty() ? towards : outward;
+}
+
 EngineOptions engine_options(const std::shared_ptr<Store>& store, const Starter& self,
                              std::chrono::milliseconds limit) {
   EngineOptions options;
@@ -93,9 +109,7 @@ EngineOptions engine_options(const std::shared_ptr<Store>& store, const Starter&
   options.timeout = limit;
   options.interface = platform::environment_variable("GLOO_SOCKET_IFNAME").value_or("");
   if (options.interface.empty() && !self.master_address.empty()) {
-    options.address = platform::is_loopback(self.master_address)
-                          ? "127.0.0.1"
-                          : platform::address_towards(self.master_address);
+    options.address = gloo_address(self);
   }
   return options;
 }
@@ -148,8 +162,10 @@ std::shared_ptr<Engine> cuda_engine(const InitOptions& options, const EngineOpti
 
 }  // namespace
 
-std::shared_ptr<Session> meet(const InitOptions& options) {
-  validate(options);
+std::shared_ptr<Session> meet(const InitOptions& given) {
+  validate(given);
+  InitOptions options = given;
+  options.timeout = std::min(given.timeout, kLongest);
   const MeetingPoint point = ranks::parse_init_method(options.init_method);
   const Starter self = identify(options, point);
   Session::Options session;
@@ -177,6 +193,9 @@ std::shared_ptr<Session> meet(const InitOptions& options) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& failure) {
+    if (!point.path.empty()) {
+      raise(kWhere, "the ranks cannot meet in ", options.init_method, ": ", text_of(failure));
+    }
     raise(kWhere, "the store vanished while rank ", self.rank,
           " waited for the others: its host (rank 0 or the launcher) ended: ", text_of(failure));
   }

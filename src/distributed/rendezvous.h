@@ -9,6 +9,6 @@
 namespace mezzo::parallel {
 
 /// Finds the peers and opens the transports. Throws as init_process_group().
-std::shared_ptr<Session> meet(const InitOptions& options);
+std::shared_ptr<Session> meet(const InitOptions& given);
 
 }  // namespace mezzo::parallel

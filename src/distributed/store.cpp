@@ -6,6 +6,12 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <chrono>
+#include <exception>
+#include <filesystem>
+#include <future>
+#include <thread>
+
 #include "core/platform_process.h"
 #include "distributed/communicator.h"
 #include "distributed/engine_store.h"
@@ -39,6 +45,27 @@ c10::intrusive_ptr<c10d::TCPStore> serve(const StoreAddress& address,
   }
 }
 
+// LibTorch's client waits for ever for one who accepts its connection and never answers, as a
+// server of another kind does. The thread then stays where it is.
+c10::intrusive_ptr<c10d::TCPStore> client_within(const StoreAddress& address,
+                                                 const c10d::TCPStoreOptions& options) {
+  using Client = c10::intrusive_ptr<c10d::TCPStore>;
+  std::promise<Client> promise;
+  std::future<Client> client = promise.get_future();
+  std::thread([host = address.host, options, promise = std::move(promise)]() mutable {
+    try {
+      promise.set_value(c10::make_intrusive<c10d::TCPStore>(host, options));
+    } catch (...) {
+      promise.set_exception(std::current_exception());
+    }
+  }).detach();
+  if (client.wait_for(options.timeout) != std::future_status::ready) {
+    throw std::runtime_error("it did not answer within " + std::to_string(options.timeout.count()) +
+                             " ms");
+  }
+  return client.get();
+}
+
 c10::intrusive_ptr<c10d::TCPStore> connect(const StoreAddress& address,
                                            std::chrono::milliseconds limit) {
   if (std::string why; !platform::resolves(address.host, &why)) {
@@ -55,10 +82,19 @@ c10::intrusive_ptr<c10d::TCPStore> connect(const StoreAddress& address,
   options.waitWorkers = false;
   options.timeout = limit;
   try {
-    return c10::make_intrusive<c10d::TCPStore>(address.host, options);
+    return client_within(address, options);
   } catch (const std::exception& failure) {
     raise(kWhere, "what answers at the master address ", address.host, ":", address.port,
-          " is no store: ", text_of(failure));
+          " is no store (is MASTER_PORT that of another program?): ", text_of(failure));
+  }
+}
+
+// LibTorch waits for a folder that is not there, and tells nothing.
+void check_folder(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  if (std::error_code failure; !std::filesystem::is_directory(folder, failure)) {
+    raise<ConfigError>(kWhere, "file://", path, ": there is no folder ", folder.string(),
+                       "; expected a file in one that all ranks see");
   }
 }
 
@@ -68,6 +104,7 @@ std::shared_ptr<Store> open_store(const StoreAddress& address, std::chrono::mill
                                   int* port_taken) {
   c10::intrusive_ptr<c10d::Store> store;
   if (!address.path.empty()) {
+    check_folder(address.path);
     store = c10::make_intrusive<c10d::FileStore>(address.path, address.world_size);
   } else {
     const auto tcp = address.serve ? serve(address, limit) : connect(address, limit);

@@ -224,6 +224,20 @@ TEST(Failures, APortInUseIsAnError) {
   platform::close_descriptor(taken);
 }
 
+TEST(Failures, AnotherProgramAtTheMastersPortIsAnErrorInTime) {
+  // It takes connections and never answers.
+  int port = 0;
+  const int taken = platform::listen_at("127.0.0.1", port);
+  EXPECT_THAT(error_of(by_address(port, 1, 2)), HasSubstr("is no store"));
+  platform::close_descriptor(taken);
+}
+
+TEST(Failures, AMeetingFileInNoFolderIsAnErrorAtOnce) {
+  InitOptions options = by_address(1, 0, 2);
+  options.init_method = "file:///no/such/folder/file";
+  EXPECT_THAT(error_of(options), HasSubstr("there is no folder /no/such/folder"));
+}
+
 const Rank kStoreVanishes("store vanishes", [] {
   // Rank 0 hosts the store itself, and leaves while the others wait for one that never comes.
   const int rank = starters_rank();
