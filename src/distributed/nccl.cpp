@@ -1,9 +1,6 @@
 #include "core/torch.h"  // first: LibTorch's include order
 
 // The only file that sees LibTorch's NCCL group: libmezzo_nccl.so, opened where CUDA is in use.
-#ifndef USE_C10D_NCCL
-#define USE_C10D_NCCL
-#endif
 #include <ATen/Context.h>
 #include <torch/csrc/cuda/nccl.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -94,6 +91,5 @@ constexpr NcclPart kPart{kNcclPartVersion, make_engine, gpu_of};
 
 extern "C" __attribute__((visibility("default"))) const mezzo::parallel::NcclPart* mezzo_nccl_part(
     int version) {
-  using namespace mezzo::parallel;
-  return version == kNcclPartVersion ? &kPart : nullptr;
+  return version == mezzo::parallel::kNcclPartVersion ? &mezzo::parallel::kPart : nullptr;
 }
