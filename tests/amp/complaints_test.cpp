@@ -1,8 +1,7 @@
 // What users of Apex Amp complained about most, each as a test that it cannot be said of Mezzo. The
-// numbers only rank them. Those about parallel training are tested where it lives: 8 and 11 by
-// DistributedDataParallel.GivesOneProcessesGradientsWhateverTheLoopDoes, 22 by
-// Ranks.SkipTogetherUnlessToldToDecideAlone, 12 to 14 with SyncBatchNorm; 16 (installation) by
-// tests/install and tests/configure as well.
+// numbers only rank them. Those about parallel training (8, 11 to 14, 22) are in the file of this
+// name in tests/distributed; 16 (installation) is tested by tests/install and tests/configure as
+// well.
 #include <gmock/gmock.h>
 
 #include <filesystem>

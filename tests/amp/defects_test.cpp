@@ -1,6 +1,6 @@
 // Defects that were found in Apex Amp's code, each as a test that Mezzo has not got it. The numbers
-// only count them. 19 to 25 (optimizers and kernels) are tested in tests/optim and tests/nn, 26 to
-// 32 (parallel training) in tests/distributed.
+// only count them. 19 to 25 (optimizers and kernels) are in the files of this name in tests/optim
+// and tests/nn, 26 to 32 (parallel training) in that of tests/distributed.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -272,6 +272,24 @@ TEST(Defect, Number16ScopesSurviveExceptionsAndNest) {
     return each.first(inputs()).scalar_type();
   });
   EXPECT_EQ(type, at::kFloat) << "leaving the inner scope switched casts on";
+}
+
+TEST(Defect, Number17TheDynamicScaleHasAFloorAndNeverIsZero) {
+  for (const std::string level : {"O1", "O2"}) {
+    Line net;
+    torch::optim::SGD sgd(net->parameters(), 0.125);
+    Options options = at_level(level);
+    options.init_loss_scale = 0x1p-12;
+    auto [model, optimizer] = initialize(net, sgd, options);
+    for (int step = 0; step < 40; ++step) {
+      scale_loss(model(row()).sum() * kInf, optimizer).backward();
+      EXPECT_TRUE(optimizer.step().skipped()) << level;
+    }
+    EXPECT_EQ(optimizer.loss_scale(), 0x1p-14) << level;
+    scale_loss(model(row() * 1024).sum(), optimizer).backward();
+    EXPECT_TRUE(torch::equal(master_params(optimizer)[0].grad(), row() * 1024)) << level;
+    EXPECT_TRUE(optimizer.step().applied()) << level;
+  }
 }
 
 TEST(Defect, Number18NothingOfASkippedStepStaysInGradients) {

@@ -70,6 +70,19 @@ TEST(OptimNames, EveryOptimizerAndOption) {
       optim::FusedAdagradOptions(1e-2).eps(1e-10).weight_decay(0).adagrad_w_mode(false));
 }
 
+TEST(OptimNames, OptionsMayBeLeftOutAsWithTorch) {
+  const auto parameters = parameters_with_gradients();
+  optim::FusedAdam adam(parameters), adam_at(parameters, 1e-3);
+  optim::FusedSGD sgd(parameters, 0.1);
+  optim::FusedLAMB lamb(parameters);
+  optim::FusedNovoGrad novograd(parameters);
+  optim::FusedAdagrad adagrad(parameters);
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(parameters, std::make_unique<optim::FusedAdamOptions>(1e-2));
+  optim::FusedAdam grouped(groups, optim::FusedAdamOptions(1e-3));
+  EXPECT_EQ(grouped.param_groups()[0].options().get_lr(), 1e-2);
+}
+
 TEST(OptimNames, DefaultsAreTheOriginals) {
   EXPECT_EQ(optim::FusedAdamOptions().lr(), 1e-3);
   EXPECT_TRUE(optim::FusedAdamOptions().adam_w_mode());
@@ -177,6 +190,30 @@ TEST(ParallelNames, OneProcessIsAGroup) {
     auto loss = over_model->forward(torch::ones({3, 4})).mean();
     mezzo::amp::scale_loss(loss, optimizer).backward();
     EXPECT_TRUE(optimizer.step().applied());
+
+    ddp.compress_fp16();
+    ddp.compress_bf16();
+    ddp.register_comm_hook(
+        [](const parallel::GradientBucket& bucket, const parallel::ProcessGroup& all) {
+          all.all_reduce(bucket.gradients);
+          return std::function<void()>();
+        });
+
+    parallel::SyncBatchNorm norm(parallel::SyncBatchNormOptions{.num_features = 2,
+                                                                .eps = 1e-5,
+                                                                .momentum = 0.1,
+                                                                .affine = true,
+                                                                .track_running_stats = true,
+                                                                .process_group = group,
+                                                                .channel_last = true,
+                                                                .fuse_relu = true});
+    EXPECT_EQ(norm(torch::randn({3, 2}), torch::ones({3, 2})).size(1), 2);
+    EXPECT_TRUE(norm->running_mean.defined() && norm->weight.defined());
+    torch::nn::Sequential plain(torch::nn::BatchNorm1d(2));
+    torch::nn::Sequential converted = parallel::convert_syncbn_model(plain, group, false);
+    converted = parallel::convert_syncbn_model(converted);
+    EXPECT_FALSE(parallel::create_syncbn_process_group(0).has_value());
+    EXPECT_TRUE(parallel::create_syncbn_process_group(1).has_value());
 
     std::vector<at::Tensor> tensors{torch::ones({3})};
     parallel::Reducer reducer(tensors);
