@@ -233,46 +233,6 @@ TEST(EvaluatedSpectra, RefuseEdgesAndFramesBeyondTheSignal) {
   EXPECT_EQ(evaluated(made, sample).at(0).dims, (Dims{5, 8}));
 }
 
-Array bytes_array(const Dims& dims, const std::vector<std::uint8_t>& values) {
-  return array(Element::kUint8, dims, values);
-}
-
-// Scales per row and per column; halves are rounded to even.
-TEST(EvaluatedQuantisation, ScalesRowsAndColumnsApart) {
-  GraphBuilder g;
-  g.input("a", Element::kUint8, {2, 2}).input("b", Element::kUint8, {2, 2});
-  g.weight("as", {0.5F, 0.25F}, {2}).weight("bs", {1, 2}, {2}).weight("ys", {1}, {});
-  g.initializer(tensor<std::uint8_t>("az", Element::kUint8, {2}, {1, 2}));
-  g.initializer(tensor<std::uint8_t>("bz", Element::kUint8, {2}, {0, 3}));
-  g.initializer(tensor<std::uint8_t>("yz", Element::kUint8, {}, {10}));
-  g.node("QLinearMatMul", {"a", "as", "az", "b", "bs", "bz", "ys", "yz"}, {"y"});
-  g.output("y", Element::kUint8, {2, 2});
-  const Array a = bytes_array({2, 2}, {3, 4, 4, 6});
-  const Array b = bytes_array({2, 2}, {1, 2, 5, 200});
-  // Rows (2, 3) * 0.5 and (2, 4) * 0.25; columns (1, 5) and (-1, 197) * 2.
-  const std::vector<double> expected{18, 255, 16, 255};
-  EXPECT_EQ(evaluated(model(g.take()), {{"a", a}, {"b", b}}).at(0).values(), expected);
-}
-
-TEST(EvaluatedQuantisation, ConvolvesWithAScalePerChannelAndPadsWithZero) {
-  GraphBuilder g;
-  g.input("x", Element::kUint8, {1, 1, 2, 2});
-  g.initializer(tensor<std::int8_t>("w", Element::kInt8, {2, 1, 3, 3},
-                                    {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, -2, 0, 0, 0, 0}));
-  g.initializer(tensor<std::int32_t>("bias", Element::kInt32, {2}, {4, -1}));
-  g.weight("xs", {0.5F}, {}).weight("ws", {1, 0.5F}, {2}).weight("ys", {0.5F}, {});
-  g.initializer(tensor<std::uint8_t>("xz", Element::kUint8, {}, {100}));
-  g.initializer(tensor<std::int8_t>("wz", Element::kInt8, {}, {0}));
-  g.initializer(tensor<std::int8_t>("yz", Element::kInt8, {}, {-3}));
-  g.node("QLinearConv", {"x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "bias"}, {"y"},
-         integers_attribute("pads", {1, 1, 1, 1}));
-  g.output("y", Element::kInt8, {1, 2, 2, 2});
-  const Array x = bytes_array({1, 1, 2, 2}, {101, 102, 103, 104});
-  // Sums 1 + 2 + 3 + 4 and the bias, everywhere; -2 x - 1, halved and rounded to even.
-  EXPECT_THAT(evaluated(model(g.take()), {{"x", x}}).at(0).values(),
-              ElementsAre(11, 11, 11, 11, -5, -5, -7, -7));
-}
-
 /// How the one operator and its parts are asked the same.
 struct AttentionCase {
   bool is_causal, has_past, has_mask;

@@ -6,6 +6,7 @@
 #include <ATen/ops/div.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/round.h>
 #include <ATen/ops/sub.h>
 
@@ -28,6 +29,21 @@ Tensor along_axis(const Tensor& values, const Tensor& x, std::int64_t axis) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
   shape[static_cast<std::size_t>(place)] = -1;
   return values.reshape(shape);
+}
+
+// Input `i` of a quantisation of `x`: one value, one per place of the axis, or one per block of
+// them.
+Tensor spread(const Call& c, std::size_t i, const Tensor& x) {
+  const std::int64_t axis = c.integer("axis", 1);
+  const std::int64_t block = c.integer("block_size", 0);
+  const Tensor& values = c.in(i);
+  if (block == 0) return along_axis(values, x, axis);
+  const std::int64_t place = wrapped(axis, x.dim());
+  if (block < 0 || values.dim() != x.dim() || place < 0 || place >= x.dim() ||
+      values.size(place) != (x.size(place) + block - 1) / block) {
+    refuse("blocks of ", block, " values along axis ", axis);
+  }
+  return at::repeat_interleave(values, block, place).narrow(place, 0, x.size(place));
 }
 
 template <typename T>
@@ -54,22 +70,18 @@ Tensor saturated_to(const Tensor& values, at::ScalarType type) {
 }
 
 Tensors quantize(const Call& c) {
-  if (c.integer("block_size", 0) != 0) refuse("quantisation in blocks");
   const Tensor& x = c.in(0);
-  const std::int64_t axis = c.integer("axis", 1);
   const bool has_zero = c.has(2);
-  Tensor y = at::round(at::div(x, along_axis(c.in(1), x, axis)));
-  if (has_zero) y = at::add(y, along_axis(c.in(2), x, axis).to(at::kFloat));
+  Tensor y = at::round(at::div(x, spread(c, 1, x)));
+  if (has_zero) y = at::add(y, spread(c, 2, x).to(at::kFloat));
   return {saturated_to(y, has_zero ? c.in(2).scalar_type() : at::kByte)};
 }
 
 Tensors dequantize(const Call& c) {
-  if (c.integer("block_size", 0) != 0) refuse("quantisation in blocks");
   const Tensor& x = c.in(0);
-  const std::int64_t axis = c.integer("axis", 1);
   Tensor y = x.to(at::kFloat);
-  if (c.has(2)) y = at::sub(y, along_axis(c.in(2), x, axis).to(at::kFloat));
-  return {at::mul(y, along_axis(c.in(1), x, axis))};
+  if (c.has(2)) y = at::sub(y, spread(c, 2, x).to(at::kFloat));
+  return {at::mul(y, spread(c, 1, x))};
 }
 
 Tensors dynamic_quantize(const Call& c) {
