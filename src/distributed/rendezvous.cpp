@@ -94,7 +94,7 @@ void sign_in(Store& store, const Starter& self, std::chrono::milliseconds limit)
 // Where the other ranks reach this one.
 std::string gloo_address(const Starter& self) {
   if (platform::is_loopback(self.master_address)) return "127.0.0.1";
-  const std::string towards = platform::address_towards(self.master_address);
+  std::string towards = platform::address_towards(self.master_address);
   // Debian's machines take their own names for 127.0.1.1.
   const bool is_own_name = platform::is_loopback(towards);
   if (!is_own_name || self.local_world_size >= self.world_size) return towards;
