@@ -17,7 +17,6 @@ namespace mezzo::ranks {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 using namespace std::chrono_literals;
 
 class NoStore final : public StoreHost {
