@@ -49,7 +49,7 @@ Sum take_gradients(Slot& slot, bool stash_is_scaled) {
 /// double backward. Gives back what is left to be looked at.
 at::Tensor divide_graph(at::Tensor& gradient, const at::Tensor& inverse) {
   if (!gradient.requires_grad()) return gradient;
-  const at::Tensor scaled = gradient.detach().clone();
+  at::Tensor scaled = gradient.detach().clone();
   gradient = gradient.mul(inverse.to(gradient.device()));
   return scaled;
 }
