@@ -14,6 +14,7 @@
 #include "distributed/agreement.h"
 #include "scaling/finite_check.h"
 #include "scaling/loss_scaler.h"
+#include "scaling/to_device.h"
 
 namespace mezzo::amp {
 namespace {
@@ -155,7 +156,7 @@ void GradScaler::update(std::optional<double> new_scale) {
   at::Tensor found = at::zeros({}, at::TensorOptions(impl_->scaler.device()).dtype(at::kFloat));
   bool agreed = true;
   for (const auto& [optimizer, one] : impl_->progress) {
-    found.add_(one.found_inf.to(found.device(), /*non_blocking=*/!found.is_cpu()));
+    found.add_(scaling::to_device(one.found_inf, found.device()));
     agreed = agreed && one.agreed;
   }
   const auto world = parallel::world_if_any();

@@ -16,6 +16,7 @@
 #include "casting/weights.h"
 #include "core/raise.h"
 #include "scaling/finite_check.h"
+#include "scaling/to_device.h"
 
 namespace mezzo::detail {
 namespace {
@@ -277,9 +278,8 @@ void OptimizerState::judge(int loss_id, const Session::Verdict& verdict, double 
   if (!now_.found_inf.defined()) {
     now_.found_inf = found_inf.clone();
   } else {
-    const at::Device device = now_.found_inf.device();
     now_.found_inf =
-        at::maximum(now_.found_inf, found_inf.to(device, /*non_blocking=*/!device.is_cpu()));
+        at::maximum(now_.found_inf, scaling::to_device(found_inf, now_.found_inf.device()));
   }
   // The loss that overflowed is the one to tell about.
   const bool on_host = found_inf.device().is_cpu();

@@ -3,6 +3,7 @@
 #include <ATen/ops/maximum.h>
 
 #include "distributed/agreement.h"
+#include "scaling/to_device.h"
 
 namespace mezzo::detail {
 namespace {
@@ -33,7 +34,7 @@ OverflowRanks::OverflowRanks(const at::Tensor& origin, const parallel::ProcessGr
 
 void OverflowRanks::add(const OverflowRanks& later) {
   if (origin_.defined() && later.origin_.defined()) {
-    origin_ = at::maximum(origin_, later.origin_.to(origin_.device(), /*non_blocking=*/true));
+    origin_ = at::maximum(origin_, scaling::to_device(later.origin_, origin_.device()));
   } else if (!known()) {
     *this = later;
   }

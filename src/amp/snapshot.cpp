@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "amp/generators.h"
+#include "scaling/to_device.h"
 
 namespace mezzo::detail {
 void Snapshot::watch(const std::vector<at::Tensor>& tensors) {
@@ -70,8 +71,7 @@ void Snapshot::give_back_if(const at::Tensor& flag) {
   if (!taken_) return;
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < watched_.size(); ++i) {
-    const at::Tensor up =
-        flag.to(watched_[i].device(), /*non_blocking=*/!watched_[i].is_cpu()).ne(0);
+    const at::Tensor up = scaling::to_device(flag, watched_[i].device()).ne(0);
     watched_[i].copy_(at::where(up, copies_[i], watched_[i]));
   }
 }

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "scaling/to_device.h"
+
 namespace mezzo::scaling {
 namespace {
 
@@ -48,9 +50,8 @@ std::vector<Batch> batches_of(at::TensorList tensors) {
 }
 
 void raise_flag(at::Tensor& found_inf, const at::Tensor& other) {
-  // What comes to a host must have arrived before it is read.
-  found_inf.copy_(at::maximum(found_inf, other.to(found_inf.device(), found_inf.scalar_type(),
-                                                  /*non_blocking=*/!found_inf.is_cpu())));
+  found_inf.copy_(
+      at::maximum(found_inf, to_device(other, found_inf.device()).to(found_inf.scalar_type())));
 }
 
 /// LibTorch's operator refuses bfloat16 on CUDA; a norm that is not finite tells the same.
@@ -66,7 +67,7 @@ void check_by_norm(const Batch& batch, at::Tensor& found_inf) {
 }
 
 void check_and_unscale(const Batch& batch, const at::Tensor& inv_scale, at::Tensor& found_inf) {
-  const at::Tensor inverse = inv_scale.to(batch.device, /*non_blocking=*/true);
+  const at::Tensor inverse = to_device(inv_scale, batch.device);
   if (batch.is_bfloat16 && !batch.device.is_cpu()) {
     check_by_norm(batch, found_inf);
     at::_foreach_mul_(batch.tensors, inverse);
@@ -104,7 +105,7 @@ void unscale_and_check(at::TensorList tensors, const at::Tensor& inv_scale, at::
 void unscale(at::TensorList tensors, const at::Tensor& inv_scale) {
   const at::NoGradGuard no_grad;
   for (const Batch& batch : batches_of(tensors)) {
-    at::_foreach_mul_(batch.tensors, inv_scale.to(batch.device, /*non_blocking=*/true));
+    at::_foreach_mul_(batch.tensors, to_device(inv_scale, batch.device));
   }
 }
 

@@ -7,6 +7,8 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "scaling/to_device.h"
+
 namespace mezzo::scaling {
 
 LossScaler::LossScaler(ScaleRules rules, double initial) : rules_(rules) {
@@ -29,8 +31,7 @@ at::Tensor LossScaler::multiply(const at::Tensor& tensor) const {
   const bool is_low = tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
   const at::Tensor wide = is_low ? tensor.to(at::kFloat) : tensor;
   if (device().is_cpu()) return wide.mul(state_.scale);
-  // What comes to a host must have arrived before it is read.
-  return wide.mul(scale_.to(wide.device(), /*non_blocking=*/!wide.is_cpu()).clone());
+  return wide.mul(to_device(scale_, wide.device()).clone());
 }
 
 at::Tensor LossScaler::inverse() const {

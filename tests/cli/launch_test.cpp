@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -13,6 +14,12 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+
+/// A dead process that nobody has asked about yet does not run.
+bool runs(const std::string& process) {
+  const std::string status = content_of("/proc/" + process + "/stat");
+  return !status.empty() && status.find(") Z ") == std::string::npos;
+}
 
 /// A folder with a script that every rank runs.
 class LaunchCommand : public testing::Test {
@@ -32,16 +39,22 @@ class LaunchCommand : public testing::Test {
                  const std::string& arguments = "") const {
     return mezzo("launch " + options + " -- " + script(text) + " " + arguments);
   }
+  /// The processes whose numbers these files hold end soon.
+  void expect_gone(std::initializer_list<const char*> files) const {
+    for (const char* name : files) {
+      std::string process = content_of(path(name));
+      process = process.substr(0, process.find('\n'));
+      EXPECT_FALSE(process.empty()) << name;
+      for (int i = 0; i < 100 && runs(process); ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      EXPECT_FALSE(runs(process)) << name;
+    }
+  }
 
   std::filesystem::path folder_ =
       std::filesystem::path(testing::TempDir()) / ("mezzo_launch_" + std::to_string(getpid()));
 };
-
-/// A dead process that nobody has asked about yet does not run.
-bool runs(const std::string& process) {
-  const std::string status = content_of("/proc/" + process + "/stat");
-  return !status.empty() && status.find(") Z ") == std::string::npos;
-}
 
 TEST_F(LaunchCommand, StartsSoManyProcessesAndPutsTheRankBeforeEveryLine) {
   const Outcome outcome = launch("--nproc-per-node 3",
@@ -97,15 +110,7 @@ TEST_F(LaunchCommand, LeavesNoProcessBehind) {
                                      "$RANK\n"
                                      "if [ $RANK = 1 ]; then sleep 0.3; exit 5; fi; wait");
   EXPECT_EQ(outcome.code, 5);
-  for (const char* name : {"rank.0", "rank.1", "child.0", "child.1"}) {
-    std::string process = content_of(path(name));
-    process = process.substr(0, process.find('\n'));
-    EXPECT_FALSE(process.empty()) << name;
-    for (int i = 0; i < 100 && runs(process); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    EXPECT_FALSE(runs(process)) << name;
-  }
+  expect_gone({"rank.0", "rank.1", "child.0", "child.1"});
 }
 
 TEST_F(LaunchCommand, PassesSignalsOnAndEndsWithThem) {
@@ -173,15 +178,7 @@ TEST_F(LaunchCommand, LeavesNobodyWhenItsReaderGoes) {
                                        "done") +
                                 " | head -n 3");
   EXPECT_THAT(outcome.out, HasSubstr("on\n"));
-  for (const char* name : {"child.0", "child.1"}) {
-    std::string process = content_of(path(name));
-    process = process.substr(0, process.find('\n'));
-    EXPECT_FALSE(process.empty()) << name;
-    for (int i = 0; i < 100 && runs(process); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    EXPECT_FALSE(runs(process)) << name;
-  }
+  expect_gone({"child.0", "child.1"});
 }
 
 TEST_F(LaunchCommand, TheTimeLimitNamesWhoHangs) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -188,6 +189,20 @@ inline void save(const std::filesystem::path& path, const Message& message) {
 inline std::string contents(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+/// The type of each weight of the main graph, by name.
+inline std::map<std::string, std::string> weight_types(const std::filesystem::path& path) {
+  std::map<std::string, std::string> types;
+  const std::string bytes = contents(path);
+  Message m = Message::parse(bytes);
+  for (Field& field : m.find(field::model::kGraph)->open().fields()) {
+    if (field.number != field::graph::kInitializer) continue;
+    const Message& tensor = field.open();
+    types[std::string(tensor.text(field::tensor::kName))] =
+        name_of(static_cast<Element>(tensor.number(field::tensor::kType)));
+  }
+  return types;
 }
 
 }  // namespace mezzo::convert

@@ -11,19 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::map<std::string, std::string> weight_types(const fs::path& path) {
-  const std::string bytes = contents(path);
-  Message message = Message::parse(bytes);
-  std::map<std::string, std::string> types;
-  for (Field& field : message.find(field::model::kGraph)->open().fields()) {
-    if (field.number != field::graph::kInitializer) continue;
-    const Message& tensor = field.open();
-    types[std::string(tensor.text(field::tensor::kName))] =
-        name_of(static_cast<Element>(tensor.number(field::tensor::kType)));
-  }
-  return types;
-}
-
 // target_dtype_ops = ['Convolution'], fp32_ops = ['softmax', 'FullyConnected'],
 // cast_optional_params = True: "conv weights are fp16, the last bias is fp32".
 TEST(Tutorial, OnResNet18ConvolutionWeightsAreHalfAndTheLastBiasIsFloat) {

@@ -64,18 +64,7 @@ class PolicyTest : public testing::Test {
     return false;
   }
 
-  std::map<std::string, std::string> types() const {
-    std::map<std::string, std::string> all;
-    const std::string bytes = contents(out());
-    Message m = Message::parse(bytes);
-    for (Field& field : m.find(field::model::kGraph)->open().fields()) {
-      if (field.number != field::graph::kInitializer) continue;
-      const Message& tensor = field.open();
-      all[std::string(tensor.text(field::tensor::kName))] =
-          name_of(static_cast<Element>(tensor.number(field::tensor::kType)));
-    }
-    return all;
-  }
+  std::map<std::string, std::string> types() const { return weight_types(out()); }
 
   void expect_refused(const std::string& what) {
     try {

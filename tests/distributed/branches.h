@@ -68,12 +68,12 @@ inline void expect_equal(const Gradients& a, const Gradients& b, const std::stri
   }
 }
 
-inline void expect_same_on_all_ranks(const Gradients& mine, const std::string& what) {
+inline void expect_same_on_all_ranks(const std::vector<at::Tensor>& mine, const std::string& what) {
   for (std::size_t i = 0; i < mine.size(); ++i) {
     if (!mine[i].defined()) continue;
-    const at::Tensor all = world().all_gather(mine[i]);
+    const at::Tensor all = world().all_gather(mine[i].detach());
     for (int r = 1; r < world_size(); ++r)
-      ASSERT_TRUE(torch::equal(all[r], all[0])) << what << ", gradient " << i;
+      ASSERT_TRUE(torch::equal(all[r], all[0])) << what << ", tensor " << i;
   }
 }
 

@@ -18,6 +18,7 @@ using testing_ranks::Branches;
 using testing_ranks::expect_all_pass;
 using testing_ranks::expect_equal;
 using testing_ranks::expect_near;
+using testing_ranks::expect_same_on_all_ranks;
 using testing_ranks::gradients_of;
 using testing_ranks::loss_of;
 using testing_ranks::net_of;
@@ -47,10 +48,7 @@ const Rank kAccumulation("complaint 8", [] {
       EXPECT_TRUE(optimizer.step().applied()) << level;
       optimizer.zero_grad();
     }
-    for (const at::Tensor& master : amp::master_params(optimizer)) {
-      const at::Tensor everybodys = world().all_gather(master.detach());
-      EXPECT_TRUE(torch::equal(everybodys[0], everybodys[1])) << level << ": masters diverged";
-    }
+    expect_same_on_all_ranks(amp::master_params(optimizer), level + ": masters");
   }
 });
 
