@@ -57,7 +57,7 @@ class MEZZO_API Optimizer {
   /// What is in force: the level's row with the caller's changes.
   const Properties& properties() const;
 
-  /// The scale of a loss now. Reads it where it lives on a device.
+  /// The scale of a loss now, 1 where disabled. Reads it where it lives on a device.
   double loss_scale(int loss_id = 0) const;
 
   /// Sets it, for static scales as well; the counter of clean passes starts again.

@@ -66,8 +66,8 @@ struct Options {
 
   /// Gradients stay scaled until `step`, which unscales them itself; under O1 and O4 a fused
   /// optimizer takes them in the 16-bit type in which they were computed. Clip through the
-  /// optimizer's own option then. Where two optimizers own one parameter, gradients are unscaled
-  /// when the scope is left, as by default.
+  /// optimizer's own option then. Where a loss has several optimizers, and where two of them own
+  /// one parameter, gradients are unscaled when the scope is left, as by default.
   bool defer_unscale = false;
 
   /// Look for infinities and NaNs and skip the step that has one. Unset: whenever the scale is

@@ -14,6 +14,7 @@
 #include <typeinfo>
 
 #include "amp/checkpoint_parts.h"
+#include "amp/module_types.h"
 #include "amp/param_state.h"
 #include "core/raise.h"
 #include "mezzo/model_values.h"
@@ -131,7 +132,8 @@ void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool g
     const StillScaled& scaled = *progress.still_scaled;
     file.metadata[prefix + "scaled"] =
         std::to_string(scaled.loss_id) + " " + to_text(scaled.scale) + " " +
-        std::to_string(scaled.delay_overflow_check) + " " + std::to_string(scaled.until_step);
+        std::to_string(scaled.delay_overflow_check) + " " + std::to_string(scaled.until_step) +
+        " " + std::to_string(scaled.block);
   }
   for (std::size_t i = 0; i < optimizer.slots().size(); ++i) {
     const Slot& slot = optimizer.slots()[i];
@@ -180,17 +182,23 @@ void load_progress(OptimizerState& optimizer, const std::string& prefix, bool gr
     std::istringstream words(scaled->second);
     std::string scale;
     StillScaled still;
-    words >> still.loss_id >> scale >> still.delay_overflow_check >> still.until_step;
+    words >> still.loss_id >> scale >> still.delay_overflow_check >> still.until_step >>
+        still.block;
     still.scale = std::strtod(scale.c_str(), nullptr);
-    still.inverse = at::empty({}, at::kFloat).fill_(1.0 / still.scale);
+    // Blocks of this process have numbers above 0.
+    still.block = -std::abs(still.block);
+    still.inverse = at::empty({}, at::kDouble).fill_(1.0 / scaling::multiplier(still.scale));
     progress.still_scaled = still;
   }
   for (std::size_t i = 0; gradients && i < optimizer.slots().size(); ++i) {
     Slot& slot = optimizer.slots()[i];
     const auto give = [&](const std::string& name, at::Tensor& to) {
       const at::Tensor* grad = file.tensors.find(prefix + name + std::to_string(i));
-      if (grad != nullptr)
-        to.mutable_grad() = grad->to(to.device(), to.scalar_type(), false, /*copy=*/true);
+      if (grad == nullptr) return;
+      // Blocks that were left scaled add up in float, also beside a low weight.
+      const bool stays_wide = slot.has_master() && !is_low(*grad);
+      to.mutable_grad() = grad->to(to.device(), stays_wide ? grad->scalar_type() : to.scalar_type(),
+                                   false, /*copy=*/true);
     };
     give("gradient.", slot.master);
     if (slot.has_master()) give("low_gradient.", slot.weight);

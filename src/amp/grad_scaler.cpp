@@ -12,6 +12,7 @@
 #include "core/raise.h"
 #include "core/torch.h"
 #include "distributed/agreement.h"
+#include "mezzo/optim.h"
 #include "scaling/finite_check.h"
 #include "scaling/loss_scaler.h"
 #include "scaling/to_device.h"
@@ -77,7 +78,7 @@ class GradScaler::Impl {
     scaler.to(gradients.front().device());
     Progress& one = progress[&optimizer];
     const at::Tensor inverse = scaler.inverse();
-    one.found_inf = at::zeros({}, inverse.options());
+    one.found_inf = at::zeros({}, inverse.options().dtype(at::kFloat));
     const auto world = parallel::world_if_any();
     one.agreed = world && parallel::spread_by_reduction(gradients, *world);
     scaling::unscale_and_check(gradients, inverse, one.found_inf);
@@ -129,15 +130,18 @@ StepResult GradScaler::step(torch::optim::Optimizer& optimizer) {
     raise(kWhere, "step() a second time without update() since the first");
   }
   Progress& one = known != impl_->progress.end() ? known->second : impl_->unscale(optimizer);
-  record->applied = one.found_inf.item<float>() == 0;
-  record->scale_before = record->scale_after = get_scale();
-  if (record->applied) {
-    optimizer.step();
+  record->reason = "a gradient is not finite";
+  if (auto ranks = parallel::nonfinite_ranks(gradients_of(optimizer))) {
+    record->reason += detail::OverflowRanks(std::move(*ranks)).describe();
+  }
+  record->scale_before_tensor = record->scale_after_tensor = impl_->scaler.snapshot();
+  if (auto* fused = dynamic_cast<optim::FusedOptimizer*>(&optimizer)) {
+    // It takes the flag where that is, so that nobody waits for a device.
+    fused->step_unless(one.found_inf);
+    record->found_inf = one.found_inf;
   } else {
-    record->reason = "a gradient is not finite";
-    if (auto ranks = parallel::nonfinite_ranks(gradients_of(optimizer))) {
-      record->reason += detail::OverflowRanks(std::move(*ranks)).describe();
-    }
+    record->applied = one.found_inf.item<float>() == 0;
+    if (record->applied) optimizer.step();
   }
   one.stepped = true;
   return StepResult(record);

@@ -3,6 +3,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <exception>
 
 #include "amp/module_types.h"
@@ -26,6 +28,12 @@ void check_loss(const at::Tensor& loss) {
     raise<ConfigError>(kWhere, "the loss has shape ", loss.sizes(),
                        "; expected one element: reduce it with mean() or sum() first");
   }
+}
+
+/// A number for a scope that leaves gradients scaled, its own in the whole process.
+std::int64_t new_block() {
+  static std::atomic<std::int64_t> last = 0;
+  return ++last;
 }
 
 /// Gradients live on the device of the first parameter, and so do scale and flag.
@@ -62,6 +70,8 @@ LossScope::LossScope(const at::Tensor& loss,
     states_.push_back(optimizer.get());
   }
   for (OptimizerState* state : states_) state->check_entry(kWhere);
+  settle_shared(states_, session);
+  for (const OptimizerState* state : states_) state->check_gradients_at_entry(kWhere);
   scaler.to(device_of(*states_.front(), loss));
 
   loss_ = loss.detach();
@@ -96,7 +106,8 @@ void LossScope::close() {
 
 void LossScope::leave() {
   settle_other_losses(states_, *session_, options_.loss_id);
-  bool stay_scaled = options_.delay_unscale || session_->defers_unscale();
+  // Several optimizers of a loss share its verdict, which none of them can give alone at its step.
+  bool stay_scaled = options_.delay_unscale || (states_.size() == 1 && session_->defers_unscale());
   for (const OptimizerState* state : states_) {
     stay_scaled = stay_scaled || state->waits_for_reduction();
   }
@@ -108,8 +119,9 @@ void LossScope::leave() {
     return;
   }
   const scaling::LossScaler& scaler = session_->scaler(options_.loss_id, kWhere);
-  const StillScaled scaled{options_.loss_id, scaler.state().scale, scaler.inverse(),
-                           options_.delay_overflow_check, !options_.delay_unscale};
+  const StillScaled scaled{options_.loss_id,        scaler.state().scale,
+                           scaler.inverse(),        options_.delay_overflow_check,
+                           !options_.delay_unscale, new_block()};
   for (OptimizerState* state : states_) state->leave_scaled(scaled);
 }
 

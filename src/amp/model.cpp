@@ -157,6 +157,8 @@ void ModelHandle::zero_grad(bool set_to_none) const {
     at::Tensor master = weight->master;
     clear_gradient(master, set_to_none);
   }
+  for (const auto& optimizer : state_->session().optimizers())
+    optimizer->forget_cleared(parameters);
 }
 
 void ModelHandle::to(at::Device device, bool non_blocking) const {

@@ -54,7 +54,8 @@ const Properties& Optimizer::properties() const {
 }
 
 double Optimizer::loss_scale(int loss_id) const {
-  return state_->session().scaler(loss_id, "loss_scale").state().scale;
+  const scaling::LossScaler& scaler = state_->session().scaler(loss_id, "loss_scale");
+  return state_->session().enabled() ? scaler.state().scale : 1.0;
 }
 
 void Optimizer::set_loss_scale(double scale, int loss_id) {
@@ -111,12 +112,12 @@ bool StepResult::applied() const {
 }
 
 double StepResult::scale_before() const {
-  return record_->scale_before_tensor.defined() ? record_->scale_before_tensor.item<float>()
+  return record_->scale_before_tensor.defined() ? record_->scale_before_tensor.item<double>()
                                                 : record_->scale_before;
 }
 
 double StepResult::scale_after() const {
-  return record_->scale_after_tensor.defined() ? record_->scale_after_tensor.item<float>()
+  return record_->scale_after_tensor.defined() ? record_->scale_after_tensor.item<double>()
                                                : record_->scale_after;
 }
 

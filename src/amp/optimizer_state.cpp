@@ -2,8 +2,6 @@
 
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -28,12 +26,6 @@ void move_state(torch::optim::Optimizer& optimizer, const at::Tensor& from, cons
   auto state = std::move(found->second);
   states.erase(found);
   states[to.unsafeGetTensorImpl()] = std::move(state);
-}
-
-/// Gradients that a scope set aside are cleared with the others: they would come back at its exit.
-void clear_stash(Slot& slot, bool set_to_none) {
-  if (!slot.stash.defined() || slot.in_bucket) return;
-  slot.stash = set_to_none ? at::Tensor() : at::zeros_like(slot.stash);
 }
 
 }  // namespace
@@ -174,6 +166,11 @@ void OptimizerState::check_entry(std::string_view where) {
   if (pending_error_) std::rethrow_exception(std::exchange(pending_error_, nullptr));
   sync();
   take_foreign_steps();
+  // Cleared behind our back, by the network's or the bare optimizer's zero_grad.
+  if (now_.found_inf.defined() && now_.had_gradients && !has_gradients()) forget_overflow();
+}
+
+void OptimizerState::check_gradients_at_entry(std::string_view where) const {
   if (now_.still_scaled) return;
   for (const Slot& slot : slots_) {
     if (slot.has_master() && has_gradient(slot.weight)) {
@@ -226,14 +223,30 @@ bool OptimizerState::is_scaled_by_another(int loss_id) const {
   return std::ranges::none_of(slots_, [](const Slot& slot) { return slot.in_bucket; });
 }
 
+bool OptimizerState::may_settle() const {
+  return now_.still_scaled && !in_scope_ &&
+         std::ranges::none_of(slots_, [](const Slot& slot) { return is_in_bucket(slot.weight); });
+}
+
+bool OptimizerState::shares_weights(const OptimizerState& other) const {
+  std::unordered_set<const c10::TensorImpl*> mine;
+  for (const Slot& slot : slots_) mine.insert(slot.weight.unsafeGetTensorImpl());
+  return std::ranges::any_of(other.slots_, [&](const Slot& slot) {
+    return mine.contains(slot.weight.unsafeGetTensorImpl());
+  });
+}
+
 std::vector<at::Tensor> OptimizerState::take_fresh() {
   std::vector<at::Tensor> fresh;
   for (Slot& slot : slots_) fresh.push_back(take_gradient(slot.weight));
   return fresh;
 }
 
-void OptimizerState::set_settled_aside() {
-  for (Slot& slot : slots_) slot.stash = take_gradient(slot.weight);
+void OptimizerState::set_aside() {
+  for (Slot& slot : slots_) {
+    slot.in_bucket = false;
+    slot.stash = take_gradient(slot.weight);
+  }
 }
 
 void OptimizerState::give_fresh_back(const std::vector<at::Tensor>& fresh) {
@@ -255,18 +268,15 @@ void OptimizerState::leave_scaled(const StillScaled& scaled) {
   now_.had_backward = true;
   const at::NoGradGuard no_grad;
   // Gradients that were delayed at another scale are brought to this one first.
-  const double ratio = now_.still_scaled ? scaled.scale / now_.still_scaled->scale : 1.0;
+  const double factor = scaling::multiplier(scaled.scale) /
+                        (now_.still_scaled ? scaling::multiplier(now_.still_scaled->scale) : 1.0);
   // What an overflow left is dropped at the step anyway; in the sum it would be laid to this loss.
   const bool is_lost = !now_.still_scaled && must_skip();
   for (Slot& slot : slots_) {
     at::Tensor older = std::exchange(slot.stash, at::Tensor());
     if (!older.defined() || slot.in_bucket || is_lost) continue;
     older = widened(older, slot.master);
-    if (!now_.still_scaled) {
-      older.mul_(scaled.scale);
-    } else if (ratio != 1.0) {
-      older.mul_(ratio);
-    }
+    if (factor != 1.0) older.mul_(factor);
     put_gradient(slot.weight, sum_of(older, slot.weight.grad()));
   }
   now_.still_scaled = scaled;
@@ -285,6 +295,7 @@ void OptimizerState::judge(int loss_id, const Session::Verdict& verdict, double 
   const bool on_host = found_inf.device().is_cpu();
   const bool overflowed = !on_host || found_inf.item<float>() != 0;
   if (overflowed) now_.overflow_ranks.add(verdict.ranks);
+  now_.had_gradients = now_.had_gradients || has_gradients();
   if (!now_.scale_known || overflowed) note_scale(loss_id, scale_before);
 }
 
@@ -292,41 +303,6 @@ void OptimizerState::note_scale(int loss_id, double before) {
   now_.loss_id = loss_id;
   now_.scale_before = before;
   now_.scale_known = true;
-}
-
-// ---- gradients
-
-void OptimizerState::zero_grad(bool set_to_none) {
-  if (!session_.enabled()) {
-    inner().zero_grad(set_to_none);
-    return;
-  }
-  sync();
-  for (Slot& slot : slots_) {
-    // A weight with a master has a gradient only while it is scaled.
-    clear_gradient(slot.weight, set_to_none || slot.has_master());
-    if (slot.has_master()) clear_gradient(slot.master, set_to_none);
-    clear_stash(slot, set_to_none || slot.has_master());
-  }
-  now_.still_scaled.reset();
-  now_.found_inf.reset();
-  now_.overflow_ranks = {};
-}
-
-void OptimizerState::clear_stashes(const std::vector<at::Tensor>& weights, bool set_to_none) {
-  if (!in_scope_) return;
-  for (Slot& slot : slots_) {
-    const bool is_cleared = std::ranges::any_of(
-        weights, [&](const at::Tensor& weight) { return weight.is_same(slot.weight); });
-    if (is_cleared) clear_stash(slot, set_to_none || slot.has_master());
-  }
-}
-
-void OptimizerState::drop_gradients() {
-  for (Slot& slot : slots_) {
-    drop_gradient(slot.weight);
-    if (slot.has_master()) drop_gradient(slot.master);
-  }
 }
 
 void OptimizerState::publish_masters() {

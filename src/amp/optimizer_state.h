@@ -35,11 +35,13 @@ struct StillScaled {
   at::Tensor inverse;
   bool delay_overflow_check = false;  // of the block that asked for it
   bool until_step = false;            // `step` unscales (Options::defer_unscale)
+  std::int64_t block = 0;             // which scope left them: that of all its optimizers
 };
 
 /// Where an optimizer is between two steps.
 struct OptimizerProgress {
-  bool had_backward = false;  // some scope was left with its backward pass done
+  bool had_backward = false;   // some scope was left with its backward pass done
+  bool had_gradients = false;  // when a loss was judged
   std::optional<StillScaled> still_scaled;
   at::Tensor found_inf;          // what the losses since the last step said; undefined: nothing
   OverflowRanks overflow_ranks;  // ... and of whom
@@ -72,17 +74,23 @@ class OptimizerState {
   // ---- a scope's entrance and exits
   bool in_scope() const noexcept { return in_scope_; }
   void check_entry(std::string_view where);
+  /// After `settle_shared`: masters miss nothing of the gradients that are there.
+  void check_gradients_at_entry(std::string_view where) const;
   /// Sets gradients aside, so that the backward pass makes fresh ones. Those in a reducer's bucket
   /// stay and get the scale, since the bucket must hold all that is to be averaged.
   void enter(const scaling::LossScaler& scaler);
   /// Gradients were accumulated without being averaged: they stay scaled until they are.
   bool waits_for_reduction() const;
   void leave_scaled(const StillScaled& scaled);
-  /// An earlier block left gradients scaled for another loss than this.
+  /// An earlier block left gradients scaled, which may be settled outside of a scope.
+  bool may_settle() const;
+  /// An earlier block than that of this scope left gradients scaled for another loss.
   bool is_scaled_by_another(int loss_id) const;
+  /// Does another optimizer own one of these parameters as well?
+  bool shares_weights(const OptimizerState& other) const;
   /// This backward pass's gradients, out of the way while others are settled, and back again.
   std::vector<at::Tensor> take_fresh();
-  void set_settled_aside();
+  void set_aside();
   void give_fresh_back(const std::vector<at::Tensor>& fresh);
   void undo();
   /// The exit failed half-way: the scope is over, and no gradient is left of which nobody knows
@@ -101,7 +109,11 @@ class OptimizerState {
   void keep_error(std::exception_ptr error) { pending_error_ = std::move(error); }
   const std::optional<StillScaled>& still_scaled() const noexcept { return now_.still_scaled; }
   const OptimizerProgress& progress() const noexcept { return now_; }
-  void set_progress(OptimizerProgress progress) { now_ = std::move(progress); }
+  /// With the gradients that are there.
+  void set_progress(OptimizerProgress progress) {
+    now_ = std::move(progress);
+    now_.had_gradients = has_gradients();
+  }
 
   // ---- steps
   std::shared_ptr<const StepRecord> step();
@@ -112,6 +124,8 @@ class OptimizerState {
   /// so that their step moves nothing.
   void decide_without_step();
   void zero_grad(bool set_to_none);
+  /// These weights' gradients were cleared. An overflow whose gradients are all gone skips nothing.
+  void forget_cleared(const std::vector<at::Tensor>& weights);
   /// What a scope set aside of these weights' gradients, where one is open.
   void clear_stashes(const std::vector<at::Tensor>& weights, bool set_to_none);
   void before_training_forward() { snapshot_.take(); }
@@ -137,6 +151,8 @@ class OptimizerState {
   Slot slot_of(at::Tensor& parameter);
   void check_step();
   void check_gradients();
+  bool has_gradients() const;
+  void forget_overflow();
   void take_foreign_steps();
   bool must_skip() const;
   void run_inner(const torch::optim::Optimizer::LossClosure& closure = nullptr);

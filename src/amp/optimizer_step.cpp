@@ -55,10 +55,15 @@ std::vector<at::Tensor> OptimizerState::weight_gradients() const {
 bool OptimizerState::can_step_scaled() const {
   if (!fused_ || !now_.still_scaled || now_.still_scaled->delay_overflow_check) return false;
   if (!session_.plan().check_finite || now_.found_inf.defined()) return false;
+  // The kernels take the inverse scale as float, which is not exact enough for these doubles.
+  const double inverse = 1.0 / scaling::multiplier(now_.still_scaled->scale);
+  const bool is_float = inverse == static_cast<float>(inverse);
   for (const Slot& slot : slots_) {
     if (slot.has_master() && slot.master.grad().defined()) return false;
     const at::Tensor& grad = slot.weight.grad();
-    if (grad.defined() && (grad.is_sparse() || grad.requires_grad())) return false;
+    if (!grad.defined()) continue;
+    if (grad.is_sparse() || grad.requires_grad()) return false;
+    if (!is_float && grad.scalar_type() == at::kDouble) return false;
   }
   return true;
 }
@@ -66,7 +71,7 @@ bool OptimizerState::can_step_scaled() const {
 std::shared_ptr<const StepRecord> OptimizerState::step_scaled() {
   const StillScaled scaled = *now_.still_scaled;
   scaling::LossScaler& scaler = session_.scaler(scaled.loss_id, kWhere);
-  at::Tensor found_inf = at::zeros({}, scaled.inverse.options());
+  at::Tensor found_inf = at::zeros({}, scaled.inverse.options().dtype(at::kFloat));
   const auto weight_of = [this](std::size_t i) -> const at::Tensor& { return slots_[i].weight; };
   const auto agree = [&](at::Tensor& flag) {
     const Session::Verdict verdict = session_.agree(flag, weight_gradients(), weight_of);
@@ -126,6 +131,14 @@ void OptimizerState::check_step() {
           "without it "
           "before the step");
   }
+  for (const auto& other : session_.optimizers()) {
+    const auto& scaled = other->still_scaled();
+    if (other.get() == this || !scaled || scaled->until_step || !shares_weights(*other)) continue;
+    raise(
+        kWhere, "optimizer ", other->index(),
+        " owns some of these parameters as well, and its last scale_loss had delay_unscale: their "
+        "gradients are still scaled; run one block without it before the step");
+  }
   session_.weights().absorb();
   sync();
   take_foreign_steps();
@@ -159,12 +172,7 @@ void OptimizerState::check_gradients() {
 
 void OptimizerState::settle_deferred() {
   if (!now_.still_scaled) return;
-  // Nothing fresh: what is there is what was delayed.
-  for (Slot& slot : slots_) {
-    slot.in_bucket = false;
-    slot.stash = take_gradient(slot.weight);
-  }
-  settle({this}, session_, now_.still_scaled->loss_id, now_.still_scaled->delay_overflow_check);
+  settle_left_scaled({this}, session_);
 }
 
 void OptimizerState::decide_without_step() {
@@ -172,8 +180,7 @@ void OptimizerState::decide_without_step() {
     finish(false);
     return;
   }
-  now_.found_inf.reset();
-  now_.overflow_ranks = {};
+  forget_overflow();
   now_.scale_known = false;
   loss_.reset();
 }
@@ -221,8 +228,7 @@ std::shared_ptr<const StepRecord> OptimizerState::finish(bool applied) {
   }
   snapshot_.forget();
   calls_at_step_ = model_calls();
-  now_.found_inf.reset();
-  now_.overflow_ranks = {};
+  forget_overflow();
   loss_.reset();
   now_.scale_known = false;
   witness_.look(slots_, inner());

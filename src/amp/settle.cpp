@@ -3,7 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
-#include <array>
+#include <algorithm>
 #include <map>
 #include <unordered_set>
 
@@ -64,6 +64,17 @@ void unscale(const std::vector<Scaled>& lists, bool checks, at::Tensor& found_in
   }
 }
 
+/// The optimizers whose gradients one block left scaled.
+std::vector<OptimizerState*> block_of(const OptimizerState& one, const Session& session) {
+  std::vector<OptimizerState*> owners;
+  for (const auto& optimizer : session.optimizers()) {
+    if (optimizer->may_settle() && optimizer->still_scaled()->block == one.still_scaled()->block) {
+      owners.push_back(optimizer.get());
+    }
+  }
+  return owners;
+}
+
 }  // namespace
 
 void settle(const std::vector<OptimizerState*>& optimizers, Session& session, int loss_id,
@@ -92,7 +103,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
     }
   }
 
-  Session::Verdict verdict{at::zeros({}, lists.front().inverse.options()), {}};
+  Session::Verdict verdict{at::zeros({}, lists.front().inverse.options().dtype(at::kFloat)), {}};
   if (checks || !scaler.is_one()) unscale(lists, checks, verdict.found_inf);
   if (checks && !delay_overflow_check) {
     verdict = session.agree(verdict.found_inf, raw, [&](std::size_t i) -> const at::Tensor& {
@@ -114,19 +125,48 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
   }
 }
 
+void settle_left_scaled(const std::vector<OptimizerState*>& owners, Session& session) {
+  const StillScaled scaled = *owners.front()->still_scaled();
+  for (OptimizerState* owner : owners) owner->set_aside();
+  settle(owners, session, scaled.loss_id, scaled.delay_overflow_check);
+}
+
+void settle_shared(const std::vector<OptimizerState*>& optimizers, Session& session) {
+  const auto is_here = [&](const OptimizerState* optimizer) {
+    return std::ranges::find(optimizers, optimizer) != optimizers.end();
+  };
+  const auto joins = [&](const OptimizerState& left, const OptimizerState& entering) {
+    if (&left == &entering || !left.shares_weights(entering)) return true;
+    const auto& other = entering.still_scaled();
+    return is_here(&left) && other && other->block == left.still_scaled()->block;
+  };
+  for (const auto& left : session.optimizers()) {
+    if (!left->may_settle()) continue;
+    const bool all_join = std::ranges::all_of(
+        optimizers, [&](const OptimizerState* entering) { return joins(*left, *entering); });
+    if (!all_join) settle_left_scaled(block_of(*left, session), session);
+  }
+}
+
 void settle_other_losses(const std::vector<OptimizerState*>& optimizers, Session& session,
                          int loss_id) {
-  std::map<int, std::vector<OptimizerState*>> by_loss;
+  std::map<std::int64_t, std::vector<OptimizerState*>> blocks;
   for (OptimizerState* optimizer : optimizers) {
     if (optimizer->is_scaled_by_another(loss_id))
-      by_loss[optimizer->still_scaled()->loss_id].push_back(optimizer);
+      blocks[optimizer->still_scaled()->block].push_back(optimizer);
   }
-  for (const auto& [other, owners] : by_loss) {
+  for (const auto& [block, here] : blocks) {
     std::vector<std::vector<at::Tensor>> fresh;
-    for (OptimizerState* owner : owners) fresh.push_back(owner->take_fresh());
-    settle(owners, session, other, owners.front()->still_scaled()->delay_overflow_check);
-    for (OptimizerState* owner : owners) owner->set_settled_aside();
-    for (std::size_t i = 0; i < owners.size(); ++i) owners[i]->give_fresh_back(fresh[i]);
+    for (OptimizerState* owner : here) fresh.push_back(owner->take_fresh());
+    const StillScaled scaled = *here.front()->still_scaled();
+    std::vector<OptimizerState*> owners = here;
+    for (OptimizerState* owner : block_of(*here.front(), session)) {  // not inside this scope
+      owner->set_aside();
+      owners.push_back(owner);
+    }
+    settle(owners, session, scaled.loss_id, scaled.delay_overflow_check);
+    for (OptimizerState* owner : here) owner->set_aside();
+    for (std::size_t i = 0; i < here.size(); ++i) here[i]->give_fresh_back(fresh[i]);
   }
 }
 

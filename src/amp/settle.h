@@ -13,8 +13,16 @@ namespace mezzo::detail {
 void settle(const std::vector<OptimizerState*>& optimizers, Session& session, int loss_id,
             bool delay_overflow_check);
 
-/// What earlier blocks left scaled for other losses than this is settled on its own, so that an
-/// overflow there moves that loss's scale and skips that loss's optimizers alone.
+/// The same where no backward pass has just run: what one block left scaled.
+void settle_left_scaled(const std::vector<OptimizerState*>& owners, Session& session);
+
+/// Before a scope of these optimizers: what others left scaled of parameters that they own as well
+/// is settled, since a parameter has one gradient, and that carries one scale.
+void settle_shared(const std::vector<OptimizerState*>& optimizers, Session& session);
+
+/// What earlier blocks left scaled for other losses than this is settled on its own, together with
+/// the other optimizers of that block, so that an overflow there moves that loss's scale once and
+/// skips that loss's optimizers alone.
 void settle_other_losses(const std::vector<OptimizerState*>& optimizers, Session& session,
                          int loss_id);
 

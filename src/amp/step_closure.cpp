@@ -74,7 +74,7 @@ class ClosureRun {
       optimizer_.refresh_casts();
     }
     for (int attempt = 1;; ++attempt) {
-      const at::Tensor loss = closure_();
+      at::Tensor loss = closure_();
       optimizer_.check_step();
       optimizer_.check_gradients();
       optimizer_.settle_deferred();
@@ -82,7 +82,7 @@ class ClosureRun {
       if (attempt == kMostEvaluations) throw GaveUp();
       optimizer_.snapshot_.give_back();
       optimizer_.drop_gradients();
-      optimizer_.now_.found_inf.reset();
+      optimizer_.forget_overflow();
     }
   }
 

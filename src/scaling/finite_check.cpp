@@ -6,6 +6,7 @@
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/maximum.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros_like.h>
@@ -22,7 +23,7 @@ namespace {
 /// Tensors that one call of LibTorch's operator accepts.
 struct Batch {
   at::Device device;
-  bool is_bfloat16;
+  enum class Kind { kBFloat16, kDouble, kOther } kind;
   std::vector<at::Tensor> tensors;
 };
 
@@ -31,18 +32,29 @@ at::Tensor dense_values(const at::Tensor& tensor) {
   return values.is_complex() ? at::view_as_real(values) : values;
 }
 
+Batch::Kind kind_of(const at::Tensor& values) {
+  if (values.scalar_type() == at::kBFloat16) return Batch::Kind::kBFloat16;
+  return values.scalar_type() == at::kDouble ? Batch::Kind::kDouble : Batch::Kind::kOther;
+}
+
+/// The number that a batch is multiplied by, where it is and in the type that it computes in.
+at::Tensor inverse_for(const Batch& batch, const at::Tensor& inv_scale) {
+  const bool is_double = batch.kind == Batch::Kind::kDouble;
+  return to_device(inv_scale.to(is_double ? at::kDouble : at::kFloat), batch.device);
+}
+
 std::vector<Batch> batches_of(at::TensorList tensors) {
   std::vector<Batch> batches;
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
     const at::Tensor values = dense_values(tensor);
-    const bool is_bfloat16 = values.scalar_type() == at::kBFloat16;
+    const Batch::Kind kind = kind_of(values);
     Batch* place = nullptr;
     for (Batch& batch : batches) {
-      if (batch.device == values.device() && batch.is_bfloat16 == is_bfloat16) place = &batch;
+      if (batch.device == values.device() && batch.kind == kind) place = &batch;
     }
     if (place == nullptr) {
-      place = &batches.emplace_back(Batch{values.device(), is_bfloat16, {}});
+      place = &batches.emplace_back(Batch{values.device(), kind, {}});
     }
     place->tensors.push_back(values);
   }
@@ -67,9 +79,18 @@ void check_by_norm(const Batch& batch, at::Tensor& found_inf) {
 }
 
 void check_and_unscale(const Batch& batch, const at::Tensor& inv_scale, at::Tensor& found_inf) {
-  const at::Tensor inverse = to_device(inv_scale, batch.device);
-  if (batch.is_bfloat16 && !batch.device.is_cpu()) {
+  const at::Tensor inverse = inverse_for(batch, inv_scale);
+  if (batch.kind == Batch::Kind::kBFloat16 && !batch.device.is_cpu()) {
     check_by_norm(batch, found_inf);
+    at::_foreach_mul_(batch.tensors, inverse);
+    return;
+  }
+  if (batch.kind == Batch::Kind::kDouble) {
+    // The operator takes a float: it looks, and the exact number multiplies.
+    const at::Tensor one = at::ones({}, inverse.options().dtype(at::kFloat));
+    at::Tensor here = at::zeros_like(one);
+    at::_amp_foreach_non_finite_check_and_unscale_(batch.tensors, here, one);
+    raise_flag(found_inf, here);
     at::_foreach_mul_(batch.tensors, inverse);
     return;
   }
@@ -105,7 +126,7 @@ void unscale_and_check(at::TensorList tensors, const at::Tensor& inv_scale, at::
 void unscale(at::TensorList tensors, const at::Tensor& inv_scale) {
   const at::NoGradGuard no_grad;
   for (const Batch& batch : batches_of(tensors)) {
-    at::_foreach_mul_(batch.tensors, to_device(inv_scale, batch.device));
+    at::_foreach_mul_(batch.tensors, inverse_for(batch, inv_scale));
   }
 }
 

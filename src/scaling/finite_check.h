@@ -11,9 +11,10 @@ namespace mezzo::scaling {
 ///
 /// The tensors may mix float, double, half, bfloat16 and complex, devices, layouts (sparse COO: its
 /// values; half values that overflow only when duplicates are added count as well) and sizes, zero
-/// included. With an `inv_scale` of exactly 1 no value changes. `inv_scale` and `found_inf` are
-/// float tensors of one element on one device. Non-finite values are left non-finite. Records
-/// nothing for autograd.
+/// included. With an `inv_scale` of exactly 1 no value changes. `inv_scale` (float or double) and
+/// `found_inf` (float) have one element and are on one device; float and low-precision tensors are
+/// multiplied by `inv_scale` as float holds it, double ones by all of it. Non-finite values are
+/// left non-finite. Records nothing for autograd.
 void unscale_and_check(at::TensorList tensors, const at::Tensor& inv_scale, at::Tensor& found_inf);
 
 /// The same without the check.

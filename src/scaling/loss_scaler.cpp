@@ -30,13 +30,17 @@ void LossScaler::to(at::Device device) {
 at::Tensor LossScaler::multiply(const at::Tensor& tensor) const {
   const bool is_low = tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
   const at::Tensor wide = is_low ? tensor.to(at::kFloat) : tensor;
-  if (device().is_cpu()) return wide.mul(state_.scale);
+  if (device().is_cpu()) return wide.mul(multiplier(state_.scale));
   return wide.mul(to_device(scale_, wide.device()).clone());
 }
 
 at::Tensor LossScaler::inverse() const {
-  if (device().is_cpu()) return at::full({}, 1.0 / state_.scale, at::kFloat);
-  return scale_.to(at::kDouble).reciprocal().to(at::kFloat);
+  if (device().is_cpu()) return at::full({}, 1.0 / multiplier(state_.scale), at::kDouble);
+  return scale_.to(at::kDouble).reciprocal();
+}
+
+at::Tensor LossScaler::snapshot() const {
+  return device().is_cpu() ? at::full({}, state_.scale, at::kDouble) : scale_.clone();
 }
 
 void LossScaler::update(const at::Tensor& found_inf) {

@@ -29,8 +29,12 @@ class LossScaler {
   /// What the graph keeps is the scale of now: later updates do not disturb it.
   at::Tensor multiply(const at::Tensor& tensor) const;
 
-  /// 1 / scale, computed in double and rounded once.
+  /// 1 / what `multiply` multiplies by, a double of no dimension: gradients of double weights are
+  /// divided as exactly as they were multiplied.
   at::Tensor inverse() const;
+
+  /// The scale of now, a tensor of no dimension on its device; later updates do not change it.
+  at::Tensor snapshot() const;
 
   /// Counts a pass: `found_inf` (one element) is not zero where it overflowed. Reads it on CPUs
   /// only.

@@ -166,6 +166,28 @@ TEST(CheckpointSlow, ContinuesBitForBitForEveryLevelScaleOptimizerAndMoment) {
   }
 }
 
+/// They add up in float: rounded to half in the file, they would be others.
+TEST(Checkpoint, KeepsGradientsThatSeveralBlocksLeftScaledToTheLastBit) {
+  for (const std::string& level : kLevels) {
+    const File file;
+    Training straight(level, "SGD", "dynamic");
+    const auto block = [](Training& training, double factor, bool delay_unscale) {
+      const at::Tensor loss = loss_of(training.model, inputs() * factor);
+      scale_loss(loss, training.optimizer, {.delay_unscale = delay_unscale}).backward();
+    };
+    block(straight, 1, false);
+    block(straight, 1.5, true);
+    save_checkpoint(file.path, straight.model, straight.optimizer);
+    Training again(level, "SGD", "dynamic", 7);
+    load_checkpoint(file.path, again.model, again.optimizer);
+    for (Training* training : {&straight, &again}) {
+      block(*training, 2, false);
+      EXPECT_TRUE(training->optimizer.step().applied()) << level;
+    }
+    EXPECT_TRUE(same_values(again.everything(), straight.everything())) << level;
+  }
+}
+
 TEST(Checkpoint, WhatTheFileHasNoStateForHasNoneAfterLoading) {
   for (const std::string& kind : kKinds) {
     const File file;

@@ -7,6 +7,7 @@
 
 #include "amp/training.h"
 #include "mezzo/error.h"
+#include "mezzo/optim.h"
 
 namespace mezzo::amp {
 namespace {
@@ -49,6 +50,35 @@ TEST(GradScaler, SkipsAndBacksOffAfterAnOverflow) {
   EXPECT_EQ(scaler.get_scale(), 16384);
   EXPECT_TRUE(torch::equal(net->line->weight, before));
   EXPECT_TRUE(adam.state().empty());
+}
+
+TEST(GradScaler, FusedOptimizersTakeItsFlag) {
+  Line net;
+  optim::FusedAdam adam(net->parameters(), optim::FusedAdamOptions(0.125));
+  Line other;
+  torch::optim::AdamW torch_adam(other->parameters(),
+                                 torch::optim::AdamWOptions(0.125).weight_decay(0));
+  GradScaler scaler({.init_scale = 1000.1});
+  GradScaler torch_scaler({.init_scale = 1000.1});
+  std::vector<StepResult> results;
+  for (const double factor : {1.0, std::numeric_limits<double>::infinity(), 2.0}) {
+    adam.zero_grad();
+    torch_adam.zero_grad();
+    scaler.scale(net(row()).sum() * factor).backward();
+    torch_scaler.scale(other(row()).sum() * factor).backward();
+    results.push_back(scaler.step(adam));
+    EXPECT_EQ(results.back().applied(), torch_scaler.step(torch_adam).applied()) << factor;
+    scaler.update();
+    torch_scaler.update();
+    EXPECT_TRUE(torch::allclose(net->line->weight, other->line->weight)) << factor;
+  }
+  EXPECT_EQ(scaler.state_dict(), torch_scaler.state_dict());
+  EXPECT_TRUE(results[0].applied());
+  EXPECT_EQ(results[0].reason(), "");
+  EXPECT_TRUE(results[1].skipped()) << "later steps change nothing of it";
+  EXPECT_EQ(results[1].reason(), "a gradient is not finite");
+  EXPECT_EQ(results[1].scale_before(), 1000.1);
+  EXPECT_EQ(results[2].scale_after(), 500.05);
 }
 
 TEST(GradScaler, OneOverflowingOptimizerLowersTheScaleButTheOtherSteps) {

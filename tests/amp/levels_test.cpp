@@ -168,6 +168,7 @@ TEST(Levels, DisabledIsAsIfWeWereNotThere) {
     auto [model, optimizer] = initialize(ours, our_adam, {.enabled = false, .opt_level = level});
     EXPECT_FALSE(model.properties().enabled);
     EXPECT_EQ(model.properties().opt_level, level);
+    EXPECT_EQ(optimizer.loss_scale(), 1) << "what losses are multiplied by";
     for (int step = 0; step < 5; ++step) {
       optimizer.step();  // any order is allowed
       optimizer.zero_grad();

@@ -155,6 +155,176 @@ TEST(LossScope, DeferredLossesMoveEachTheirOwnScale) {
   }
 }
 
+TEST(LossScope, ASharedParameterLeftScaledByEitherOfItsOptimizersIsUnscaledOnce) {
+  for (const std::string& level : kLevels) {
+    for (const bool first_leaves_it : {false, true}) {
+      for (const bool first_is_listed_first : {false, true}) {
+        Line net;
+        torch::optim::SGD first_sgd(net->parameters(), 0.1);
+        torch::optim::SGD second_sgd(net->parameters(), 0.1);
+        auto [model, optimizers] = initialize(net, std::tie(first_sgd, second_sgd), dynamic(level));
+        auto& [first, second] = optimizers;
+        Optimizer& leaves = first_leaves_it ? first : second;
+        Optimizer& other = first_leaves_it ? second : first;
+        const auto loss = [&model = model] { return model(x_row()).sum(); };
+        scale_loss(loss(), leaves, {.delay_unscale = true}).backward();
+        EXPECT_THAT([&] { other.step(); }, ThrowsMessage<Error>(HasSubstr("still scaled")))
+            << level;
+        if (first_is_listed_first) {
+          scale_loss(loss(), {first, second}).backward();
+        } else {
+          scale_loss(loss(), {second, first}).backward();
+        }
+        EXPECT_TRUE(torch::allclose(gradient_of(first), 2 * x_row())) << level;
+        scale_loss(loss(), {first, second}, {.delay_unscale = true}).backward();
+        scale_loss(loss(), leaves, {.delay_unscale = true}).backward();
+        scale_loss(loss(), {second, first}).backward();
+        EXPECT_TRUE(torch::allclose(gradient_of(first), 5 * x_row())) << level;
+        EXPECT_TRUE(leaves.step().applied()) << level;
+      }
+    }
+  }
+}
+
+TEST(LossScope, WhatOneBlockLeftScaledForTwoOptimizersIsJudgedOnce) {
+  for (const std::string& level : kLevels) {
+    for (const bool overflows : {false, true}) {
+      Line first;
+      Line second;
+      torch::optim::SGD first_sgd(first->parameters(), 0.1);
+      torch::optim::SGD second_sgd(second->parameters(), 0.1);
+      auto [models, optimizers] =
+          initialize(std::tie(first, second), std::tie(first_sgd, second_sgd), dynamic(level, 3));
+      auto& [a, b] = models;
+      auto& [opt_a, opt_b] = optimizers;
+      const at::Tensor both = a(x_row()).sum() + b(x_row()).sum() * (overflows ? kInf : 1);
+      scale_loss(both, optimizers, {.loss_id = 0, .delay_unscale = true}).backward();
+      scale_loss(a(x_row()).sum(), opt_a, {.loss_id = 1}).backward();
+      scale_loss(b(x_row()).sum(), opt_b, {.loss_id = 2}).backward();
+      const StateDict scales = state_dict(opt_a);
+      EXPECT_EQ(scales.at("loss_scaler0"), (overflows ? ScalerState{512, 0} : ScalerState{1024, 1}))
+          << level;
+      EXPECT_EQ(scales.at("loss_scaler1"), (ScalerState{1024, 1})) << level;
+      EXPECT_EQ(scales.at("loss_scaler2"), (ScalerState{1024, 1})) << level;
+      if (!overflows) {
+        EXPECT_TRUE(torch::allclose(gradient_of(opt_a), 2 * x_row())) << level;
+        EXPECT_TRUE(torch::allclose(gradient_of(opt_b), 2 * x_row())) << level;
+      }
+      EXPECT_EQ(opt_a.step().skipped(), overflows) << level << ": one flag decides for both";
+      EXPECT_EQ(opt_b.step().skipped(), overflows) << level;
+    }
+  }
+}
+
+TEST(LossScope, DeferredOptimizersOfOneLossSkipTogetherAndMoveItsScaleOnce) {
+  for (const std::string& level : kLevels) {
+    for (const bool overflows : {false, true}) {
+      Line first;
+      Line second;
+      optim::FusedSGD first_sgd(first->parameters(), optim::FusedSGDOptions(0.1));
+      torch::optim::SGD second_sgd(second->parameters(), 0.1);
+      Options options = dynamic(level);
+      options.defer_unscale = true;
+      auto [models, optimizers] =
+          initialize(std::tie(first, second), std::tie(first_sgd, second_sgd), options);
+      auto& [a, b] = models;
+      auto& [opt_a, opt_b] = optimizers;
+      const double factor = overflows ? kInf : 1;
+      scale_loss(a(x_row()).sum() + b(x_row()).sum() * factor, optimizers).backward();
+      EXPECT_EQ(opt_a.step().skipped(), overflows) << level;
+      EXPECT_EQ(opt_b.step().skipped(), overflows) << level;
+      EXPECT_EQ(state_dict(opt_a).at("loss_scaler0"),
+                (overflows ? ScalerState{512, 0} : ScalerState{1024, 1}))
+          << level;
+    }
+  }
+}
+
+TEST(LossScope, ClearedGradientsTakeTheirOverflowWithThem) {
+  enum { kByOptimizer, kByModel, kToZeroByModel, kByBareNetwork, kByBareOptimizer };
+  for (const std::string& level : kLevels) {
+    for (const int by :
+         {kByOptimizer, kByModel, kToZeroByModel, kByBareNetwork, kByBareOptimizer}) {
+      Line net;
+      torch::optim::SGD sgd(net->parameters(), 0.1);
+      auto [model, optimizer] = initialize(net, sgd, dynamic(level));
+      scale_loss(model(x_row()).sum() * kInf, optimizer).backward();
+      if (by == kByOptimizer) optimizer.zero_grad();
+      if (by == kByModel) model->zero_grad();
+      if (by == kToZeroByModel) model->zero_grad(false);
+      if (by == kByBareNetwork) net->zero_grad();
+      if (by == kByBareOptimizer) sgd.zero_grad();
+      scale_loss(model(x_row()).sum(), optimizer).backward();
+      // The network alone does not know the masters, which have the gradient.
+      const bool stays = by == kByBareNetwork && (level == "O2" || level == "O5");
+      EXPECT_EQ(optimizer.step().skipped(), stays) << level << by;
+      EXPECT_EQ(optimizer.loss_scale(), 512) << level << by;
+    }
+  }
+}
+
+TEST(LossScope, ANetworkThatClearsItsGradientsLeavesThoseOfOthersToSkip) {
+  Line first;
+  Line second;
+  std::vector<at::Tensor> parameters{first->line->weight, second->line->weight};
+  torch::optim::SGD sgd(parameters, 0.1);
+  auto [models, optimizer] = initialize(std::tie(first, second), sgd, dynamic("O1"));
+  auto& [a, b] = models;
+  const auto backward = [&, &a = a, &b = b, &optimizer = optimizer](double factor) {
+    scale_loss(a(x_row()).sum() * factor + b(x_row()).sum() * factor, optimizer).backward();
+  };
+  backward(kInf);
+  a->zero_grad();
+  backward(1);
+  EXPECT_TRUE(optimizer.step().skipped());
+  backward(kInf);
+  a->zero_grad();
+  b->zero_grad();
+  backward(1);
+  EXPECT_TRUE(optimizer.step().applied());
+}
+
+/// Doubles and the loss of doubles: what float cannot hold of a scale must not show.
+TEST(LossScope, GradientsOfDoublesAreExactAtAnyStaticScale) {
+  const at::Tensor x = torch::tensor({{1 / 3.0, -2 / 3.0, 1e-9}}, at::kDouble);
+  const auto is_exact = [&x](const at::Tensor& gradient, double times) {
+    return gradient.scalar_type() == at::kDouble &&
+           torch::allclose(gradient, x * times, /*rtol=*/1e-14, /*atol=*/0);
+  };
+  for (const std::string& level : kLevels) {
+    for (const bool deferred : {false, true}) {
+      Line net;
+      net->to(at::kDouble);
+      const at::Tensor before = net->line->weight.detach().clone();
+      optim::FusedSGD sgd(net->parameters(), optim::FusedSGDOptions(1.0));
+      Options options = at_level(level);
+      options.loss_scale = 1000.1;
+      options.defer_unscale = deferred;
+      auto [model, optimizer] = initialize(net, sgd, options);
+      const auto loss = [&, &model = model] { return model(x).sum(); };
+      scale_loss(loss(), optimizer).backward();
+      EXPECT_TRUE(deferred || is_exact(net->line->weight.grad(), 1)) << level;
+      scale_loss(loss(), optimizer, {.delay_unscale = true}).backward();
+      scale_loss(loss(), optimizer, {.delay_unscale = true}).backward();
+      scale_loss(loss(), optimizer).backward();
+      EXPECT_TRUE(deferred || is_exact(net->line->weight.grad(), 4)) << level;
+      EXPECT_TRUE(optimizer.step().applied());
+      EXPECT_TRUE(torch::allclose(net->line->weight, before - 4 * x, 1e-14, 1e-15)) << level;
+
+      const at::Tensor input = x.clone().requires_grad_(true);
+      auto gradients = torch::autograd::grad({optimizer.scale(input.mul(x).sum())}, {input});
+      optimizer.unscale(gradients);
+      EXPECT_TRUE(is_exact(gradients[0], 1)) << level;
+    }
+  }
+  at::Tensor weight = torch::ones({1, 3}, at::kDouble).requires_grad_(true);
+  torch::optim::SGD sgd(std::vector<at::Tensor>{weight}, 0.1);
+  GradScaler scaler({.init_scale = 1000.1});
+  scaler.scale(weight.mul(x).sum()).backward();
+  scaler.unscale_(sgd);
+  EXPECT_TRUE(is_exact(weight.grad(), 1));
+}
+
 TEST(LossScope, OptimizersOfWhichOneIsDisabledHaveNoCommonScale) {
   Line first;
   Line second;

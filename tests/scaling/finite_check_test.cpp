@@ -76,6 +76,28 @@ TEST(UnscaleAndCheck, LeavesValuesAloneForAScaleOfOneButChecks) {
   EXPECT_TRUE(flag.is_up());
 }
 
+TEST(UnscaleAndCheck, DividesDoublesByAllOfADoubleInverse) {
+  const at::Tensor inverse = torch::full({}, 1 / 1000.1, at::kDouble);
+  for (const float bad : {1.0F, kNaN}) {
+    const at::Tensor doubles = torch::tensor({1000.1, 3e-3}, at::kDouble);
+    const at::Tensor floats = torch::tensor({1000.1F, bad});
+    const at::Tensor complex = torch::full({2}, 1000.1, at::kComplexDouble);
+    Flag flag;
+    unscale_and_check({floats, doubles, complex}, inverse, flag.found);
+    EXPECT_TRUE(
+        torch::allclose(doubles, torch::tensor({1.0, 3e-3 / 1000.1}, at::kDouble), 1e-15, 0));
+    EXPECT_TRUE(torch::allclose(at::real(complex), torch::ones({2}, at::kDouble), 1e-15, 0));
+    EXPECT_FLOAT_EQ(floats[0].item<float>(), 1.0F);
+    EXPECT_EQ(flag.is_up(), bad != 1.0F);
+    unscale({doubles, floats}, inverse);
+    EXPECT_NEAR(doubles[0].item<double>(), 1 / 1000.1, 1e-18);
+  }
+  const at::Tensor infinite = torch::tensor({1.0, static_cast<double>(kInf)}, at::kDouble);
+  Flag flag;
+  unscale_and_check(infinite, inverse, flag.found);
+  EXPECT_TRUE(flag.is_up());
+}
+
 TEST(UnscaleAndCheck, NeverClearsTheFlag) {
   Flag flag;
   flag.found.fill_(1);

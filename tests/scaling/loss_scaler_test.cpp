@@ -31,6 +31,14 @@ TEST(LossScaler, MultipliesLowPrecisionInFloatAndKeepsDouble) {
   EXPECT_EQ(scaler.multiply(torch::ones({}, at::kDouble)).scalar_type(), at::kDouble);
 }
 
+TEST(LossScaler, MultipliesAndDividesByOneNumberWhateverTheType) {
+  const LossScaler scaler({.dynamic = false}, 1000.1);
+  EXPECT_EQ(scaler.state().scale, 1000.1);
+  const double used = scaler.multiply(torch::ones({}, at::kDouble)).item<double>();
+  EXPECT_EQ(used, scaler.multiply(torch::ones({}, at::kFloat)).item<double>());
+  EXPECT_NEAR(used * scaler.inverse().item<double>(), 1, 1e-15);
+}
+
 TEST(LossScaler, AnUpdateDoesNotDisturbGraphsThatWereScaledBefore) {
   LossScaler scaler({}, 4);
   const at::Tensor leaf = torch::ones({}, at::TensorOptions().requires_grad(true));
