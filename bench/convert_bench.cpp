@@ -16,6 +16,7 @@
 #include "convert/concat.h"
 #include "convert/fields.h"
 #include "convert/wire.h"
+#include "core/platform.h"
 #include "core/raise.h"
 #include "suites.h"
 
@@ -122,9 +123,15 @@ struct Timing {
   double best = std::numeric_limits<double>::max(), spread = 0;
 };
 
+/// Beside this program where it is installed.
+std::string converter() {
+  const fs::path beside = platform::program_path().parent_path() / "mezzo";
+  return fs::exists(beside) ? beside.string() : MEZZO_PROGRAM;
+}
+
 Timing time_program(const fs::path& in, const fs::path& out, int repeats) {
-  const std::string command = std::string(MEZZO_PROGRAM) + " convert " + in.string() + " -o " +
-                              out.string() + " --verify none --quiet";
+  const std::string command =
+      converter() + " convert " + in.string() + " -o " + out.string() + " --verify none --quiet";
   std::vector<double> seconds;
   for (int i = 0; i < repeats; ++i) {
     fs::remove(out);

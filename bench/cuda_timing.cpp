@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include "core/platform.h"
 #include "core/torch.h"
@@ -38,7 +39,10 @@ std::int64_t calls_for(const std::function<void()>& function) {
 }  // namespace
 
 std::string why_no_cuda() {
-  kernels::set_cuda_library_path(MEZZO_CUDA_LIBRARY);
+  // An installed program finds the one beside its libraries.
+  if (std::filesystem::exists(MEZZO_CUDA_LIBRARY)) {
+    kernels::set_cuda_library_path(MEZZO_CUDA_LIBRARY);
+  }
   if (kernels::cuda_library() == nullptr) return kernels::why_no_cuda_library();
   std::string why;
   if (platform::open_library("libtorch_cuda.so", &why) == nullptr) return why;

@@ -101,18 +101,20 @@ void Report::add(const Result& result) {
 }
 
 void Report::write_json(const std::string& path) const {
-  platform::write_atomically(path, [&](std::ostream& out) {
-    for (const Result& result : results_) {
-      nlohmann::ordered_json line{{"case", result.name},           {"unit", result.unit},
-                                  {"ours", result.ours},           {"peer", result.peer},
-                                  {"peer_name", result.peer_name}, {"ratio", result.ratio()},
-                                  {"spread", result.spread},       {"target", nullptr}};
-      if (result.target) line["target"] = *result.target;
-      if (result.bytes) line["bytes"] = *result.bytes;
-      if (result.share_of_bandwidth) line["share_of_bandwidth"] = *result.share_of_bandwidth;
-      out << line.dump() << '\n';
-    }
-  });
+  platform::write_atomically(path, [&](std::ostream& out) { write_json(out); });
+}
+
+void Report::write_json(std::ostream& out) const {
+  for (const Result& result : results_) {
+    nlohmann::ordered_json line{{"case", result.name},           {"unit", result.unit},
+                                {"ours", result.ours},           {"peer", result.peer},
+                                {"peer_name", result.peer_name}, {"ratio", result.ratio()},
+                                {"spread", result.spread},       {"target", nullptr}};
+    if (result.target) line["target"] = *result.target;
+    if (result.bytes) line["bytes"] = *result.bytes;
+    if (result.share_of_bandwidth) line["share_of_bandwidth"] = *result.share_of_bandwidth;
+    out << line.dump() << '\n';
+  }
 }
 
 bool Report::all_targets_reached() const {

@@ -43,6 +43,7 @@ class Report {
   void add(const Result&);
   void heading(const std::string&);
   void write_json(const std::string& path) const;
+  void write_json(std::ostream& out) const;
   bool all_targets_reached() const;
 
  private:

@@ -1,9 +1,10 @@
-// mezzo_bench [NAMES] [--json FILE] [--device cpu|cuda] [--repeats N] [--only TEXT]: runs suites
-// and prints ours, peer, ratio, spread.
+// The program behind `mezzo bench` and `./run bench`: [NAMES] [--json [FILE]] [--device cpu|cuda]
+// [--repeats N] [--only TEXT]. Runs suites and prints ours, peer, ratio, spread.
 #include <CLI/CLI.hpp>
 #include <climits>
 #include <exception>
 #include <iostream>
+#include <optional>
 
 #if defined(__GLIBC__)
 #include <malloc.h>
@@ -26,9 +27,15 @@ std::string names_of_suites() {
   return text;
 }
 
-int run(const std::vector<std::string>& names, const std::string& json,
+/// `json`: nothing, a file, or an empty name for standard output.
+int run(const std::vector<std::string>& names, const std::optional<std::string>& json,
         const mezzo::bench::Settings& settings) {
-  mezzo::bench::Report report(std::cout);
+  const bool prints_json = json && json->empty();
+  mezzo::bench::Report report(prints_json ? std::cerr : std::cout);
+  const auto write = [&] {
+    if (prints_json) report.write_json(std::cout);
+    if (json && !prints_json) report.write_json(*json);
+  };
   for (const auto& suite : mezzo::bench::kSuites) {
     const bool wanted = std::find(names.begin(), names.end(), suite.name) != names.end();
     // Every suite runs on the processor but one.
@@ -40,11 +47,11 @@ int run(const std::vector<std::string>& names, const std::string& json,
     try {
       suite.run(report, settings);
     } catch (...) {
-      if (!json.empty()) report.write_json(json);  // what there is of it
+      write();  // what there is of it
       throw;
     }
   }
-  if (!json.empty()) report.write_json(json);
+  write();
   return 0;
 }
 
@@ -57,13 +64,16 @@ int main(int argc, char** argv) {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, INT_MAX);
 #endif
-  CLI::App app{"Measures Mezzo against its peers. Suites:" + names_of_suites()};
+  CLI::App app{"Measures Mezzo against its peers. Suites:" + names_of_suites(), "mezzo bench"};
   std::vector<std::string> names;
   std::string json;
   mezzo::bench::Settings settings;
   std::string counted;
   app.add_option("names", names, "suites to run (default: all)");
-  app.add_option("--json", json, "write one JSON object a line to this file");
+  const CLI::Option* json_option =
+      app.add_option("--json", json,
+                     "write one JSON object a line to this file, without one to standard output")
+          ->expected(0, 1);
   app.add_option("--device", settings.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--repeats", settings.repeats, "measurements of each case")
       ->check(CLI::Range(3, 1000));
@@ -80,7 +90,7 @@ int main(int argc, char** argv) {
     const auto known = [&](const auto& suite) { return suite.name == name; };
     if (name != "all" &&
         std::none_of(mezzo::bench::kSuites.begin(), mezzo::bench::kSuites.end(), known)) {
-      std::cerr << "mezzo_bench: no suite '" << name << "'; there are:" << names_of_suites()
+      std::cerr << "mezzo bench: no suite '" << name << "'; there are:" << names_of_suites()
                 << '\n';
       return 2;
     }
@@ -91,9 +101,9 @@ int main(int argc, char** argv) {
 #ifdef MEZZO_WITH_DISTRIBUTED
     if (is_rank) return mezzo::bench::run_distributed_rank(settings.repeats);
 #endif
-    return run(names, json, settings);
+    return run(names, json_option->count() > 0 ? std::optional(json) : std::nullopt, settings);
   } catch (const std::exception& e) {
-    std::cerr << "mezzo_bench: " << e.what() << '\n';
+    std::cerr << "mezzo bench: " << e.what() << '\n';
     return 1;
   }
 }

@@ -1,4 +1,4 @@
-# What `cmake --install` copies: the shared libraries and programs that src/ defines, the public headers, and the files by
+# What `cmake --install` copies: the shared libraries and programs that src/ defines, the benchmarks, the public headers, and the files by
 # which find_package(mezzo CONFIG) gives mezzo::mezzo (and mezzo::convert) with LibTorch's place already known.
 #
 # mezzo_installed is the target that builds all of it and nothing else.
@@ -25,6 +25,9 @@ function(mezzo_products folder result)
 endfunction()
 
 mezzo_products(${PROJECT_SOURCE_DIR}/src products)
+if(TARGET mezzo_bench) # `mezzo bench` runs it
+  list(APPEND products mezzo_bench)
+endif()
 add_custom_target(mezzo_installed DEPENDS ${products})
 
 set(run_path "$ORIGIN" "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")

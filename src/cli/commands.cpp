@@ -11,6 +11,7 @@ Action setup_report(CLI::App&);
 Action setup_convert(CLI::App&);
 Action setup_inspect(CLI::App&);
 Action setup_launch(CLI::App&);
+Action setup_bench(CLI::App&);
 
 std::span<const Command> commands() {
   static constexpr std::array kCommands{
@@ -29,6 +30,8 @@ std::span<const Command> commands() {
               "mezzo inspect net.onnx", setup_inspect},
       Command{"launch", "Start a program in many processes that train one model together",
               "mezzo launch --nproc-per-node 2 -- ./train --epochs 3", setup_launch},
+      Command{"bench", "Measure Mezzo on this machine against LibTorch's own ways, in one run",
+              "mezzo bench step layers --json bench.jsonl", setup_bench},
   };
   return kCommands;
 }

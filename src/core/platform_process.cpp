@@ -16,6 +16,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <memory>
 #include <thread>
 
@@ -170,6 +171,13 @@ bool Process::read(int which, std::string& text) {
       return false;
     }
   }
+}
+
+void replace_process(std::vector<std::string> command) {
+  const std::vector<char*> words = pointers(command);
+  std::cout.flush();
+  execvp(words[0], words.data());
+  raise("process", "cannot start '", command.front(), "': ", std::strerror(errno));
 }
 
 void wait_readable(const std::vector<int>& descriptors, std::chrono::milliseconds limit) {

@@ -50,6 +50,10 @@ class Process {
   std::optional<ProcessEnd> end_;
 };
 
+/// Runs another program in place of this one, with its standard streams and environment; returns
+/// never. Throws Error where it cannot be started.
+[[noreturn]] void replace_process(std::vector<std::string> command);
+
 /// Waits until one of the descriptors can be read (those below 0 are left out), for `limit` at
 /// most, or until a signal comes.
 void wait_readable(const std::vector<int>& descriptors, std::chrono::milliseconds limit);

@@ -21,7 +21,8 @@ TEST(Program, TellsItsVersion) {
 
 TEST(Program, EverySubcommandHasHelpWithAnExample) {
   const std::string help = mezzo("--help").out;
-  for (const char* name : {"info", "lists", "explain", "launch", "convert", "inspect"}) {
+  for (const char* name :
+       {"info", "lists", "explain", "report", "convert", "inspect", "launch", "bench"}) {
     EXPECT_THAT(help, HasSubstr(std::string("  ") + name + " "));
     const Outcome outcome = mezzo(std::string(name) + " --help");
     EXPECT_EQ(outcome.code, kDone) << name;
@@ -69,6 +70,20 @@ TEST(Program, AResultThatCannotBeWrittenIsAFailure) {
   const Outcome outcome = mezzo("lists >/dev/full");
   EXPECT_EQ(outcome.code, kFailed);
   EXPECT_THAT(outcome.err, HasSubstr("cannot be written"));
+}
+
+// The benchmarks themselves are measured by hand; here only what reaches them counts.
+TEST(Program, BenchHandsItsWordsToTheBenchmarks) {
+  const Outcome outcome = mezzo("bench setp --repeats 3 --json");
+  EXPECT_THAT(outcome.out, IsEmpty());
+#ifdef MEZZO_WITH_BENCH
+  EXPECT_EQ(outcome.code, kWrongUsage);
+  EXPECT_THAT(outcome.err, HasSubstr("mezzo bench: no suite 'setp'; there are:"));
+  EXPECT_THAT(outcome.err, HasSubstr("\n  step: "));
+#else
+  EXPECT_EQ(outcome.code, kFailed);
+  EXPECT_THAT(outcome.err, HasSubstr("mezzo_bench is not installed with this one"));
+#endif
 }
 
 }  // namespace

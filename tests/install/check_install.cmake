@@ -44,6 +44,12 @@ if(EXISTS ${WORK}/moved/bin/mezzo)
   run_step("the installed program" ${WORK}/moved/bin/mezzo --help)
   run_step("the installed program's part with LibTorch" ${WORK}/moved/bin/mezzo info)
 endif()
+if(EXISTS ${WORK}/moved/bin/mezzo_bench)
+  run_step("the installed benchmarks" ${WORK}/moved/bin/mezzo bench layers --only "a name that no case has")
+  if(NOT said MATCHES "layers: ")
+    message(SEND_ERROR "the installed benchmarks said '${said}'")
+  endif()
+endif()
 
 # Another LibTorch than the one it was built with is refused by name.
 file(WRITE ${WORK}/other/include/ATen/core/Tensor.h "")

@@ -1,0 +1,67 @@
+// mezzo bench
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+
+#include "cli/command.h"
+#include "core/platform.h"
+#include "core/platform_process.h"
+#include "core/raise.h"
+
+namespace mezzo::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kProgram = "mezzo_bench";
+
+struct Options {
+  std::vector<std::string> names;
+  std::string json;
+  std::string device;
+  std::string only;
+  int repeats = 0;
+};
+
+/// Beside this program where it is installed, else in the build folder.
+fs::path find_program() {
+  const fs::path folder = platform::program_path().parent_path();
+  for (const fs::path& place : {folder / kProgram, folder / MEZZO_BENCH_FOLDER / kProgram}) {
+    if (fs::exists(place)) return place.lexically_normal();
+  }
+  raise<UnsupportedError>("bench", "the program ", kProgram, " is not installed with this one; ",
+                          "it is built with LibTorch and MEZZO_BENCH=ON");
+}
+
+}  // namespace
+
+Action setup_bench(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("NAMES", options->names,
+                 "Suites: amp, casting, convert, cuda, distributed, layers, step (all)");
+  CLI::Option* json = app.add_option("--json", options->json,
+                                     "Write one JSON object a line to this file; without a file to "
+                                     "standard output, and the table to standard error")
+                          ->expected(0, 1)
+                          ->type_name("[FILE]");
+  app.add_option("--device", options->device, "cpu or cuda (cpu)");
+  app.add_option("--repeats", options->repeats, "Measurements of each case (9)");
+  app.add_option("--only", options->only,
+                 "Of step and layers: cases whose names contain this text");
+  return [options, json, &app]() -> int {
+    std::vector<std::string> command{find_program().string()};
+    command.insert(command.end(), options->names.begin(), options->names.end());
+    const auto pass_on = [&](const std::string& name, const std::string& value) {
+      if (app.count(name) > 0) command.push_back(name + "=" + value);
+    };
+    pass_on("--device", options->device);
+    pass_on("--repeats", std::to_string(options->repeats));
+    pass_on("--only", options->only);
+    if (json->count() > 0) {
+      command.push_back(options->json.empty() ? "--json" : "--json=" + options->json);
+    }
+    platform::replace_process(command);
+  };
+}
+
+}  // namespace mezzo::cli
