@@ -206,6 +206,7 @@ class Decider {
       } else {
         text << "below " << floor << " (the smallest normal value)";
       }
+      if (policy_.low() == Element::kFloat16) text << "; bfloat16 holds it";
       const std::string why = text.str();
       map().slots.pin(map().native[static_cast<std::size_t>(id)], Label::kHigh, Level::kNumeric,
                       why);

@@ -113,7 +113,7 @@ class Raiser {
         fields.push_back(std::move(field));
         continue;
       }
-      NodeEdit edit(document_, *names_, field.open());
+      NodeEdit edit(document_, *names_, field.open(), target_);
       if (std::string why = node(edit); !why.empty()) return why;
       changed = changed || !edit.before.empty() || !edit.after.empty();
       for (Message& added : edit.before) fields.push_back(wrapped(number, std::move(added)));

@@ -9,6 +9,8 @@
 namespace mezzo::convert {
 namespace {
 
+constexpr int kCastsByNumber = 6;  // before, a Cast named its type in a text
+
 Message integer_attribute(std::string_view name, std::int64_t value) {
   Message attribute;
   attribute.add(field::attribute::kName, name);
@@ -147,34 +149,47 @@ std::string_view NodeEdit::constant(Message tensor) {
 void NodeEdit::attribute_to_input(std::string_view attribute, std::size_t i) {
   Message* found = find(attribute);
   if (found == nullptr) return;
-  Message tensor;
-  std::string bytes = float_bytes(*found);
-  const bool is_float = !bytes.empty();
   const bool is_single = found->find(field::attribute::kInt) != nullptr ||
                          found->find(field::attribute::kFloat) != nullptr;
-  if (!is_float) {
+  std::string bytes = float_bytes(*found);
+  if (bytes.empty()) {
     std::vector<std::int64_t> values = repeated_integers(*found, field::attribute::kInts);
     if (is_single) values = {integer(attribute, 0)};
-    bytes.assign(reinterpret_cast<const char*>(values.data()),
-                 values.size() * sizeof(std::int64_t));
+    remove(attribute);
+    set_input(i, integers(values, is_single));
+    return;
   }
-  const std::uint64_t count = bytes.size() / (is_float ? 4 : 8);
-  if (!is_single) tensor.add(field::tensor::kDims, count);
-  tensor.add(field::tensor::kType,
-             static_cast<std::uint64_t>(is_float ? Element::kFloat : Element::kInt64));
+  Message tensor;
+  if (!is_single) tensor.add(field::tensor::kDims, std::uint64_t{bytes.size() / sizeof(float)});
+  tensor.add(field::tensor::kType, static_cast<std::uint64_t>(Element::kFloat));
   tensor.add(field::tensor::kRawData, document_.keep(std::move(bytes)));
   remove(attribute);
   set_input(i, constant(std::move(tensor)));
 }
 
-std::string_view NodeEdit::integers(const std::vector<std::int64_t>& values) {
-  Message tensor;
-  tensor.add(field::tensor::kDims, std::uint64_t{values.size()});
-  tensor.add(field::tensor::kType, static_cast<std::uint64_t>(Element::kInt64));
-  tensor.add(field::tensor::kRawData,
-             document_.keep(std::string(reinterpret_cast<const char*>(values.data()),
-                                        values.size() * sizeof(std::int64_t))));
-  return constant(std::move(tensor));
+std::string_view NodeEdit::integers(const std::vector<std::int64_t>& values, bool is_single) {
+  constexpr int kConstantsOfAnyType = 9;
+  const auto made = [&](const auto& list, Element element) {
+    Message tensor;
+    if (!is_single) tensor.add(field::tensor::kDims, std::uint64_t{list.size()});
+    tensor.add(field::tensor::kType, static_cast<std::uint64_t>(element));
+    tensor.add(field::tensor::kRawData,
+               document_.keep(std::string(reinterpret_cast<const char*>(list.data()),
+                                          list.size() * sizeof(list[0]))));
+    return constant(std::move(tensor));
+  };
+  if (target_ >= kConstantsOfAnyType) return made(values, Element::kInt64);
+  // Constants were floating point numbers; sizes of tensors are exact as double.
+  const std::string_view numbers =
+      made(std::vector<double>(values.begin(), values.end()), Element::kDouble);
+  const std::string_view output = computed("Cast", {numbers}, "__integers");
+  NodeEdit cast(document_, names_, before.back(), target_);
+  if (target_ < kCastsByNumber) {
+    cast.set_text("to", "INT64");
+  } else {
+    cast.set_integer("to", static_cast<std::int64_t>(Element::kInt64));
+  }
+  return output;
 }
 
 void NodeEdit::attribute_to_list_input(std::string_view attribute, std::size_t i) {

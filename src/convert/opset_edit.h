@@ -12,8 +12,9 @@ namespace mezzo::convert {
 
 class NodeEdit {
  public:
-  NodeEdit(Document& document, Names& names, Message& message)
-      : document_(document), names_(names), message_(message) {}
+  /// `target`: the opset under which the result will stand.
+  NodeEdit(Document& document, Names& names, Message& message, int target)
+      : document_(document), names_(names), message_(message), target_(target) {}
 
   Message& message() { return message_; }
   std::string_view op() const;
@@ -50,7 +51,7 @@ class NodeEdit {
 
  private:
   std::string_view constant(Message tensor);
-  std::string_view integers(const std::vector<std::int64_t>& values);
+  std::string_view integers(const std::vector<std::int64_t>& values, bool is_single = false);
   /// The output of a new node in front of this one.
   std::string_view computed(std::string_view op, std::initializer_list<std::string_view> inputs,
                             std::string_view suffix);
@@ -61,6 +62,7 @@ class NodeEdit {
   Document& document_;
   Names& names_;
   Message& message_;
+  int target_;
 };
 
 }  // namespace mezzo::convert

@@ -23,18 +23,32 @@ std::string size_text(std::int64_t bytes) {
   return text.str();
 }
 
+// A reason without the names and numbers that make each one different.
+std::string kind_of(const std::string& why) {
+  std::string kind;
+  std::istringstream words(why);
+  for (std::string word; words >> word;) {
+    if (std::string_view("'-0123456789").find(word[0]) == std::string_view::npos)
+      kind += word + ' ';
+  }
+  return kind;
+}
+
 // The commonest reasons for float32, with an example each.
 void write_reasons(std::ostringstream& text, const Report& report) {
   struct Group {
     std::size_t count = 0;
-    const Decision* example = nullptr;
+    std::string example;
+    bool has_others = false;
   };
   std::map<std::string, Group> groups;
   for (const Decision& decision : report.decisions) {
     if (decision.low || decision.rule == "cut") continue;
-    Group& group = groups[decision.rule == "range" ? decision.why
-                                                   : concat({decision.rule, ": ", decision.why})];
-    if (group.count++ == 0) group.example = &decision;
+    const std::string why =
+        decision.rule == "range" ? decision.why : concat({decision.rule, ": ", decision.why});
+    Group& group = groups[kind_of(why)];
+    if (group.count++ == 0) group.example = why;
+    group.has_others = group.has_others || group.example != why;
   }
   std::vector<std::pair<std::string, Group>> sorted(groups.begin(), groups.end());
   std::ranges::stable_sort(
@@ -42,7 +56,9 @@ void write_reasons(std::ostringstream& text, const Report& report) {
   constexpr std::size_t kShown = 8;
   if (!sorted.empty()) text << "stays float32:\n";
   for (std::size_t i = 0; i < std::min(kShown, sorted.size()); ++i) {
-    text << "  " << sorted[i].second.count << " x " << sorted[i].first << '\n';
+    const Group& group = sorted[i].second;
+    text << "  " << group.count << " x " << group.example
+         << (group.has_others ? ", and the like" : "") << '\n';
   }
   if (sorted.size() > kShown)
     text << "  and " << sorted.size() - kShown << " more reasons (--report FILE.json)\n";

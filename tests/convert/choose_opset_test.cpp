@@ -77,6 +77,21 @@ TEST_F(OpsetTest, ModelsOfOldOpsetsAreRaisedWhereTheyAreConverted) {
   }
 }
 
+// Up to opset 8 a Constant gave floating point numbers alone.
+TEST_F(OpsetTest, ShapesThatWereAttributesBecomeInputsThatTheOpsetAllows) {
+  for (const char* opset : {"keep", "5", "7", "9"}) {
+    GraphBuilder g;
+    g.input("x", Element::kFloat, {1, 2, 4, 4}).weight("w", {1, 2, 3, 4}, {2, 2, 1, 1});
+    g.node("Conv", {"x", "w"}, {"c"});
+    g.node("Reshape", {"c"}, {"y"}, integers_attribute("shape", {1, 32}));
+    options_.opset = opset;
+    const Report report = convert(model(g.output("y", Element::kFloat, {1, 32}).take(), 1, 4));
+    EXPECT_EQ(report.heavy_low_nodes, 1);
+    EXPECT_THAT(inspect_model(out()).findings, IsEmpty()) << opset;
+    EXPECT_THAT(report.warnings, IsEmpty()) << opset;
+  }
+}
+
 TEST_F(OpsetTest, AnOldModelThatNothingLowersStaysAsItIs) {
   options_.target_dtype_ops = std::vector<std::string>{};
   for (const bool weights_only : {false, true}) {

@@ -240,6 +240,27 @@ TEST_F(PolicyTest, ReportsAreTextJsonAndOnePage) {
   EXPECT_THAT(report.to_html(), Not(HasSubstr("http")));
 }
 
+TEST(ReportText, CountsReasonsThatDifferInNamesAndNumbersTogether) {
+  Report report;
+  const auto keep = [&](const char* rule, const char* why) {
+    Decision decision;
+    decision.rule = rule;
+    decision.why = why;
+    report.decisions.push_back(decision);
+  };
+  keep("range", "'a/b' reaches only 7.043e-06 on the calibration data");
+  keep("range", "'c' reaches only 1e-05 on the calibration data");
+  keep("default", "Softmax: sums exponentials");
+  keep("default", "Softmax: sums exponentials");
+  keep("default", "Exp: grows");
+  const std::string text = report.to_text();
+  EXPECT_THAT(
+      text,
+      HasSubstr("  2 x 'a/b' reaches only 7.043e-06 on the calibration data, and the like\n"));
+  EXPECT_THAT(text, HasSubstr("  2 x default: Softmax: sums exponentials\n"));
+  EXPECT_THAT(text, HasSubstr("  1 x default: Exp: grows\n"));
+}
+
 TEST_F(PolicyTest, DamagedFilesGiveOneClearError) {
   const std::string good = contents(in());
   for (std::size_t size = 0; size < good.size(); size += 7) {
