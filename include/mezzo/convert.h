@@ -45,6 +45,11 @@ struct Options {
   std::optional<std::vector<Conditional>> conditional_fp32_ops = {};
   /// Nodes by name that stay float32, or go low: exact, a glob with * and ?, or /regex/.
   std::vector<std::string> excluded_names = {}, included_names = {};
+  /// Values that stay float32 wherever they are made and read, by name as above.
+  std::vector<std::string> excluded_tensors = {};
+  /// Inputs that stay float32, with whatever must have their type, as NODE:INDEX or OP:INDEX, the
+  /// node by name as above, indices from 0: "head:1", "Gather:0". Other inputs stay undecided.
+  std::vector<std::string> excluded_inputs = {};
   /// false: weights stay float32 behind Casts; true: stored in the target type where every use is.
   bool cast_optional_params = false;
   /// "keep" (inputs and outputs keep their types) or "low".

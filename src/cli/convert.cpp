@@ -204,10 +204,33 @@ void add_policy(CLI::App& app, Options& options) {
                  "Nodes that stay float32: name, glob or /regex/")
       ->type_name("NAME")
       ->allow_extra_args(false);
+  app.add_option("--exclude-tensor", options.model.excluded_tensors,
+                 "Values that stay float32, made and read: name, glob or /regex/")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  app.add_option("--exclude-input", options.model.excluded_inputs,
+                 "Inputs of nodes, or of an operator's nodes, that stay float32")
+      ->type_name("NODE:INDEX")
+      ->allow_extra_args(false);
   app.add_option("--include", options.model.included_names,
                  "Nodes that go low: name, glob or /regex/")
       ->type_name("NAME")
       ->allow_extra_args(false);
+}
+
+void add_judges(CLI::App& app, Options& options) {
+  app.add_option("--calibration", options.calibration, "Samples: .npz, .npy or ONNX tensor files")
+      ->type_name("FILE");
+  app.add_option("--verify", options.model.verify, "What must be confirmed before OUT is written")
+      ->type_name("none|load|run|compare");
+  app.add_option("--evaluator", options.model.evaluator,
+                 "The built-in evaluator's library, or its folder; without: where Mezzo is")
+      ->type_name("PATH");
+  app.add_option("--onnxruntime", options.model.onnxruntime,
+                 "ONNX Runtime's library, or its folder; without: the system's")
+      ->type_name("PATH");
+  app.add_option("--tolerance", options.tolerance,
+                 "Largest error relative to an output's range; searches what must stay float32");
 }
 
 }  // namespace
@@ -232,18 +255,7 @@ Action setup_convert(CLI::App& app) {
       ->type_name("spec|ort|ort-cpu|ort-cuda|trt|openvino");
   app.add_option("--opset", options->model.opset, "Keep, raise where it helps, or a number")
       ->type_name("keep|auto|N");
-  app.add_option("--calibration", options->calibration, "Samples: .npz, .npy or ONNX tensor files")
-      ->type_name("FILE");
-  app.add_option("--verify", options->model.verify, "What must be confirmed before OUT is written")
-      ->type_name("none|load|run|compare");
-  app.add_option("--evaluator", options->model.evaluator,
-                 "The built-in evaluator's library, or its folder; without: where Mezzo is")
-      ->type_name("PATH");
-  app.add_option("--onnxruntime", options->model.onnxruntime,
-                 "ONNX Runtime's library, or its folder; without: the system's")
-      ->type_name("PATH");
-  app.add_option("--tolerance", options->tolerance,
-                 "Largest error relative to an output's range; searches what must stay float32");
+  add_judges(app, *options);
   auto* plan = app.add_option("--plan", options->plan, "Apply this plan instead of deciding")
                    ->type_name("FILE");
   app.add_option("--plan-out", options->plan_out, "Write the plan; without -o nothing else")
@@ -255,11 +267,26 @@ Action setup_convert(CLI::App& app) {
                "Store weights low, compute in float32");
   app.add_flag("--quiet", options->quiet, "Print nothing");
   app.add_flag("--json", options->json, "Print the report as JSON");
-  for (const char* other :
-       {"--dtype", "--io", "--io-of", "--target-ops", "--fp32-ops", "--widest-ops", "--exclude",
-        "--include", "--conditional-fp32-ops", "--opset", "--profile", "--weights-only",
-        "--calibration", "--tolerance", "--cast-optional-params", "--verify", "--evaluator",
-        "--onnxruntime"}) {
+  for (const char* other : {"--dtype",
+                            "--io",
+                            "--io-of",
+                            "--target-ops",
+                            "--fp32-ops",
+                            "--widest-ops",
+                            "--exclude",
+                            "--exclude-tensor",
+                            "--exclude-input",
+                            "--include",
+                            "--conditional-fp32-ops",
+                            "--opset",
+                            "--profile",
+                            "--weights-only",
+                            "--calibration",
+                            "--tolerance",
+                            "--cast-optional-params",
+                            "--verify",
+                            "--evaluator",
+                            "--onnxruntime"}) {
     plan->excludes(app.get_option(other));
   }
   return [options, &app] { return run(app, *options); };

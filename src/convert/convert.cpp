@@ -33,6 +33,7 @@ class Conversion {
         graph_(*document_),
         constants_(graph_, policy_.low(), &measured_),
         before_(check_graph(graph_)) {
+    check_raised();
     check_io_names();
     evidence_.plan = plan;
     if (plan != nullptr && plan->structure != structure_of(graph_)) {
@@ -119,6 +120,15 @@ class Conversion {
   bool was_raised_in_vain() const {
     return choice_.for_age && report_.low_weights == 0 &&
            std::ranges::none_of(decisions_.low, [](bool low) { return low; });
+  }
+
+  // Raising a model adds no fault to it.
+  void check_raised() const {
+    if (choice_.opset == 0 || before_.empty()) return;
+    Document original(in_);
+    if (check_graph(Graph(original)).size() >= before_.size()) return;
+    raise<UnsupportedError>("convert", "the model cannot be raised to opset ", choice_.opset,
+                            ": the result would not be valid: ", before_.front().what);
   }
 
   void check_io_names() const {

@@ -30,10 +30,12 @@ class Decider {
       warn_of_low_names();
       pin_classes();
       pin_names();
+      pin_values();
       pin_kept(evidence.kept);
     } else {
       pin_classes();
       pin_names();
+      pin_values();
       pin_patterns(graph_, map());
       pin_selections(graph_, map());
       pin_ranges(evidence.ranges);
@@ -156,10 +158,7 @@ class Decider {
     std::size_t matches = 0;
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
-      const ValueId first = node.outputs.empty() ? kNone : node.outputs[0];
-      const std::string_view name =
-          !node.name.empty() || first == kNone ? node.name : graph_.value(first).name;
-      if (!pattern.matches(name)) continue;
+      if (!pattern.matches(name_of_node(graph_, node))) continue;
       ++matches;
       const auto id = static_cast<NodeId>(n);
       if (keep) {
@@ -184,6 +183,14 @@ class Decider {
         pin_inside(graph_.node(id), why);
       }
     }
+  }
+
+  void pin_values() {
+    ExcludedValues excluded = pin_excluded_values(graph_, policy_, map());
+    for (const NodeId reader : excluded.readers) {
+      if (is_weights_only()) result_.float_weights.push_back(plan_key(graph_, graph_.node(reader)));
+    }
+    for (std::string& warning : excluded.warnings) result_.warnings.push_back(std::move(warning));
   }
 
   void pin_ranges(const ValueRanges* ranges) {
@@ -313,6 +320,11 @@ class Decider {
 
 bool is_decidable(const Node& node) {
   return node.schema != nullptr && node.domain.empty() && node.op != "Constant";
+}
+
+std::string_view name_of_node(const Graph& graph, const Node& node) {
+  const ValueId first = node.outputs.empty() ? kNone : node.outputs[0];
+  return !node.name.empty() || first == kNone ? node.name : graph.value(first).name;
 }
 
 std::string plan_key(const Graph& graph, const Node& node) {

@@ -54,6 +54,15 @@ Decisions decide(const Graph&, const ConvertPolicy&, Constants&, const Evidence&
 /// Pins what is bound to values whose types are not known: nothing there can be cast.
 void pin_unknown_types(const Graph&, SlotMap&);
 
+/// What excluded tensors and inputs came to.
+struct ExcludedValues {
+  std::vector<NodeId> readers;        // nodes that read one of them
+  std::vector<std::string> warnings;  // patterns that match nothing
+};
+
+/// Pins the values and inputs that the policy excludes to float32.
+ExcludedValues pin_excluded_values(const Graph&, const ConvertPolicy&, SlotMap&);
+
 /// Pins from the static danger patterns: floats that become indices, integers and angles that need
 /// more digits, quantised regions.
 void pin_patterns(const Graph&, SlotMap&);
@@ -67,6 +76,9 @@ std::vector<bool> place_casts(const Graph&, const ConvertPolicy&, const SlotMap&
 
 /// Has the node types of its own to decide?
 bool is_decidable(const Node&);
+
+/// What patterns are matched with: the node's name or, where it has none, its first output's.
+std::string_view name_of_node(const Graph&, const Node&);
 
 /// The key of a node in a plan: its scope's path and its first output.
 std::string plan_key(const Graph&, const Node&);

@@ -1,6 +1,7 @@
 #include "convert/policy.h"
 
 #include <algorithm>
+#include <charconv>
 #include <regex>
 #include <set>
 
@@ -80,6 +81,21 @@ void check_choices(const Options& options) {
   }
 }
 
+// Names may have colons of their own; the last one counts.
+InputPattern parse_input(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  const std::string_view digits =
+      colon == std::string::npos ? "" : std::string_view(text).substr(colon + 1);
+  int index = 0;
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  if (colon == 0 || digits.empty() || read.ec != std::errc() ||
+      read.ptr != digits.data() + digits.size() || index < 0) {
+    raise<ConfigError>("convert", "excluded_inputs has '", text,
+                       "'; expected NODE:INDEX or OP:INDEX, such as Gather:0");
+  }
+  return {NamePattern(text.substr(0, colon)), index, text};
+}
+
 }  // namespace
 
 NamePattern::NamePattern(std::string text) : text_(std::move(text)) {
@@ -130,6 +146,9 @@ ConvertPolicy::ConvertPolicy(const Options& options)
   }
   for (const std::string& name : options.excluded_names) excluded_.emplace_back(name);
   for (const std::string& name : options.included_names) included_.emplace_back(name);
+  for (const std::string& name : options.excluded_tensors) excluded_tensors_.emplace_back(name);
+  for (const std::string& text : options.excluded_inputs)
+    excluded_inputs_.push_back(parse_input(text));
   for (const auto& [name, dtype] : options.io_of) {
     const auto element = parse_element(dtype);
     if (element != Element::kFloat && element != low_) {

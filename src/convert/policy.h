@@ -34,6 +34,13 @@ class NamePattern {
   std::string expression_;
 };
 
+/// Input `index` of the nodes of that name, or of that operator.
+struct InputPattern {
+  NamePattern node;
+  int index = 0;
+  std::string text;
+};
+
 /// Throws ConfigError for options that cannot be.
 class ConvertPolicy {
  public:
@@ -46,6 +53,8 @@ class ConvertPolicy {
   const std::vector<Conditional>& conditions() const { return conditions_; }
   const std::vector<NamePattern>& excluded() const { return excluded_; }
   const std::vector<NamePattern>& included() const { return included_; }
+  const std::vector<NamePattern>& excluded_tensors() const { return excluded_tensors_; }
+  const std::vector<InputPattern>& excluded_inputs() const { return excluded_inputs_; }
   /// The type asked for an input or output: float32 or low.
   Label io_label(const std::string& name) const;
 
@@ -57,7 +66,8 @@ class ConvertPolicy {
   Element low_ = Element::kFloat16;
   std::map<std::string, ClassOf, std::less<>> classes_;
   std::vector<Conditional> conditions_;
-  std::vector<NamePattern> excluded_, included_;
+  std::vector<NamePattern> excluded_, included_, excluded_tensors_;
+  std::vector<InputPattern> excluded_inputs_;
 };
 
 /// Does the target run this node in the low type? `why` says why not.

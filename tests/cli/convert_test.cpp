@@ -86,6 +86,8 @@ TEST_F(ConvertCommand, EveryListAndNameCounts) {
   EXPECT_EQ(low_nodes("--conditional-fp32-ops Conv:group=1,2"), 2);
   EXPECT_EQ(low_nodes("--exclude conv"), 2);
   EXPECT_EQ(low_nodes("--exclude 'c*' --exclude '/f./'"), 0);
+  EXPECT_EQ(low_nodes("--exclude-tensor fc.weight"), 2);
+  EXPECT_EQ(low_nodes("--exclude-input Conv:0"), 2);
   EXPECT_EQ(low_nodes("--include prob"), 4);
   EXPECT_EQ(low_nodes("--weights-only"), 0);
   EXPECT_EQ(low_nodes("--profile ort-cpu"), 0);
@@ -138,8 +140,9 @@ TEST_F(ConvertCommand, PlansAndReportsOverwriteNothingElse) {
 
 TEST_F(ConvertCommand, TheModelMayStandBehindAnyOption) {
   for (const char* option :
-       {"--exclude conv", "--include conv", "--target-ops Conv,MatMul", "--fp32-ops +Relu",
-        "--widest-ops -Add", "--io-of x=float16", "--conditional-fp32-ops Conv:group=2"}) {
+       {"--exclude conv", "--exclude-tensor x", "--exclude-input Conv:0", "--include conv",
+        "--target-ops Conv,MatMul", "--fp32-ops +Relu", "--widest-ops -Add", "--io-of x=float16",
+        "--conditional-fp32-ops Conv:group=2"}) {
     EXPECT_EQ(
         mezzo("convert " + std::string(option) + " " + path("in.onnx") + " -o " + path("out.onnx"))
             .code,

@@ -126,6 +126,41 @@ TEST_F(PolicyTest, NamesAreExactGlobsOrExpressions) {
               Contains(HasSubstr("'nothing*' matches no node")));
 }
 
+TEST_F(PolicyTest, TensorsStayFloatWhereTheyAreMadeAndRead) {
+  options_.excluded_tensors = {"r?"};  // made by a Relu, read by a convolution and an addition
+  const Plan plan = plan_model(in(), options_);
+  for (const char* key : {"r0", "c1", "s"}) EXPECT_FALSE(is_low(plan.decisions, key)) << key;
+  for (const char* key : {"c0", "logits"}) EXPECT_TRUE(is_low(plan.decisions, key)) << key;
+  options_.excluded_tensors = {"conv1.weight"};
+  convert_model(in(), out(), options_);
+  EXPECT_EQ(types().at("conv1.weight"), "float32");
+  EXPECT_EQ(types().at("conv0.weight"), "float16");
+  options_.excluded_tensors = {"nothing*"};
+  EXPECT_THAT(convert_model(in(), out(), options_).report.warnings,
+              Contains(HasSubstr("excluded tensor 'nothing*' matches no value")));
+}
+
+TEST_F(PolicyTest, InputsStayFloatByNodeAndByOperator) {
+  options_.excluded_inputs = {"conv1:1"};
+  EXPECT_FALSE(is_low(plan_model(in(), options_).decisions, "c1"));
+  EXPECT_TRUE(is_low(plan_model(in(), options_).decisions, "c0"));
+  options_.excluded_inputs = {"Conv:0"};
+  EXPECT_FALSE(is_low(plan_model(in(), options_).decisions, "c0"));
+  EXPECT_FALSE(is_low(plan_model(in(), options_).decisions, "c1"));
+  EXPECT_TRUE(is_low(plan_model(in(), options_).decisions, "logits"));
+  options_.excluded_inputs = {"Conv:7"};
+  EXPECT_THAT(convert_model(in(), out(), options_).report.warnings,
+              Contains(HasSubstr("excluded input 'Conv:7' matches no input")));
+  fs::remove(out());
+  for (const char* wrong : {"Conv", "Conv:", ":1", "Conv:x", "Conv:-1", "Conv:1x"}) {
+    options_.excluded_inputs = {wrong};
+    expect_refused("expected NODE:INDEX or OP:INDEX");
+  }
+  options_.excluded_inputs = {"conv1:0"};
+  options_.included_names = {"conv1"};
+  expect_refused("included by name 'conv1', and excluded as input 'conv1:0'");
+}
+
 TEST_F(PolicyTest, WhatCannotBeIsRefusedAndLeavesNothing) {
   options_.target_dtype = "float8";
   expect_refused("'float8'; expected float16 or bfloat16");

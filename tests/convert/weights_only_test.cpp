@@ -138,6 +138,13 @@ TEST_F(WeightsOnly, WhatIsNamedToStayFloatKeepsItsWeights) {
   EXPECT_EQ(stored().count("a__f16"), 1U);
   EXPECT_EQ(stored().at("b"), "float32");
   options_.excluded_names.clear();
+  options_.excluded_tensors = {"b"};
+  EXPECT_EQ(stored().count("a__f16"), 1U);
+  EXPECT_EQ(stored().at("b"), "float32");
+  options_.excluded_tensors.clear();
+  options_.excluded_inputs = {"MatMul:1"};
+  EXPECT_EQ(stored().at("a"), "float32");
+  options_.excluded_inputs.clear();
   options_.fp32_ops = std::vector<std::string>{"MatMul"};
   EXPECT_EQ(stored().at("a"), "float32");
   EXPECT_EQ(stored().count("b__f16"), 1U);
