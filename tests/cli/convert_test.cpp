@@ -17,7 +17,7 @@ using testing::Not;
 // conv -> relu -> matmul -> softmax, with names.
 convert::Message network() {
   convert::GraphBuilder g;
-  const std::vector<float> kernel(64 * 9, 0.1F);
+  const std::vector<float> kernel(576, 0.1F);  // 8 x 8 x 3 x 3
   g.input("x", convert::Element::kFloat, {1, 8, 4, 4}).weight("conv.weight", kernel, {8, 8, 3, 3});
   g.weight("fc.weight", {1, 2, 3, 4, 5, 6, 7, 8}, {2, 4});
   g.named("conv").node("Conv", {"x", "conv.weight"}, {"c"});
@@ -40,7 +40,7 @@ class ConvertCommand : public testing::Test {
   // `mezzo convert in.onnx -o out.onnx ARGUMENTS`, which ends with that code.
   Outcome convert(const std::string& arguments, int code = kDone) const {
     fs::remove(folder_ / "out.onnx");
-    const Outcome outcome =
+    Outcome outcome =
         mezzo("convert " + path("in.onnx") + " -o " + path("out.onnx") + " " + arguments);
     EXPECT_EQ(outcome.code, code) << arguments << '\n' << outcome.err;
     EXPECT_EQ(fs::exists(folder_ / "out.onnx"), code == kDone) << arguments;
