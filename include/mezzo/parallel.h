@@ -73,7 +73,8 @@ struct GradientBucket {
 
 /// Called for each bucket in the same order on every rank, during the backward: it starts the
 /// communication and returns what to do at the end of the backward (wait, write the result; may be
-/// null where all is done). All ranks set the same hook.
+/// null where all is done). All ranks set the same hook. How gradients travel and are averaged is
+/// then its business alone, whatever the options say. An exception in it ends the process group.
 using CommHook = std::function<std::function<void()>(const GradientBucket&, const ProcessGroup&)>;
 
 /// Half or bfloat16 on the wire for float gradients.
@@ -84,7 +85,7 @@ MEZZO_API CommHook compress_bf16();
 struct DDPStatistics {
   std::int64_t reductions = 0;    ///< backwards whose gradients were averaged
   std::int64_t buckets = 0;       ///< of the plan in force
-  std::int64_t bytes_sent = 0;    ///< given to collectives
+  std::int64_t bytes_sent = 0;    ///< given to collectives, in the type that travels
   std::int64_t copied_bytes = 0;  ///< gradients that were not in their bucket already
 };
 
@@ -204,7 +205,8 @@ class [[nodiscard]] JoinGuard {
 /// everybody rank 0's parameters, masters and buffers. Gradients become views into buckets; an
 /// optimizer's zero_grad(set_to_none) costs a copy per step, zero_grad() here none. A gradient that
 /// some ranks lack counts as zero there; one that all lack stays undefined. After an error in a
-/// collective the process group has failed for good.
+/// collective the process group has failed for good. One at a time averages a parameter's
+/// gradients: the last that was made over it; a forward of an earlier one is a ConfigError.
 template <class Net>
 class DistributedDataParallel {
  public:
@@ -251,7 +253,7 @@ class DistributedDataParallel {
   void train(bool on = true) const { net_->train(on); }
   void eval() const { net_->eval(); }
   bool is_training() const { return net_->is_training(); }
-  /// Zeroes gradients in their buckets.
+  /// Zeroes gradients in their buckets; those of frozen parameters become undefined.
   void zero_grad() const { core_->zero_grad(); }
 
   /// While the guard lives, or between the two calls, gradients are not averaged but accumulate.
@@ -261,12 +263,14 @@ class DistributedDataParallel {
   /// `divide_by_active`: averages are over the ranks that still have data, not over all.
   JoinGuard join(bool divide_by_active = false) const { return JoinGuard(core_, divide_by_active); }
 
-  /// Sets how buckets are communicated, on all ranks alike.
+  /// Sets how buckets are communicated, on all ranks at the same place: they compare it. A hook
+  /// comes before a compression.
   void register_comm_hook(CommHook hook) const { core_->set_hook(std::move(hook)); }
   void compress_fp16() const { core_->compress(at::kHalf); }
   void compress_bf16() const { core_->compress(at::kBFloat16); }
 
-  /// On a rank whose loss touches no parameter at all: takes part in the others' reduction.
+  /// On a rank whose loss touches no parameter at all: takes part in the others' reduction. Under a
+  /// level it stands inside the scope: `auto scaled = scale_loss(loss, optimizer)` before it.
   void finish_backward() const { core_->finish_backward(); }
   /// The flat averaged gradients, with retain_allreduce_buffers.
   std::vector<at::Tensor> allreduce_buffers() const { return core_->buffers(); }

@@ -13,6 +13,7 @@
 #include "amp/settle.h"
 #include "casting/weights.h"
 #include "core/raise.h"
+#include "distributed/agreement.h"
 #include "scaling/finite_check.h"
 #include "scaling/to_device.h"
 
@@ -26,6 +27,14 @@ void move_state(torch::optim::Optimizer& optimizer, const at::Tensor& from, cons
   auto state = std::move(found->second);
   states.erase(found);
   states[to.unsafeGetTensorImpl()] = std::move(state);
+}
+
+/// What an exception left of a reduction writes into buckets until it is closed.
+void close_broken_backwards(const std::vector<Slot>& slots) {
+  try {
+    for (const Slot& slot : slots) parallel::close_broken_backward(slot.weight.grad());
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the next collective says it
+  }
 }
 
 }  // namespace
@@ -215,6 +224,7 @@ bool OptimizerState::waits_for_reduction() const {
 
 void OptimizerState::undo() {
   in_scope_ = false;
+  close_broken_backwards(slots_);
   for (Slot& slot : slots_) put_gradient(slot.weight, std::exchange(slot.stash, at::Tensor()));
 }
 

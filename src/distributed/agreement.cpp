@@ -146,4 +146,9 @@ bool is_bucket_view(const at::Tensor& gradient) {
   return bucket_of(gradient) != nullptr;
 }
 
+void close_broken_backward(const at::Tensor& gradient) {
+  const auto mark = bucket_of(gradient);
+  if (mark != nullptr && mark->close_broken_backward) mark->close_broken_backward();
+}
+
 }  // namespace mezzo::parallel

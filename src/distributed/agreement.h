@@ -64,4 +64,8 @@ bool spread_by_reduction(const std::vector<at::Tensor>& gradients, const Process
 /// replaced or set to undefined, so that the next backward adds into the bucket.
 bool is_bucket_view(const at::Tensor& gradient);
 
+/// After an exception left a backward: the reducer of this gradient, if it has one, gives the other
+/// ranks what they wait for, and the gradient may be written again. Throws as collectives do.
+void close_broken_backward(const at::Tensor& gradient);
+
 }  // namespace mezzo::parallel

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -201,8 +202,11 @@ class CompressedAverage final : public Pending {
                                    .elements = flat_.numel(),
                                    .on_cpu = flat_.is_cpu()});
     if (wire == Wire::kFloat) {
-      // Divided before, so that the transport's sums in the low type stay in its range.
-      low_ = at::mul(flat_, factor).to(type);
+      // Divided before, so that the transport's sums in the low type stay in its range; by a power
+      // of two, so that what was exact stays so: ones are counted in it.
+      const double before = std::exp2(-std::ceil(std::log2(lane.size())));
+      rest_ = factor / before;
+      low_ = at::mul(flat_, before).to(type);
       travel_ = lane.all_reduce(low_);
     } else if (wire == Wire::kShards) {
       low_ = flat_.to(type);
@@ -227,6 +231,7 @@ class CompressedAverage final : public Pending {
       sum_in_float(low_, flat_, *sums_);
     } else {
       flat_.copy_(low_);
+      if (rest_ != 1.0) flat_.mul_(rest_);
     }
     low_.reset();
   }
@@ -235,15 +240,17 @@ class CompressedAverage final : public Pending {
   at::Tensor flat_;
   at::Tensor low_;              // the average, or
   std::optional<double> sums_;  // what all gave, to be summed here with this factor
+  double rest_ = 1.0;           // what the average is still to be multiplied by
   std::unique_ptr<Pending> travel_;
 };
 
 }  // namespace
 
 std::unique_ptr<Pending> start_compressed_average(Lane& lane, const at::Tensor& flat,
-                                                  AverageScale scale, at::ScalarType type) {
+                                                  AverageScale scale, at::ScalarType type,
+                                                  bool always_float) {
   if (at::elementSize(flat.scalar_type()) <= at::elementSize(type)) {
-    return start_average(lane, flat, scale);
+    return start_average(lane, flat, scale, always_float);
   }
   if (lane.size() == 1) return std::make_unique<DirectAverage>(lane, flat, scale);
   return std::make_unique<CompressedAverage>(lane, flat, scale, type);

@@ -78,8 +78,10 @@ std::unique_ptr<Pending> start_average_by(Wire wire, Lane& lane, const at::Tenso
 
 /// The same with `type` on the wire in place of the tensor's own: half the bytes, with a rounding
 /// before the sum and, where shards are chosen, one after it; by the transport's own sum in `type`
-/// where the choice is a float ring. A tensor that is no wider than `type` travels as it is.
+/// where the choice is a float ring. A tensor that is no wider than `type` travels as it is, or as
+/// float with `always_float`.
 std::unique_ptr<Pending> start_compressed_average(Lane& lane, const at::Tensor& flat,
-                                                  AverageScale scale, at::ScalarType type);
+                                                  AverageScale scale, at::ScalarType type,
+                                                  bool always_float = false);
 
 }  // namespace mezzo::parallel

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -14,6 +15,8 @@ namespace mezzo::parallel {
 struct BucketMark {
   std::vector<int> ranks;            // whose gradients were averaged
   std::atomic<bool> reduced{false};  // equal on all ranks, and nothing was added since
+  // Ends a backward that an exception left, if there is one.
+  std::function<void()> close_broken_backward;
   // Of the group: those where something was not finite before the average of any bucket. Nothing
   // where nobody looked. Set before `reduced`.
   std::optional<std::vector<int>> nonfinite_ranks;

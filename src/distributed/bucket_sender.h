@@ -19,7 +19,8 @@ class BucketSender {
   BucketSender(ProcessGroup group, std::vector<std::shared_ptr<Lane>> lanes, bool always_float)
       : group_(std::move(group)), lanes_(std::move(lanes)), always_float_(always_float) {}
 
-  /// The user's way for gradients instead of the average; it carries no notes.
+  /// The user's way for gradients instead of the average; it carries no notes. What it throws ends
+  /// the process group, as a failed collective does.
   void set_hook(CommHook hook) { hook_ = std::move(hook); }
   /// Called with the bucket's index before each call of the hook.
   void set_before_hook(std::function<void(int)> call) { before_hook_ = std::move(call); }
@@ -39,9 +40,14 @@ class BucketSender {
 
  private:
   struct Sent {
+    int bucket;
     std::unique_ptr<Pending> average;
     std::function<void()> finish_hook;
   };
+  std::int64_t bytes_of(const at::Tensor& flat) const;
+  // A hook that throws leaves the other ranks inside of collectives that nobody knows.
+  template <class Call>
+  auto guarded(int bucket, const Call& call) const;
 
   const ProcessGroup group_;
   const std::vector<std::shared_ptr<Lane>> lanes_;

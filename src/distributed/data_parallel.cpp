@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "bridge/tensors.h"
 #include "distributed/flat.h"
 #include "distributed/gradient_reducer.h"
 #include "distributed/group.h"
@@ -17,13 +18,13 @@ namespace {
 constexpr const char* kWhere = "DistributedDataParallel";
 
 // A tensor that two modules share is listed twice.
-std::vector<ReducedParameter> distinct(const NamedTensors& all) {
+std::vector<ReducedParameter> distinct(NamedTensors all) {
   std::vector<ReducedParameter> result;
   std::unordered_set<const void*> seen;
   for (std::size_t i = 0; i < all.tensors.size(); ++i) {
-    const at::Tensor& tensor = all.tensors[i];
+    at::Tensor& tensor = all.tensors[i];
     if (tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second) {
-      result.push_back({all.names[i], tensor});
+      result.push_back({std::move(all.names[i]), std::move(tensor)});
     }
   }
   return result;
@@ -56,10 +57,10 @@ void validate(const DDPOptions& o, const std::vector<ReducedParameter>& paramete
   }
   if (parameters.empty()) raise<ConfigError>(kWhere, "the module has no parameters");
   for (const ReducedParameter& parameter : parameters) {
-    if (!at::isFloatingType(parameter.tensor.scalar_type()) && parameter.tensor.requires_grad()) {
+    if (parameter.tensor.requires_grad() && !bridge::kernel_dtype(parameter.tensor.scalar_type())) {
       raise<UnsupportedError>(kWhere, "parameter '", parameter.name, "' is of type ",
                               c10::toString(parameter.tensor.scalar_type()),
-                              "; only real floating types are reduced");
+                              "; only Float, Double, Half and BFloat16 are reduced");
     }
   }
 }
@@ -96,6 +97,8 @@ std::vector<std::string> layout_lines(const DDPOptions& o,
   const auto add = [&](const char* kind, const ReducedParameter& p) {
     text << kind << p.name << ' ' << c10::toString(p.tensor.scalar_type()) << ' '
          << p.tensor.sizes() << ' ' << (p.tensor.requires_grad() ? "" : "frozen ");
+    // Gradients lie in buckets as parameters do in memory.
+    if (!p.tensor.is_contiguous()) text << "strides " << p.tensor.strides() << ' ';
   };
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     add("parameter ", parameters[i]);
@@ -145,8 +148,9 @@ struct DataParallel::State {
   std::vector<ReducedParameter> buffers;
   Masters masters;
   std::vector<std::shared_ptr<Lane>> lanes;
-  std::shared_ptr<Join> join;  // of the group; null before the first join()
-  int number = 0;              // of this object within its group: which one a joined rank shadows
+  std::shared_ptr<Lane> layout_lane;  // what ranks compare between steps
+  std::shared_ptr<Join> join;         // of the group; null before the first join()
+  int number = 0;  // of this object within its group: which one a joined rank shadows
   int pauses = 0;
   bool enabled = true;
   bool divide_by_active = false;
@@ -164,6 +168,11 @@ struct DataParallel::State {
     spread(*lanes.front(), of_weights, root, true);
     if (!of_weights.empty()) masters.publish();
     spread(*lanes.front(), buffers, root, true);
+  }
+
+  // Before it is done: ranks that send by different ways would take one thing for another.
+  void agree_on_way(const std::string& way) const {
+    check_same_lines(*layout_lane, {"gradients travel by " + way}, kWhere);
   }
 
   void update_sync() { reducer->set_sync(enabled && pauses == 0); }
@@ -216,8 +225,8 @@ DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, Master
   State& s = *state_;
   s.options = std::move(options);
   s.group = group_or_world(s.options.process_group, kWhere);
-  s.parameters = distinct(parameters);
-  s.buffers = distinct(buffers);
+  s.parameters = distinct(std::move(parameters));
+  s.buffers = distinct(std::move(buffers));
   s.masters = std::move(masters);
   validate(s.options, s.parameters);
   const std::vector<std::uint8_t> triggers = triggers_of(s.options, s.parameters);
@@ -237,6 +246,7 @@ DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, Master
       s.lanes.push_back(one.internals().open_lane("gradients"));
     }
   }
+  s.layout_lane = group.open_lane("layout");
   s.number = group.next_number();
   s.spread_state(0);
   GradientReducer::Settings settings;
@@ -246,7 +256,8 @@ DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, Master
   settings.unused_allowed = s.options.find_unused_parameters;
   settings.scale = scale_of(s.options, s.group->size());
   settings.triggers = triggers;
-  s.reducer = std::make_unique<GradientReducer>(s.parameters, settings, *s.group, s.lanes);
+  s.reducer =
+      std::make_unique<GradientReducer>(s.parameters, settings, *s.group, s.lanes, s.layout_lane);
   s.reducer->set_on_backward([&s] { return s.begin_backward(); }, [&s] { s.end_backward(); });
   s.reducer->sender().set_before_hook([&s](int bucket) { s.announce_bucket(bucket); });
 }
@@ -255,7 +266,7 @@ DataParallel::~DataParallel() = default;
 
 void DataParallel::before_forward(bool training) {
   State& s = *state_;
-  s.reducer->prepare();
+  if (!s.reducer->prepare()) return;
   const bool syncs = s.enabled && s.pauses == 0;
   if (!syncs || !training || !s.options.broadcast_buffers || s.buffers.empty()) return;
   if (s.in_loop()) s.join->exchange(s.notice(Coming::kBuffers));
@@ -298,10 +309,12 @@ void DataParallel::close_join() {
 
 void DataParallel::set_hook(CommHook hook) {
   if (!hook) raise<ConfigError>(kWhere, "the communication hook is empty");
+  state_->agree_on_way("a communication hook");
   state_->reducer->sender().set_hook(std::move(hook));
 }
 
 void DataParallel::compress(at::ScalarType type) {
+  state_->agree_on_way(c10::toString(type));
   state_->reducer->sender().set_compression(type);
 }
 

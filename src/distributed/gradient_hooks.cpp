@@ -35,7 +35,7 @@ struct GradientHooks::Registered {
 };
 
 GradientHooks::GradientHooks(const std::vector<at::Tensor>& parameters,
-                             std::function<void(int)> arrived) {
+                             const std::function<void(int)>& arrived) {
   for (int i = 0; i < static_cast<int>(parameters.size()); ++i) {
     auto accumulator = autograd::impl::grad_accumulator(parameters[static_cast<std::size_t>(i)]);
     const auto key =
@@ -52,8 +52,11 @@ std::int64_t current_backward() {
   return autograd::get_current_graph_task_id();
 }
 
-void at_end_of_backward(std::function<void()> callback) {
-  autograd::Engine::get_default_engine().queue_callback(std::move(callback));
+std::weak_ptr<const void> at_end_of_backward(std::function<void()> callback) {
+  // The engine drops a backward's callbacks with the backward, called or not.
+  const auto alive = std::make_shared<std::function<void()>>(std::move(callback));
+  autograd::Engine::get_default_engine().queue_callback([alive] { (*alive)(); });
+  return alive;
 }
 
 }  // namespace mezzo::parallel

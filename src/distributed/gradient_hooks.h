@@ -13,7 +13,7 @@ namespace mezzo::parallel {
 /// on the thread that did it.
 class GradientHooks {
  public:
-  GradientHooks(const std::vector<at::Tensor>& parameters, std::function<void(int)> arrived);
+  GradientHooks(const std::vector<at::Tensor>& parameters, const std::function<void(int)>& arrived);
   ~GradientHooks();
   GradientHooks(const GradientHooks&) = delete;
   GradientHooks& operator=(const GradientHooks&) = delete;
@@ -27,7 +27,8 @@ class GradientHooks {
 std::int64_t current_backward();
 
 /// Calls back when the backward that runs on this thread is over; what is thrown there comes out of
-/// backward(). Not called where the backward itself throws.
-void at_end_of_backward(std::function<void()> callback);
+/// backward(). Not called where the backward itself throws. What it returns expires when that
+/// backward is gone, however it ended.
+std::weak_ptr<const void> at_end_of_backward(std::function<void()> callback);
 
 }  // namespace mezzo::parallel

@@ -5,7 +5,6 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "bridge/multi_tensor.h"
@@ -13,7 +12,6 @@
 #include "distributed/agreement.h"
 #include "distributed/gradient_hooks.h"
 #include "distributed/group.h"
-#include "distributed/same_lines.h"
 
 namespace mezzo::parallel {
 namespace {
@@ -24,32 +22,26 @@ std::size_t index(int number) {
   return static_cast<std::size_t>(number);
 }
 
-std::vector<ranks::PlannedParameter> planned(const std::vector<ReducedParameter>& parameters,
-                                             const std::vector<std::uint8_t>& triggers) {
-  std::vector<std::pair<at::ScalarType, at::Device>> kinds;
-  std::vector<ranks::PlannedParameter> result;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const at::Tensor& tensor = parameters[i].tensor;
-    const std::pair<at::ScalarType, at::Device> kind{tensor.scalar_type(), tensor.device()};
-    auto found = std::find(kinds.begin(), kinds.end(), kind);
-    if (found == kinds.end()) found = kinds.insert(kinds.end(), kind);
-    result.push_back({tensor.numel(), static_cast<int>(found - kinds.begin()), triggers[i] != 0});
-  }
-  return result;
-}
-
 }  // namespace
 
 GradientReducer::GradientReducer(std::vector<ReducedParameter> parameters, Settings settings,
-                                 ProcessGroup group, std::vector<std::shared_ptr<Lane>> lanes)
+                                 ProcessGroup group, std::vector<std::shared_ptr<Lane>> lanes,
+                                 std::shared_ptr<Lane> layout_lane)
     : all_(std::move(parameters)),
       settings_(std::move(settings)),
       group_(std::move(group)),
-      sender_(group_, std::move(lanes), settings_.always_float) {
+      sender_(group_, std::move(lanes), settings_.always_float),
+      layout_lane_(std::move(layout_lane)) {
   refresh(false);
+  claims_ = std::make_unique<GradientClaims>(all_, [this](const std::string& parameter) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    taken_ = parameter;
+    hooks_.reset();
+  });
 }
 
 GradientReducer::~GradientReducer() {
+  claims_.reset();
   hooks_.reset();
   if (schedule_ == nullptr) return;
   try {
@@ -59,71 +51,34 @@ GradientReducer::~GradientReducer() {
   }
 }
 
-bool GradientReducer::is_current() const {
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < all_.size(); ++i) {
-    if (!all_[i].tensor.requires_grad()) continue;
-    if (next == active_.size() || active_[next] != static_cast<int>(i)) return false;
-    const at::Tensor& view = buckets_->view(static_cast<int>(next));
-    const at::Tensor& tensor = all_[i].tensor;
-    if (view.scalar_type() != tensor.scalar_type() || view.device() != tensor.device() ||
-        view.sizes() != tensor.sizes()) {
-      return false;
-    }
-    ++next;
-  }
-  return next == active_.size();
-}
-
-void GradientReducer::refresh(bool compare) {
-  hooks_.reset();
-  active_.clear();
-  parameters_.clear();
-  std::vector<at::Tensor> tensors;
-  std::vector<std::string> lines{"parameters that require gradients changed"};
-  for (std::size_t i = 0; i < all_.size(); ++i) {
-    const ReducedParameter& parameter = all_[i];
-    if (!parameter.tensor.requires_grad()) continue;
-    active_.push_back(static_cast<int>(i));
-    parameters_.push_back(parameter);
-    tensors.push_back(parameter.tensor);
-    lines.push_back(parameter.name + " " + c10::toString(parameter.tensor.scalar_type()));
-  }
-  if (compare) check_same_lines(sender_.lane(), lines, kWhere);
-  touched_.assign(parameters_.size(), false);
-  nonfinite_.assign(parameters_.size(), false);
-  order_agreed_ = false;
-  std::vector<int> order(parameters_.size());
-  std::iota(order.rbegin(), order.rend(), 0);
-  rebuild(order);
-  hooks_ = std::make_unique<GradientHooks>(tensors, [this](int parameter) { hook(parameter); });
-}
-
-void GradientReducer::rebuild(const std::vector<int>& order) {
-  std::vector<std::uint8_t> triggers;
-  for (int i : active_) triggers.push_back(settings_.triggers[index(i)]);
-  ranks::BucketPlan plan = ranks::plan_buckets(
-      planned(parameters_, triggers), order,
-      settings_.delayed ? std::numeric_limits<std::int64_t>::max() : settings_.message_size);
-  auto buckets = std::make_unique<FlatBuckets>(plan, parameters_, group_.ranks());
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
-    if (!gradient.defined() || bucket_of(gradient) == nullptr) continue;
-    const at::Tensor& view = buckets->view(static_cast<int>(i));
-    gradient = view.copy_(gradient.detach());
-  }
-  buckets_ = std::move(buckets);
-  arrived_.assign(parameters_.size(), false);
-  was_defined_.assign(parameters_.size(), false);
-  counts_.buckets = buckets_->count();
-  schedule_ = std::make_unique<ranks::BucketSchedule>(std::move(plan), settings_.delayed,
-                                                      [this](int bucket) { send(bucket); });
-}
-
-void GradientReducer::prepare() {
+bool GradientReducer::prepare() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  check_claims();
+  if (current_backward() >= 0) return false;
   if (schedule_->open()) close_open_backward();
   if (!is_current()) refresh(true);
+  adopt_strangers();
+  return true;
+}
+
+void GradientReducer::check_claims() const {
+  if (taken_.empty()) return;
+  raise<ConfigError>(kWhere, "a later DistributedDataParallel wraps parameter '", taken_,
+                     "', and averages its gradients; use that one, and wrap networks that share "
+                     "parameters as one module");
+}
+
+// What was put beside the buckets, by a checkpoint or before the model was wrapped, is added to and
+// averaged with what comes.
+void GradientReducer::adopt_strangers() {
+  for (int i = 0; i < static_cast<int>(parameters_.size()); ++i) {
+    const at::Tensor& gradient = parameters_[index(i)].tensor.grad();
+    if (!gradient.defined() || buckets_->is_view(i, gradient)) continue;
+    if (gradient.layout() != at::kStrided || gradient.requires_grad()) continue;
+    adopt(i);
+    touched_[index(i)] = true;
+    buckets_->mark(schedule_->plan().bucket_of[index(i)]).reduced = false;
+  }
 }
 
 std::string GradientReducer::name_of(int parameter) const {
@@ -142,9 +97,10 @@ void GradientReducer::hook(int parameter) {
     return;
   }
   const std::int64_t backward = current_backward();
-  if (!schedule_->runs(backward)) {
+  // One that runs inside of another, as recomputation does, is a part of it.
+  if (!schedule_->runs(backward) && !runs_backward()) {
     begin(backward);
-    at_end_of_backward([this] {
+    backward_ = at_end_of_backward([this] {
       const std::lock_guard<std::mutex> end_lock(mutex_);
       end();
     });
@@ -188,6 +144,7 @@ void GradientReducer::begin(std::int64_t backward) {
   was_defined_.assign(parameters_.size(), false);
   notes_.clear();
   for (int b = 0; b < buckets_->count(); ++b) buckets_->mark(b).reduced = false;
+  backward_.reset();
   schedule_->begin(backward);
   ++counts_.reductions;
 }
@@ -209,6 +166,7 @@ void GradientReducer::fill_bucket(int bucket) {
       adopt(parameter);
     } else {
       buckets_->view(parameter).zero_();
+      touched_[index(parameter)] = false;  // the caller dropped what had accumulated
     }
   }
   put_notes(
@@ -247,9 +205,10 @@ void GradientReducer::end() {
   schedule_->finish();
   if (on_end_) on_end_();
   sender_.wait_all();
-  settle(read_notes());
+  const std::vector<double> notes = read_notes();
   touched_.assign(parameters_.size(), false);
   nonfinite_.assign(parameters_.size(), false);
+  settle(notes);
   if (!order_agreed_) agree_on_order();
 }
 
@@ -289,19 +248,6 @@ void GradientReducer::mark_reduced(const std::optional<std::vector<int>>& nonfin
   }
 }
 
-// The first backward tells in which order gradients come; rank 0's order is everybody's.
-void GradientReducer::agree_on_order() {
-  order_agreed_ = true;
-  const std::vector<int> own = schedule_->arrival_order();
-  const at::Tensor order = at::empty({static_cast<std::int64_t>(own.size())}, at::kLong);
-  std::copy(own.begin(), own.end(), order.mutable_data_ptr<std::int64_t>());
-  sender_.lane().broadcast(order, 0)->wait();
-  const std::int64_t* first = order.const_data_ptr<std::int64_t>();
-  const std::optional<std::vector<int>> nonfinite_ranks = buckets_->mark(0).nonfinite_ranks;
-  rebuild(std::vector<int>(first, first + order.numel()));
-  mark_reduced(nonfinite_ranks);
-}
-
 void GradientReducer::send_substitute(int bucket, double gradient, bool broke_off) {
   const at::Tensor substitute = at::zeros_like(buckets_->flat(bucket));
   const std::int64_t elements = buckets_->gradients(bucket).numel();
@@ -314,7 +260,7 @@ void GradientReducer::send_substitute(int bucket, double gradient, bool broke_of
 
 void GradientReducer::close_broken_backward() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (schedule_->open()) close_open_backward();
+  if (schedule_->open() && !runs_backward()) close_open_backward();
 }
 
 // An exception left a backward of this rank after some buckets had been sent. The others wait for
@@ -357,15 +303,22 @@ void GradientReducer::end_shadow() {
 
 void GradientReducer::finish_without_gradients() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  check_claims();
+  if (!sync_) return;
   begin(-1);
   end();
 }
 
 void GradientReducer::zero_gradients() {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    const bool is_active = next < active_.size() && active_[next] == static_cast<int>(i);
+    const int parameter = is_active ? static_cast<int>(next++) : -1;
+    const at::Tensor& tensor = all_[i].tensor;
+    at::Tensor& gradient = tensor.mutable_grad();
     if (!gradient.defined()) continue;
-    if (buckets_->is_view(static_cast<int>(i), gradient)) {
+    // A gradient of zero would still let an optimizer decay a weight that was frozen since.
+    if (is_active && tensor.requires_grad() && buckets_->is_view(parameter, gradient)) {
       gradient.detach().zero_();
     } else {
       gradient.reset();
@@ -375,6 +328,7 @@ void GradientReducer::zero_gradients() {
 
 std::vector<at::Tensor> GradientReducer::buffers() const {
   std::vector<at::Tensor> flats;
+  flats.reserve(static_cast<std::size_t>(buckets_->count()));
   for (int b = 0; b < buckets_->count(); ++b) flats.push_back(buckets_->gradients(b));
   return flats;
 }

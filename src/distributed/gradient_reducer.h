@@ -14,6 +14,7 @@
 
 #include "distributed/bucket_sender.h"
 #include "distributed/flat_buckets.h"
+#include "distributed/gradient_claims.h"
 #include "mezzo/parallel.h"
 #include "ranks/bucket_notes.h"
 #include "ranks/bucket_schedule.h"
@@ -33,14 +34,16 @@ class GradientReducer {
     std::vector<std::uint8_t> triggers;  // of each parameter
   };
 
-  /// `lanes`: buckets take turns on them.
+  /// `lanes`: buckets take turns on them. `layout_lane`: for what is compared before a forward.
   GradientReducer(std::vector<ReducedParameter> parameters, Settings settings, ProcessGroup group,
-                  std::vector<std::shared_ptr<Lane>> lanes);
+                  std::vector<std::shared_ptr<Lane>> lanes, std::shared_ptr<Lane> layout_lane);
   ~GradientReducer();
 
-  /// Before a forward: parameters may have been frozen, unfrozen or given another type since, and a
-  /// backward that an exception left is closed.
-  void prepare();
+  /// Before a forward: parameters may have been frozen, unfrozen or given another type since,
+  /// gradients may have been put beside their buckets, and a backward that an exception left is
+  /// closed. False inside of a backward, as in recomputation: there a forward changes nothing.
+  /// Throws ConfigError where a later reducer has taken a parameter.
+  bool prepare();
   /// While false, backwards accumulate and nothing travels.
   void set_sync(bool sync) { sync_ = sync; }
   /// How buckets travel.
@@ -64,18 +67,24 @@ class GradientReducer {
   void end_shadow();
   /// Ends a backward that an exception left, if there is one.
   void close_broken_backward();
-  /// For a rank whose loss touched no parameter: its backward ran no hook.
+  /// For a rank whose loss touched no parameter: its backward ran no hook. Nothing while gradients
+  /// only accumulate.
   void finish_without_gradients();
-  /// Zeroes the gradients that are views, drops the others.
+  /// Zeroes the gradients that are views, drops the others and those of frozen parameters.
   void zero_gradients();
 
   std::vector<at::Tensor> buffers() const;
   DDPStatistics statistics() const;
 
  private:
+  // ---- the layout (gradient_layout.cpp)
   void refresh(bool compare);
   bool is_current() const;
   void rebuild(const std::vector<int>& order);
+  void agree_on_order();
+
+  // ---- a backward
+  bool runs_backward() const { return schedule_->open() && !backward_.expired(); }
   void hook(int parameter);
   void adopt(int parameter);
   void look_for_overflow(int parameter);
@@ -88,8 +97,9 @@ class GradientReducer {
   std::vector<double> read_notes();
   void settle(const std::vector<double>& notes);
   void mark_reduced(const std::optional<std::vector<int>>& nonfinite_ranks);
-  void agree_on_order();
   void close_open_backward();
+  void adopt_strangers();
+  void check_claims() const;
   std::string name_of(int parameter) const;
 
   std::vector<ReducedParameter> all_;         // as given
@@ -98,9 +108,12 @@ class GradientReducer {
   Settings settings_;
   const ProcessGroup group_;
   BucketSender sender_;
+  const std::shared_ptr<Lane> layout_lane_;
   std::function<Terms()> on_begin_;
   std::function<void()> on_end_;
-  std::mutex mutex_;  // hooks may come from several device threads
+  std::mutex mutex_;                    // hooks may come from several device threads
+  std::string taken_;                   // a parameter that a later reducer claimed; empty: none
+  std::weak_ptr<const void> backward_;  // expires with the backward that the schedule is open for
   bool sync_ = true;
   bool order_agreed_ = false;
   Terms terms_;
@@ -113,6 +126,7 @@ class GradientReducer {
   std::vector<bool> nonfinite_;    // ... and held an infinity or a NaN, as far as was looked
   std::vector<bool> was_defined_;  // there was a gradient before this backward though none came
   DDPStatistics counts_;
+  std::unique_ptr<GradientClaims> claims_;  // last: who takes them calls back
 };
 
 }  // namespace mezzo::parallel

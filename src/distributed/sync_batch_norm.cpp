@@ -2,7 +2,10 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
@@ -54,6 +57,28 @@ void check_peers(const Prepared& p) {
   }
 }
 
+// The sums over all ranks; behind them travels who is here by which way. Those who want a graph of
+// the backward make other collectives than those who want none: a transport would answer with an
+// abort.
+at::Tensor agreed_sums(const Prepared& p, const at::Tensor& sums, bool wants_graph) {
+  if (!p.group) return sums;
+  const std::int64_t elements = sums.numel();
+  const at::Tensor ways = at::tensor({wants_graph ? 0.0 : 1.0, wants_graph ? 1.0 : 0.0},
+                                     sums.options().requires_grad(false));
+  const at::Tensor total = sum_over_ranks(at::cat({sums.reshape({-1}), ways}), p.group);
+  // Reading costs a GPU a stop: there those who want the graph find out.
+  if (total.is_cpu() || wants_graph) {
+    const at::Tensor seen = total.narrow(0, elements, 2).cpu();
+    const double* ranks = seen.const_data_ptr<double>();
+    if (ranks[0] > 0 && ranks[1] > 0) {
+      raise<ConfigError>(p.where, ranks[1],
+                         " of the ranks run this backward with create_graph and ", ranks[0],
+                         " without; expected all or none");
+    }
+  }
+  return total.narrow(0, 0, elements).view(sums.sizes());
+}
+
 Gradients by_steps(const Prepared& p, const Saved& saved, const at::Tensor& dy) {
   const BatchStep step{
       laid_out(saved.x.detach()), saved.mean, saved.rstd, saved.weight, {}, p.relu};
@@ -66,7 +91,7 @@ Gradients by_steps(const Prepared& p, const Saved& saved, const at::Tensor& dy) 
     if (p.has_bias) result.dbias = sums[0].to(p.bias_type);
     if (reduces) {
       check_peers(p);
-      means = sum_over_ranks(sums, p.group) / (p.count > 0 ? p.count : 1);
+      means = agreed_sums(p, sums, false) / (p.count > 0 ? p.count : 1);
     }
   }
   std::tie(result.dx, result.dz) =
@@ -78,6 +103,12 @@ Gradients by_steps(const Prepared& p, const Saved& saved, const at::Tensor& dy) 
 Gradients by_graph(const Prepared& p, const Saved& saved, const at::Tensor& dy) {
   const at::Tensor& x = saved.x;
   const at::ScalarType type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  // Where no rank's input wants a gradient the statistics are constants, and nothing travels.
+  const bool reduces = p.batch_statistics && p.any_input;
+  if (reduces) {
+    check_peers(p);
+    (void)agreed_sums(p, at::zeros({2, x.size(1)}, saved.mean.options()), true);
+  }
   std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
   shape[1] = x.size(1);
   std::vector<std::int64_t> dims{0};
@@ -89,7 +120,7 @@ Gradients by_graph(const Prepared& p, const Saved& saved, const at::Tensor& dy) 
   const at::Tensor numbers = x.to(type);
   at::Tensor mean = saved.mean.to(type).reshape(shape);
   at::Tensor rstd = saved.rstd.to(type).reshape(shape);
-  if (p.batch_statistics) {
+  if (reduces) {
     mean = over_ranks(numbers);
     rstd = (over_ranks((numbers - mean).square()) + p.eps).rsqrt();
   }
@@ -101,8 +132,7 @@ Gradients by_graph(const Prepared& p, const Saved& saved, const at::Tensor& dy) 
   if (p.has_bias) result.dbias = g.sum(dims).to(p.bias_type);
   if (p.wants_dz) result.dz = g;
   at::Tensor dx = g;
-  if (p.batch_statistics && p.any_input) {
-    check_peers(p);
+  if (reduces) {
     dx = g - over_ranks(g) - hat * over_ranks(g * hat);
   }
   if (!p.wants_dx) return result;
@@ -251,7 +281,8 @@ at::Tensor sync_batch_norm(const BatchNormCall& call) {
   at::Tensor mean;
   at::Tensor variance;
   if (call.batch_statistics) {
-    const double count = x.size(1) == 0 ? 0 : static_cast<double>(x.numel() / x.size(1));
+    const std::int64_t per_channel = x.size(1) == 0 ? 0 : x.numel() / x.size(1);
+    const auto count = static_cast<double>(per_channel);
     const Backward backward = !records     ? Backward::kNone
                               : p.wants_dx ? Backward::kInput
                                            : Backward::kWeights;

@@ -1,10 +1,14 @@
-// Gradients that several processes average, on their way between scopes.
+// Gradients that several processes average, on their way between scopes: accumulated, undone, saved
+// and loaded, of one optimizer or two.
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <limits>
+#include <stdexcept>
 
 #include "amp/training.h"
 #include "distributed/several.h"
+#include "mezzo/checkpoint.h"
 #include "mezzo/grad_scaler.h"
 #include "mezzo/parallel.h"
 
@@ -70,6 +74,122 @@ torch::nn::Sequential layers(unsigned seed) {
 at::Tensor batch(int step, int of_rank) {
   torch::manual_seed(static_cast<std::uint64_t>(100 * step + of_rank));
   return torch::randn({4, 3});
+}
+
+void expect_near(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b,
+                 double tolerance, const std::string& what) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const at::Tensor error = (a[i].detach() - b[i].detach()).abs().max();
+    EXPECT_LE(error.item<double>(), tolerance) << what << ", weight " << i;
+  }
+}
+
+// What a step makes of two micro-batches, of which the first was only accumulated.
+struct Training {
+  explicit Training(const std::string& level)
+      : net(layers(3)), sgd(net->parameters(), torch::optim::SGDOptions(0.5)) {
+    auto made = initialize(net, sgd, at_level(level));
+    model.emplace(made.first);
+    optimizer.emplace(made.second);
+    ddp.emplace(*model, parallel::DDPOptions{.message_size = 1});
+  }
+  at::Tensor loss(int step) const { return (*ddp)(batch(step, rank())).square().mean(); }
+  void accumulate(int step) {
+    const auto guard = ddp->no_sync();
+    scale_loss(loss(step), *optimizer).backward();
+  }
+  void reduce(int step) { scale_loss(loss(step), *optimizer).backward(); }
+  std::vector<at::Tensor> masters() const { return master_params(*optimizer); }
+
+  torch::nn::Sequential net;
+  torch::optim::SGD sgd;
+  std::optional<Model<torch::nn::Sequential>> model;
+  std::optional<Optimizer> optimizer;
+  std::optional<parallel::DistributedDataParallel<Model<torch::nn::Sequential>>> ddp;
+};
+
+std::vector<at::Tensor> undisturbed(const std::string& level) {
+  Training training(level);
+  training.optimizer->zero_grad();
+  training.accumulate(1);
+  training.reduce(2);
+  training.optimizer->step();
+  std::vector<at::Tensor> copies;
+  for (const at::Tensor& one : training.masters()) copies.push_back(one.detach().clone());
+  return copies;
+}
+
+const Rank kUndone("amp undoes what was accumulated", [] {
+  start();
+  for (const std::string level : {"O0", "O1", "O2"}) {
+    const std::vector<at::Tensor> expected = undisturbed(level);
+    Training training(level);
+    // The order of the buckets is known when it breaks, and the first of them have left.
+    training.optimizer->zero_grad();
+    training.reduce(9);
+    training.optimizer->zero_grad();
+    at(level + ": accumulates");
+    training.accumulate(1);
+    at(level + ": breaks");
+    bool thrown = false;
+    try {
+      const at::Tensor loss = training.ddp->call([&](torch::nn::SequentialImpl& net) {
+        at::Tensor h = batch(5, rank()).to(net[0]->as<torch::nn::Linear>()->weight.scalar_type());
+        h = torch::tanh(net[0]->as<torch::nn::Linear>()->forward(h));
+        if (rank() == 1) {
+          h.register_hook([](const at::Tensor&) -> at::Tensor {
+            throw std::runtime_error("a mistake of rank 1");
+          });
+        }
+        h = torch::tanh(net[2]->as<torch::nn::Linear>()->forward(h));
+        return net[4]->as<torch::nn::Linear>()->forward(h).square().mean();
+      });
+      scale_loss(loss, *training.optimizer).backward();
+    } catch (const std::exception&) {
+      thrown = true;
+    }
+    EXPECT_TRUE(thrown);
+    at(level + ": goes on");
+    training.reduce(2);
+    training.optimizer->step();
+    expect_near(training.masters(), expected, level == "O0" ? 1e-6 : 2e-3, level);
+    for (const at::Tensor& one : training.masters()) {
+      const at::Tensor all = world().all_gather(one.detach().contiguous());
+      EXPECT_TRUE(torch::equal(all[0], all[1])) << level;
+    }
+  }
+});
+
+TEST(Ranks, ABackwardThatBreaksOffLeavesWhatWasAccumulated) {
+  expect_all_pass("amp undoes what was accumulated");
+}
+
+const Rank kSaved("amp saves what was accumulated", [] {
+  start();
+  const std::string path =
+      std::string(std::getenv("CHECKPOINT")) + std::to_string(rank()) + ".mezzo";
+  for (const std::string level : {"O0", "O1", "O2"}) {
+    at(level);
+    const std::vector<at::Tensor> expected = undisturbed(level);
+    {
+      Training training(level);
+      training.optimizer->zero_grad();
+      training.accumulate(1);
+      save_checkpoint(path, *training.model, *training.optimizer);
+    }
+    Training training(level);
+    training.reduce(7);
+    load_checkpoint(path, *training.model, *training.optimizer);
+    training.reduce(2);
+    training.optimizer->step();
+    expect_near(training.masters(), expected, 0, level);
+  }
+  std::filesystem::remove(path);
+});
+
+TEST(Ranks, ACheckpointBetweenTwoMicroBatchesGoesOnAsIfThereWereNone) {
+  const std::string path = testing::TempDir() + "mezzo_accumulated_" + std::to_string(getpid());
+  expect_all_pass("amp saves what was accumulated", {.environment = {{"CHECKPOINT", path}}});
 }
 
 const Rank kUnused("amp gradients of another rank alone", [] {

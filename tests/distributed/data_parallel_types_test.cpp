@@ -154,6 +154,40 @@ const Rank kHooks("ddp hooks", [] {
   }
 });
 
+const Rank kWidths("ddp widths on the wire", [] {
+  start();
+  const at::Tensor all = batch_of(9, 4 * world_size());
+  const auto bytes = [&](at::ScalarType type, const DDPOptions& options, bool compressed) {
+    at(std::string(c10::toString(type)) + (compressed ? " compressed" : ""));
+    Branches net = net_of(1, type);
+    Branches single = net_of(1, at::kDouble);
+    DistributedDataParallel ddp(net, options);
+    if (compressed) ddp.compress_fp16();
+    for (int step = 0; step < 2; ++step) {
+      ddp.zero_grad();
+      single->zero_grad();
+      loss_of(ddp(own_rows(all).to(type))).backward();
+      loss_of(single->forward(all.to(at::kDouble))).backward();
+      expect_equal(gradients_of(net), gradients_of(single), c10::toString(type), 1e-2);
+    }
+    return ddp.statistics().bytes_sent;
+  };
+  const std::int64_t of_floats = bytes(at::kFloat, {}, false);
+  EXPECT_EQ(bytes(at::kDouble, {}, false), 2 * of_floats);
+  // Of little between more than four, the transport sums floats.
+  EXPECT_EQ(bytes(at::kHalf, {}, false), world_size() > 4 ? of_floats : of_floats / 2);
+  EXPECT_EQ(bytes(at::kHalf, {.allreduce_always_fp32 = true}, false), of_floats);
+  EXPECT_EQ(2 * bytes(at::kFloat, {}, true), of_floats);
+  EXPECT_EQ(2 * bytes(at::kDouble, {}, true), of_floats);
+  // Compression is for what is wider; what is low goes as the option says.
+  EXPECT_EQ(bytes(at::kHalf, {.allreduce_always_fp32 = true}, true), of_floats);
+});
+
+TEST(DistributedDataParallel, TravelsInTheTypeThatWasAskedFor) {
+  expect_all_pass("ddp widths on the wire", {.ranks = 2});
+  expect_all_pass("ddp widths on the wire", {.ranks = 5});
+}
+
 TEST(DistributedDataParallel, CompressesOnTheWireAndCallsTheUsersHook) {
   expect_all_pass("ddp hooks", {.ranks = 2});
   expect_all_pass("ddp hooks", {.ranks = 5});
