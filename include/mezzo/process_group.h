@@ -135,6 +135,9 @@ class MEZZO_API Reducer {
  public:
   /// Parameters (leaves that require gradients; rank 0's values go to all ranks at once, and
   /// `reduce` averages their gradients) or plain tensors (which `reduce` averages themselves).
+  /// Which of both a tensor is stays as it was here: one that is frozen later is a parameter still,
+  /// and its weights are left alone, as Apex's Reducer does; one that is frozen now would be
+  /// averaged itself, and is better left out.
   explicit Reducer(std::vector<at::Tensor> tensors, std::optional<ProcessGroup> group = {});
   /// Averages in place. A gradient that some ranks lack counts as zero there and is defined
   /// afterwards; one that all lack stays undefined.
@@ -142,6 +145,7 @@ class MEZZO_API Reducer {
 
  private:
   std::vector<at::Tensor> tensors_;
+  std::vector<bool> is_parameter_;
   std::optional<ProcessGroup> group_;
 };
 

@@ -24,11 +24,16 @@ std::vector<std::vector<std::size_t>> by_type(const std::vector<at::Tensor>& ten
 }
 
 at::Tensor flatten_chosen(const std::vector<at::Tensor>& tensors,
-                          const std::vector<std::size_t>& chosen, std::int64_t extra) {
+                          const std::vector<std::size_t>& chosen) {
+  return flatten_chosen(tensors, chosen, tensors[chosen.front()].options(), 0);
+}
+
+at::Tensor flatten_chosen(const std::vector<at::Tensor>& tensors,
+                          const std::vector<std::size_t>& chosen, const at::TensorOptions& options,
+                          std::int64_t extra) {
   std::int64_t elements = extra;
   for (std::size_t i : chosen) elements += tensors[i].numel();
-  const at::Tensor flat =
-      at::zeros({elements}, tensors[chosen.front()].options().requires_grad(false));
+  const at::Tensor flat = at::zeros({elements}, options.requires_grad(false));
   std::int64_t at = 0;
   for (std::size_t i : chosen) {
     const std::int64_t count = tensors[i].numel();

@@ -10,9 +10,14 @@ namespace mezzo::parallel {
 /// Indices of tensors with the same dtype and device, groups in the order of their first member.
 std::vector<std::vector<std::size_t>> by_type(const std::vector<at::Tensor>& tensors);
 
-/// The chosen tensors' elements in one contiguous tensor, with `extra` elements of zero behind.
+/// The chosen tensors' elements in one contiguous tensor of the first one's type.
 at::Tensor flatten_chosen(const std::vector<at::Tensor>& tensors,
-                          const std::vector<std::size_t>& chosen, std::int64_t extra = 0);
+                          const std::vector<std::size_t>& chosen);
+
+/// The same of this type and device, with `extra` elements of zero behind.
+at::Tensor flatten_chosen(const std::vector<at::Tensor>& tensors,
+                          const std::vector<std::size_t>& chosen, const at::TensorOptions& options,
+                          std::int64_t extra);
 
 /// Copies the elements back.
 void unflatten_chosen(const at::Tensor& flat, const std::vector<at::Tensor>& tensors,

@@ -59,7 +59,56 @@ const Rank kTensors("reducer tensors", [] {
   EXPECT_EQ(a[0][0].item<float>(), 2);
   EXPECT_THROW(Reducer({torch::ones({1}, at::kInt)}), ConfigError);
   EXPECT_THROW(Reducer({at::Tensor()}), ConfigError);
+  const at::Tensor sparse = torch::eye(3).to_sparse();
+  EXPECT_THROW(Reducer({sparse}), UnsupportedError);
+  EXPECT_THROW(all_reduce_average({sparse}), UnsupportedError);
+  EXPECT_THROW(broadcast_all({sparse}), UnsupportedError);
+  EXPECT_THROW(broadcast_all({at::Tensor()}), ConfigError);
 });
+
+const Rank kOtherType("reducer gradients of another type", [] {
+  start();
+  const at::Tensor a = torch::ones({3}, torch::requires_grad());
+  const at::Tensor b = torch::ones({2}, torch::requires_grad());
+  Reducer reducer({a, b});
+  // A gradient of another type than the parameter, on one rank alone.
+  a.set_grad_dtype(std::nullopt);
+  if (rank() == 0) a.mutable_grad() = torch::full({3}, 3.0, at::kHalf);
+  b.mutable_grad() = torch::full({2}, 1e-6F * static_cast<float>(rank()));
+  reducer.reduce();
+  EXPECT_EQ(a.grad()[0].item<float>(), 1.5);
+  EXPECT_FLOAT_EQ(b.grad()[1].item<float>(), 0.5e-6F);
+});
+
+TEST(Reducer, TakesGradientsOfAnotherTypeThanTheirParameters) {
+  expect_all_pass("reducer gradients of another type");
+}
+
+const Rank kFrozen("reducer frozen parameters", [] {
+  // Of three equal weights the average need not be the weight.
+  start();
+  const at::Tensor a = torch::full({3}, 0.1, torch::requires_grad());
+  const at::Tensor b = torch::full({2}, 0.7, torch::requires_grad());
+  Reducer reducer({a, b});
+  const at::Tensor weights = a.detach().clone();
+  a.set_requires_grad(false);
+  if (rank() == 0) b.set_requires_grad(false);
+  b.mutable_grad() = torch::full({2}, 3.0F * static_cast<float>(rank()));
+  reducer.reduce();
+  EXPECT_TRUE(torch::equal(a, weights));
+  EXPECT_FALSE(a.grad().defined());
+  EXPECT_EQ(b[0].item<float>(), 0.7F);
+  EXPECT_EQ(b.grad()[0].item<float>(), 3);
+  // What is left of a gradient is averaged, as long as it is there.
+  a.mutable_grad() = torch::full({3}, static_cast<float>(rank()));
+  reducer.reduce();
+  EXPECT_EQ(a.grad()[1].item<float>(), 1);
+  EXPECT_TRUE(torch::equal(a, weights));
+});
+
+TEST(Reducer, LeavesTheWeightsOfFrozenParametersAlone) {
+  expect_all_pass("reducer frozen parameters", {.ranks = 3});
+}
 
 TEST(Reducer, AveragesGradientsAndStartsFromRankZerosWeights) {
   expect_all_pass("reducer gradients");
