@@ -34,6 +34,17 @@ std::unique_ptr<ranks::StoreHost> host_store(const std::string& address, int por
   return std::unique_ptr<ranks::StoreHost>(reinterpret_cast<Open>(found)(address.c_str(), port));
 }
 
+void tell_end(const std::string& address, int port, const std::string& run_id) {
+  using Tell = void (*)(const char*, int, const char*);
+  void* found = nullptr;
+  try {
+    found = find_in_torch_part("mezzo_tell_node_ended");
+  } catch (const UnsupportedError&) {
+    // Node 0's launcher, which has none either, hosts no store.
+  }
+  if (found != nullptr) reinterpret_cast<Tell>(found)(address.c_str(), port, run_id.c_str());
+}
+
 Json described(const ranks::RankEnd& end) {
   Json rank;
   rank["rank"] = end.rank;
@@ -82,8 +93,8 @@ int run(Options options, std::vector<std::string> rest) {
   options.launch.end_time = milliseconds("--grace", options.grace);
   const auto limit = milliseconds("--time-limit", options.time_limit);
   if (limit.count() > 0) options.launch.time_limit = limit;
-  const ranks::LaunchResult result =
-      ranks::launch(options.launch, host_store, options.json ? std::cerr : std::cout, std::cerr);
+  const ranks::LaunchResult result = ranks::launch(
+      options.launch, host_store, options.json ? std::cerr : std::cout, std::cerr, tell_end);
   std::cerr << result.report;
   if (options.json) {
     // A rank may have written bytes that are no UTF-8.

@@ -123,6 +123,8 @@ std::shared_ptr<Store> under_prefix(const std::shared_ptr<Store>& store,
 
 namespace {
 
+constexpr const char* kEnded = "nodes_ended";
+
 class TcpStoreHost final : public ranks::StoreHost {
  public:
   TcpStoreHost(const std::string& address, int port) {
@@ -148,11 +150,30 @@ class TcpStoreHost final : public ranks::StoreHost {
     }
     return records;
   }
+  int ended_nodes(const std::string& run_id) override {
+    try {
+      return static_cast<int>(under_prefix(store_, run_prefix(run_id, 0, 1))->add(kEnded, 0));
+    } catch (const std::exception&) {
+      return 0;
+    }
+  }
 
  private:
   int port_ = 0;
   std::shared_ptr<Store> store_;
 };
+
+void tell_node_ended(const std::string& address, int port, const std::string& run_id) {
+  try {
+    StoreAddress there;
+    there.host = address;
+    there.port = port;
+    const auto store = open_store(there, std::chrono::seconds(1));
+    under_prefix(store, run_prefix(run_id, 0, 1))->add(kEnded, 1);
+  } catch (const std::exception&) {
+    // Node 0 has ended, and nobody waits for this one.
+  }
+}
 
 }  // namespace
 }  // namespace mezzo::parallel
@@ -160,4 +181,9 @@ class TcpStoreHost final : public ranks::StoreHost {
 /// For `mezzo launch`, which starts without LibTorch and loads this library at run time.
 extern "C" MEZZO_API mezzo::ranks::StoreHost* mezzo_host_store(const char* address, int port) {
   return new mezzo::parallel::TcpStoreHost(address, port);
+}
+
+/// For the launchers of other nodes.
+extern "C" MEZZO_API void mezzo_tell_node_ended(const char* address, int port, const char* run_id) {
+  mezzo::parallel::tell_node_ended(address, port, run_id);
 }

@@ -45,7 +45,7 @@ class Run {
  public:
   Run(const LaunchOptions& options, StoreHost* store, int port, std::ostream& out,
       std::ostream& err)
-      : options_(options), store_(store), started_(Clock::now()) {
+      : options_(options), store_(store), err_(err), started_(Clock::now()) {
     run_id_ = options.nodes == 1 ? "mezzo-" + std::to_string(port) + "-" +
                                        std::to_string(started_.time_since_epoch().count())
                                  : "mezzo-" + std::to_string(port);
@@ -68,8 +68,11 @@ class Run {
     }
     read_outputs(std::chrono::milliseconds(0));
     for (RankOutput& output : outputs_) output.flush();
+    if (options_.nodes > 1 && options_.node_rank == 0 && store_ != nullptr) wait_for_nodes();
     return result();
   }
+
+  const std::string& run_id() const { return run_id_; }
 
  private:
   bool all_ended() const {
@@ -131,6 +134,29 @@ class Run {
       }
     } else if (now - *terminated_at_ > options_.end_time) {
       for (auto& process : processes_) process->send(platform::kKill);
+    }
+  }
+
+  // Ranks of other nodes may still form groups, or leave notes of what ended them. After a failure
+  // they end soon, or do not know of it.
+  void wait_for_nodes() {
+    constexpr std::chrono::seconds kPatience{2};
+    const auto began = Clock::now();
+    const bool in_order = failed_.empty() && !terminated_at_;
+    const auto limit = in_order ? options_.nodes_time : options_.report_time;
+    bool told = false;
+    while (store_->ended_nodes(run_id_) < options_.nodes - 1) {
+      const auto now = Clock::now();
+      const bool late = options_.time_limit && now - started_ > *options_.time_limit;
+      forward_signals();
+      if (late || now - began > limit || forwarded_ != 0) return;
+      if (in_order && !told && now - began > kPatience) {
+        told = true;
+        err_ << "[launch] the ranks of this node have ended; other nodes' may still need the "
+                "store, which is here: waiting for them"
+             << std::endl;
+      }
+      platform::wait_readable({}, std::chrono::milliseconds(50));
     }
   }
 
@@ -204,6 +230,7 @@ class Run {
 
   const LaunchOptions& options_;
   StoreHost* const store_;
+  std::ostream& err_;
   const Clock::time_point started_;
   std::string run_id_;
   platform::SignalCatcher catcher_;
@@ -264,7 +291,7 @@ std::size_t root_cause(const std::vector<RankEnd>& failed,
 }
 
 LaunchResult launch(const LaunchOptions& options, const HostStore& host_store, std::ostream& out,
-                    std::ostream& err) {
+                    std::ostream& err, const TellEnd& tell_end) {
   validate(options);
   if (!options.log_directory.empty()) {
     std::error_code failure;
@@ -284,7 +311,10 @@ LaunchResult launch(const LaunchOptions& options, const HostStore& host_store, s
       platform::close_descriptor(platform::listen_at("127.0.0.1", port));
     }
   }
-  return Run(options, store.get(), port, out, err).wait();
+  Run run(options, store.get(), port, out, err);
+  LaunchResult result = run.wait();
+  if (options.node_rank > 0 && tell_end) tell_end(options.master_address, port, run.run_id());
+  return result;
 }
 
 }  // namespace mezzo::ranks

@@ -30,11 +30,18 @@ class StoreHost {
   virtual int port() const = 0;
   /// The failures that ranks of this run recorded, first one first. Never throws.
   virtual std::vector<FailureRecord> failures(const std::string& run_id) = 0;
+  /// How many other nodes have said that their ranks have ended. Never throws.
+  virtual int ended_nodes(const std::string& run_id) = 0;
 };
 
 /// Opens a store at an address; port 0 lets the system choose. Throws Error. Null where this
 /// process cannot host one: then rank 0 does, at the given port or at one that was free.
 using HostStore = std::function<std::unique_ptr<StoreHost>(const std::string& address, int port)>;
+
+/// Says at the store of node 0 that the ranks of another node have ended. A store that is gone is
+/// no error.
+using TellEnd =
+    std::function<void(const std::string& address, int port, const std::string& run_id)>;
 
 struct LaunchOptions {
   std::vector<std::string> command;  // program and arguments
@@ -49,6 +56,7 @@ struct LaunchOptions {
   std::chrono::milliseconds report_time{
       1000};                                 // after the first failure, for the others to report it
   std::chrono::milliseconds end_time{3000};  // after SIGTERM, before SIGKILL
+  std::chrono::milliseconds nodes_time{300000};         // on node 0, for other nodes' ranks to end
   std::optional<std::chrono::milliseconds> time_limit;  // of the whole run
 };
 
@@ -71,11 +79,12 @@ struct LaunchResult {
 /// Runs the command once per rank of this node and waits for all. Lines of the ranks go to `out`
 /// and `err` as "[rank 1] text". SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on and end the run,
 /// and so does a broken pipe under `out` or `err`; SIGUSR1 and SIGUSR2 are passed on. The first
-/// failure ends the others, by their own process ids: SIGTERM, then SIGKILL. Throws ConfigError for
-/// options that cannot be (no command, sizes below 1, several nodes without a port), Error where
-/// the program cannot be started or a log cannot be written.
+/// failure ends the others, by their own process ids: SIGTERM, then SIGKILL. Of several nodes the
+/// first one, whose launcher hosts the store, waits for the ranks of the others, which may still
+/// need it. Throws ConfigError for options that cannot be (no command, sizes below 1, several nodes
+/// without a port), Error where the program cannot be started or a log cannot be written.
 LaunchResult launch(const LaunchOptions& options, const HostStore& host_store, std::ostream& out,
-                    std::ostream& err);
+                    std::ostream& err, const TellEnd& tell_end = {});
 
 /// The variables that rank `local_rank` of this node gets. `hosted`: the launcher of node 0 hosts
 /// the store.

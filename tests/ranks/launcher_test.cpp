@@ -24,6 +24,10 @@ class NoStore final : public StoreHost {
   explicit NoStore(std::vector<FailureRecord> records = {}) : records_(std::move(records)) {}
   int port() const override { return 4321; }
   std::vector<FailureRecord> failures(const std::string&) override { return records_; }
+  int ended_nodes(const std::string&) override { return ++asked_ < 5 ? 0 : ended_; }
+
+  int asked_ = 0;
+  int ended_ = 0;
 
  private:
   std::vector<FailureRecord> records_;
@@ -74,6 +78,55 @@ TEST(Launch, NumbersTheRanksOfLaterNodes) {
   EXPECT_EQ(variables.at("WORLD_SIZE"), "6");
   EXPECT_EQ(variables.at("LOCAL_RANK"), "1");
   EXPECT_EQ(variables.at("GROUP_RANK"), "1");
+}
+
+TEST(Launch, KeepsTheStoreUntilOtherNodesHaveEnded) {
+  LaunchOptions options = shell(1, "exit $CODE");
+  options.nodes = 3;
+  options.master_port = 4321;
+  options.report_time = 100ms;
+  options.nodes_time = 400ms;
+  for (const int ended : {1, 2}) {
+    for (const int code : {0, 3}) {
+      const auto host = [&](const std::string&, int) {
+        auto made = std::make_unique<NoStore>();
+        made->ended_ = ended;
+        return made;
+      };
+      options.environment["CODE"] = std::to_string(code);
+      std::ostringstream text;
+      const auto began = std::chrono::steady_clock::now();
+      const LaunchResult result = launch(options, host, text, text);
+      EXPECT_EQ(result.exit_code, code);
+      const auto took = std::chrono::steady_clock::now() - began;
+      if (ended == 1) {
+        EXPECT_GE(took, code == 0 ? 400ms : 100ms);
+      }
+      EXPECT_LT(took, 10s);
+    }
+  }
+}
+
+TEST(Launch, OtherNodesSayWhenTheirRanksHaveEnded) {
+  LaunchOptions options = shell(2, "exit $RANK");
+  options.nodes = 2;
+  options.master_port = 4321;
+  for (const int node : {0, 1}) {
+    options.node_rank = node;
+    options.nodes_time = 100ms;
+    std::vector<std::string> told;
+    std::ostringstream text;
+    launch(
+        options, [](const std::string&, int) { return std::make_unique<NoStore>(); }, text, text,
+        [&](const std::string& address, int port, const std::string& run_id) {
+          told.push_back(address + ' ' + std::to_string(port) + ' ' + run_id);
+        });
+    if (node == 0) {
+      EXPECT_THAT(told, testing::IsEmpty());
+    } else {
+      EXPECT_THAT(told, testing::ElementsAre("127.0.0.1 4321 mezzo-4321"));
+    }
+  }
 }
 
 TEST(Launch, KeepsLinesWholeAndStreamsApart) {
