@@ -55,14 +55,12 @@ const at::Tensor& Shadow::whole(const at::Tensor& weight, Use use) {
   const Unrecorded guard;
   at::Tensor made = use.transposed ? base_.t().detach() : base_.detach();
   if (use.with_history) {
-    std::shared_ptr<ShadowNode>& node = nodes_[use.transposed];
-    std::uint32_t& output = outputs_[use.transposed];
-    if (!node) {
+    torch::autograd::Edge& edge = edges_[use.transposed];
+    if (!edge.is_valid()) {
       const ShadowNode::Way way{weight.scalar_type(), kind_.low, use.transposed};
-      node = std::make_shared<ShadowNode>(torch::autograd::impl::gradient_edge(weight), way, gate_);
-      output = node->add_input_metadata(made);
+      edge = shadow_edge(weight, way, gate_, made);
     }
-    torch::autograd::impl::set_gradient_edge(made, {node, output});
+    torch::autograd::impl::set_gradient_edge(made, edge);
   }
   gate_->keep(use, std::move(made));
   return gate_->copy(use);
@@ -78,9 +76,7 @@ at::Tensor Shadow::viewed(const at::Tensor& weight, const at::Tensor& view,
           .detach();
   if (with_history) {
     const ShadowNode::Way way{view.scalar_type(), kind_.low, false};
-    auto node =
-        std::make_shared<ShadowNode>(torch::autograd::impl::gradient_edge(view), way, gate_);
-    torch::autograd::impl::set_gradient_edge(shaped, {node, node->add_input_metadata(shaped)});
+    torch::autograd::impl::set_gradient_edge(shaped, shadow_edge(view, way, gate_, shaped));
   }
   return shaped;
 }
@@ -120,7 +116,7 @@ void Shadow::retire() {
   gate_->close();
   gate_->drop_copies();
   base_.reset();
-  nodes_ = {};
+  edges_ = {};
 }
 
 }  // namespace mezzo::casting

@@ -76,7 +76,7 @@ class Shadow {
   void retire();
 
   /// Is there a node? It holds the weight's accumulator, and that holds the weight.
-  bool holds_weight() const { return nodes_[0] || nodes_[1]; }
+  bool holds_weight() const { return edges_[0].is_valid() || edges_[1].is_valid(); }
 
  private:
   void open(const at::Tensor& weight);
@@ -85,9 +85,8 @@ class Shadow {
 
   const ShadowKind kind_;
   at::Tensor base_;
-  bool invalid_ = false;  // doubtful, whatever the weight's version says
-  std::array<std::shared_ptr<ShadowNode>, 2> nodes_;  // straight, transposed
-  std::array<std::uint32_t, 2> outputs_{};
+  bool invalid_ = false;                        // doubtful, whatever the weight's version says
+  std::array<torch::autograd::Edge, 2> edges_;  // to the nodes: straight, transposed
   const std::shared_ptr<ShadowGate> gate_ = std::make_shared<ShadowGate>();
 };
 

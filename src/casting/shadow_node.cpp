@@ -2,8 +2,12 @@
 
 #include <ATen/ops/t.h>
 #include <ATen/ops/to.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <cstdint>
+#include <utility>
+
+#include "core/autograd_node.h"
 
 namespace mezzo::casting {
 
@@ -31,6 +35,14 @@ torch::autograd::variable_list ShadowNode::apply(torch::autograd::variable_list&
         gradient.to(gradient.options().dtype(type), false, false, at::MemoryFormat::Contiguous)};
   }
   return {gradient.to(type)};
+}
+
+torch::autograd::Edge shadow_edge(const at::Tensor& weight, ShadowNode::Way way,
+                                  std::shared_ptr<ShadowGate> gate, const at::Tensor& copy) {
+  auto node =
+      make_node<ShadowNode>(torch::autograd::impl::gradient_edge(weight), way, std::move(gate));
+  const std::uint32_t output = node->add_input_metadata(copy);
+  return {std::move(node), output};
 }
 
 }  // namespace mezzo::casting

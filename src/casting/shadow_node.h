@@ -33,4 +33,8 @@ class ShadowNode final : public torch::autograd::Node {
   std::shared_ptr<ShadowGate> gate_;
 };
 
+/// The edge to a new node, which takes the gradient of `copy` back to a weight or its view.
+torch::autograd::Edge shadow_edge(const at::Tensor& weight, ShadowNode::Way way,
+                                  std::shared_ptr<ShadowGate> gate, const at::Tensor& copy);
+
 }  // namespace mezzo::casting

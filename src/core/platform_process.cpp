@@ -16,7 +16,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <iostream>
 #include <memory>
 #include <thread>
 
@@ -175,7 +174,6 @@ bool Process::read(int which, std::string& text) {
 
 void replace_process(std::vector<std::string> command) {
   const std::vector<char*> words = pointers(command);
-  std::cout.flush();
   execvp(words[0], words.data());
   raise("process", "cannot start '", command.front(), "': ", std::strerror(errno));
 }

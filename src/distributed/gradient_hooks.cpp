@@ -8,6 +8,8 @@
 
 #include <utility>
 
+#include "core/autograd_node.h"
+
 namespace mezzo::parallel {
 namespace {
 
@@ -30,7 +32,7 @@ class Notice final : public autograd::FunctionPostHook {
 
 struct GradientHooks::Registered {
   // Kept alive: a parameter holds its accumulator weakly, and a new one would have no hook.
-  std::shared_ptr<autograd::Node> accumulator;
+  NodePointer accumulator;
   uintptr_t key;
 };
 

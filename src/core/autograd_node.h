@@ -1,0 +1,29 @@
+// Nodes of autograd. LibTorch 2.11 owns them by std::shared_ptr, later versions by
+// c10::intrusive_ptr: with core/torch.h, all that tells the versions apart.
+#pragma once
+
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "core/torch.h"
+
+namespace mezzo {
+
+/// What owns a node of any kind.
+using NodePointer = decltype(torch::autograd::Edge::function);
+
+/// A new node, owned as LibTorch owns its own.
+template <class Node, class... Args>
+auto make_node(Args&&... args) {
+  if constexpr (std::is_same_v<NodePointer, std::shared_ptr<torch::autograd::Node>>) {
+    return std::make_shared<Node>(std::forward<Args>(args)...);
+  } else {
+    return c10::make_intrusive<Node>(std::forward<Args>(args)...);
+  }
+}
+
+}  // namespace mezzo
