@@ -33,7 +33,7 @@ class Schedule {
   template <typename... Args>
   bool step(Args&&... args) {
     const std::int64_t made = detail::steps_made(optimizer_);
-    if (made == seen_) return false;
+    if (made <= seen_) return false;
     seen_ = made;
     scheduler_.step(std::forward<Args>(args)...);
     return true;

@@ -119,7 +119,7 @@ void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool g
   file.metadata[prefix + "had_backward"] = std::to_string(progress.had_backward);
   if (progress.found_inf.defined()) file.tensors.insert(prefix + "found_inf", progress.found_inf);
   file.metadata[prefix + "loss_id"] = std::to_string(progress.loss_id);
-  file.metadata[prefix + "scale_before"] = to_text(progress.scale_before);
+  file.metadata[prefix + "scale_before"] = to_text(progress.scale_before.read());
   if (optimizer.snapshot().is_taken()) {
     const auto& copies = optimizer.snapshot().copies();
     for (std::size_t i = 0; i < copies.size(); ++i) {
@@ -131,7 +131,7 @@ void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool g
   if (progress.still_scaled) {
     const StillScaled& scaled = *progress.still_scaled;
     file.metadata[prefix + "scaled"] =
-        std::to_string(scaled.loss_id) + " " + to_text(scaled.scale) + " " +
+        std::to_string(scaled.loss_id) + " " + to_text(scaled.scale.read()) + " " +
         std::to_string(scaled.delay_overflow_check) + " " + std::to_string(scaled.until_step) +
         " " + std::to_string(scaled.block);
   }
@@ -172,7 +172,7 @@ void load_progress(OptimizerState& optimizer, const std::string& prefix, bool gr
   OptimizerProgress progress;
   progress.had_backward = entry(file, prefix + "had_backward") == "1";
   progress.loss_id = std::atoi(entry(file, prefix + "loss_id").c_str());
-  progress.scale_before = std::strtod(entry(file, prefix + "scale_before").c_str(), nullptr);
+  progress.scale_before.number = std::strtod(entry(file, prefix + "scale_before").c_str(), nullptr);
   if (const at::Tensor* found = file.tensors.find(prefix + "found_inf"))
     progress.found_inf = found->clone();
 
@@ -184,10 +184,10 @@ void load_progress(OptimizerState& optimizer, const std::string& prefix, bool gr
     StillScaled still;
     words >> still.loss_id >> scale >> still.delay_overflow_check >> still.until_step >>
         still.block;
-    still.scale = std::strtod(scale.c_str(), nullptr);
+    still.scale.number = std::strtod(scale.c_str(), nullptr);
     // Blocks of this process have numbers above 0.
     still.block = -std::abs(still.block);
-    still.inverse = at::empty({}, at::kDouble).fill_(1.0 / scaling::multiplier(still.scale));
+    still.inverse = at::empty({}, at::kDouble).fill_(1.0 / scaling::multiplier(still.scale.number));
     progress.still_scaled = still;
   }
   for (std::size_t i = 0; gradients && i < optimizer.slots().size(); ++i) {

@@ -47,6 +47,11 @@ void FusedStep::step(std::vector<Slot>& slots, bool casts,
   optimizer_.step();
 }
 
+void FusedStep::step_unless(std::vector<Slot>& slots, bool casts, const at::Tensor& found_inf) {
+  const Lending lending(*this, slots, /*gradients=*/false, casts);
+  optimizer_.step_unless(found_inf);
+}
+
 void FusedStep::step_scaled(std::vector<Slot>& slots, bool casts, at::Tensor& found_inf,
                             const at::Tensor& inverse,
                             const std::function<void(at::Tensor&)>& agree) {

@@ -134,7 +134,7 @@ StepResult GradScaler::step(torch::optim::Optimizer& optimizer) {
   if (auto ranks = parallel::nonfinite_ranks(gradients_of(optimizer))) {
     record->reason += detail::OverflowRanks(std::move(*ranks)).describe();
   }
-  record->scale_before_tensor = record->scale_after_tensor = impl_->scaler.snapshot();
+  record->scale_before = record->scale_after = impl_->scaler.value();
   if (auto* fused = dynamic_cast<optim::FusedOptimizer*>(&optimizer)) {
     // It takes the flag where that is, so that nobody waits for a device.
     fused->step_unless(one.found_inf);

@@ -5,6 +5,7 @@
 #include "amp/module_types.h"
 #include "distributed/agreement.h"
 #include "distributed/bucket_registry.h"
+#include "scaling/to_device.h"
 
 namespace mezzo::detail {
 bool is_in_bucket(const at::Tensor& owner) {
@@ -75,6 +76,22 @@ at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& gradient) {
   }
   const bool has_graph = sum.requires_grad() || gradient.requires_grad();
   return has_graph ? sum.add(gradient) : sum.add_(gradient);
+}
+
+void bring_to(at::Tensor& gradient, const scaling::ScaleValue& to,
+              const scaling::ScaleValue* from) {
+  if (!to.there.defined()) {
+    const double before = from == nullptr ? 1.0 : scaling::multiplier(from->read());
+    const double factor = scaling::multiplier(to.number) / before;
+    if (factor != 1.0) gradient.mul_(factor);
+    return;
+  }
+  at::Tensor factor = to.there.to(at::kDouble);
+  if (from != nullptr) {
+    factor = from->there.defined() ? factor.div(from->there)
+                                   : factor.div(scaling::multiplier(from->number));
+  }
+  gradient.mul_(scaling::to_device(factor, gradient.device()));
 }
 
 void clear_gradient(at::Tensor& owner, bool set_to_none) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "core/torch.h"
+#include "scaling/loss_scaler.h"
 
 namespace mezzo::detail {
 
@@ -36,6 +37,9 @@ at::Tensor widened(const at::Tensor& gradient, const at::Tensor& owner);
 
 /// What both add up to, in the sum's own memory where nothing forbids it; either may be undefined.
 at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& gradient);
+
+/// Multiplies a gradient that carries the scale `from`, or none (null), so that it carries `to`.
+void bring_to(at::Tensor& gradient, const scaling::ScaleValue& to, const scaling::ScaleValue* from);
 
 /// As torch::optim::Optimizer::zero_grad does for one parameter.
 void clear_gradient(at::Tensor& owner, bool set_to_none);

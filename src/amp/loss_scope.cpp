@@ -113,13 +113,13 @@ void LossScope::leave() {
   }
   if (!stay_scaled) {
     settle(states_, *session_, options_.loss_id, options_.delay_overflow_check);
-    if (session_->scaler(options_.loss_id, kWhere).device().is_cpu()) {
+    if (session_->scaler(options_.loss_id, kWhere).on_host()) {
       for (OptimizerState* state : states_) state->note_loss(loss_);
     }
     return;
   }
   const scaling::LossScaler& scaler = session_->scaler(options_.loss_id, kWhere);
-  const StillScaled scaled{options_.loss_id,        scaler.state().scale,
+  const StillScaled scaled{options_.loss_id,        scaler.value(),
                            scaler.inverse(),        options_.delay_overflow_check,
                            !options_.delay_unscale, new_block()};
   for (OptimizerState* state : states_) state->leave_scaled(scaled);

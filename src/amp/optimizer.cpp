@@ -112,17 +112,15 @@ bool StepResult::applied() const {
 }
 
 double StepResult::scale_before() const {
-  return record_->scale_before_tensor.defined() ? record_->scale_before_tensor.item<double>()
-                                                : record_->scale_before;
+  return record_->scale_before.read();
 }
 
 double StepResult::scale_after() const {
-  return record_->scale_after_tensor.defined() ? record_->scale_after_tensor.item<double>()
-                                               : record_->scale_after;
+  return record_->scale_after.read();
 }
 
 std::string StepResult::reason() const {
-  return applied() ? std::string() : record_->reason;
+  return applied() ? std::string() : record_->reason + record_->ranks.describe();
 }
 
 }  // namespace mezzo::amp

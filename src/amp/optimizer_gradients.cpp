@@ -32,6 +32,7 @@ void OptimizerState::zero_grad(bool set_to_none) {
   }
   now_.still_scaled.reset();
   forget_overflow();
+  undecided_gradients_ = false;
 }
 
 bool OptimizerState::has_gradients() const {
@@ -43,6 +44,7 @@ bool OptimizerState::has_gradients() const {
 void OptimizerState::forget_overflow() {
   now_.found_inf.reset();
   now_.overflow_ranks = {};
+  now_.several_losses = false;
   now_.had_gradients = false;
 }
 

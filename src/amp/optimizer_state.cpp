@@ -11,6 +11,7 @@
 #include "amp/model_state.h"
 #include "amp/module_types.h"
 #include "amp/settle.h"
+#include "bridge/host.h"
 #include "casting/weights.h"
 #include "core/raise.h"
 #include "distributed/agreement.h"
@@ -146,6 +147,7 @@ Slot OptimizerState::slot_of(at::Tensor& parameter) {
 }
 
 void OptimizerState::restore() {
+  leave_gradients_behind();
   if (fused_) fused_->detach();
   for (Slot& slot : slots_) {
     if (takes_gradients_as_they_come(slot)) free_gradient_type(slot.weight, false);
@@ -193,6 +195,10 @@ void OptimizerState::check_gradients_at_entry(std::string_view where) const {
 }
 
 void OptimizerState::enter(const scaling::LossScaler& scaler) {
+  for (const auto& other : session_.optimizers()) {
+    if (other->undecided_gradients_ && other->shares_weights(*this))
+      other->leave_gradients_behind();
+  }
   in_scope_ = true;
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> in_buckets;
@@ -277,22 +283,22 @@ void OptimizerState::leave_scaled(const StillScaled& scaled) {
   in_scope_ = false;
   now_.had_backward = true;
   const at::NoGradGuard no_grad;
-  // Gradients that were delayed at another scale are brought to this one first.
-  const double factor = scaling::multiplier(scaled.scale) /
-                        (now_.still_scaled ? scaling::multiplier(now_.still_scaled->scale) : 1.0);
+  const std::optional<StillScaled>& before = now_.still_scaled;
   // What an overflow left is dropped at the step anyway; in the sum it would be laid to this loss.
   const bool is_lost = !now_.still_scaled && must_skip();
   for (Slot& slot : slots_) {
     at::Tensor older = std::exchange(slot.stash, at::Tensor());
     if (!older.defined() || slot.in_bucket || is_lost) continue;
     older = widened(older, slot.master);
-    if (factor != 1.0) older.mul_(factor);
+    // Gradients that were delayed at another scale are brought to this one first.
+    bring_to(older, scaled.scale, before ? &before->scale : nullptr);
     put_gradient(slot.weight, sum_of(older, slot.weight.grad()));
   }
   now_.still_scaled = scaled;
 }
 
-void OptimizerState::judge(int loss_id, const Session::Verdict& verdict, double scale_before) {
+void OptimizerState::judge(int loss_id, const Session::Verdict& verdict,
+                           const scaling::ScaleValue& scale_before) {
   const at::NoGradGuard no_grad;
   const at::Tensor& found_inf = verdict.found_inf;
   if (!now_.found_inf.defined()) {
@@ -302,14 +308,16 @@ void OptimizerState::judge(int loss_id, const Session::Verdict& verdict, double 
         at::maximum(now_.found_inf, scaling::to_device(found_inf, now_.found_inf.device()));
   }
   // The loss that overflowed is the one to tell about.
-  const bool on_host = found_inf.device().is_cpu();
+  const bool on_host = bridge::is_host(found_inf.device());
   const bool overflowed = !on_host || found_inf.item<float>() != 0;
+  now_.several_losses =
+      now_.several_losses || (!on_host && now_.scale_known && now_.loss_id != loss_id);
   if (overflowed) now_.overflow_ranks.add(verdict.ranks);
   now_.had_gradients = now_.had_gradients || has_gradients();
   if (!now_.scale_known || overflowed) note_scale(loss_id, scale_before);
 }
 
-void OptimizerState::note_scale(int loss_id, double before) {
+void OptimizerState::note_scale(int loss_id, const scaling::ScaleValue& before) {
   now_.loss_id = loss_id;
   now_.scale_before = before;
   now_.scale_known = true;
@@ -339,6 +347,7 @@ void OptimizerState::invalidate_casts() {
 }
 
 void OptimizerState::set_steps(std::int64_t applied, std::int64_t skipped) {
+  hear(/*waits=*/true);
   applied_ = applied;
   skipped_ = skipped;
 }

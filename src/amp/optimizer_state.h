@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "amp/decisions.h"
 #include "amp/fused_step.h"
 #include "amp/session.h"
 #include "amp/snapshot.h"
@@ -31,7 +33,7 @@ struct Slot {
 /// Gradients that are still multiplied by a scale, and by which.
 struct StillScaled {
   int loss_id = 0;
-  double scale = 1;
+  scaling::ScaleValue scale;
   at::Tensor inverse;
   bool delay_overflow_check = false;  // of the block that asked for it
   bool until_step = false;            // `step` unscales (Options::defer_unscale)
@@ -46,8 +48,9 @@ struct OptimizerProgress {
   at::Tensor found_inf;          // what the losses since the last step said; undefined: nothing
   OverflowRanks overflow_ranks;  // ... and of whom
   int loss_id = 0;               // the loss to tell about
-  double scale_before = 1;
+  scaling::ScaleValue scale_before;
   bool scale_known = false;
+  bool several_losses = false;  // a device knows which of them overflowed
 };
 
 /// Optimizer and gradients of a session.
@@ -100,9 +103,9 @@ class OptimizerState {
   void leave_settled(bool any);
 
   /// The loss's verdict: its flag is not zero where the step must be skipped.
-  void judge(int loss_id, const Session::Verdict& verdict, double scale_before);
+  void judge(int loss_id, const Session::Verdict& verdict, const scaling::ScaleValue& scale_before);
   /// The scale of the loss before it moved; no verdict.
-  void note_scale(int loss_id, double before);
+  void note_scale(int loss_id, const scaling::ScaleValue& before);
   /// The loss itself, to be able to say later that it was not a number.
   void note_loss(const at::Tensor& loss) { loss_ = loss; }
 
@@ -130,10 +133,12 @@ class OptimizerState {
   void clear_stashes(const std::vector<at::Tensor>& weights, bool set_to_none);
   void before_training_forward() { snapshot_.take(); }
 
-  std::int64_t applied_steps() const noexcept { return applied_; }
-  std::int64_t skipped_steps() const noexcept { return skipped_; }
-  /// Steps that moved weights since `initialize`, whatever was loaded since.
-  std::int64_t steps_made() const noexcept { return made_; }
+  /// Exact: they wait for decisions that are still on a device.
+  std::int64_t applied_steps();
+  std::int64_t skipped_steps();
+  /// Steps that moved weights since `initialize`, whatever was loaded since. The last one, where a
+  /// device has not told of it yet, counts as taken until it tells otherwise.
+  std::int64_t steps_made();
   void set_steps(std::int64_t applied, std::int64_t skipped);
   void refresh_casts();
   void invalidate_casts();
@@ -158,6 +163,13 @@ class OptimizerState {
   void run_inner(const torch::optim::Optimizer::LossClosure& closure = nullptr);
   bool can_step_scaled() const;
   std::shared_ptr<const StepRecord> step_scaled();
+  bool device_decides() const;
+  std::shared_ptr<const StepRecord> step_by_flag();
+  std::shared_ptr<const StepRecord> finish_undecided();
+  void hear(bool waits);
+  void take(const Decision& decision);
+  void leave_gradients_behind();
+  void end_step();
   void publish_masters();
   void drop_gradients();
   std::vector<at::Tensor> weights() const;
@@ -167,7 +179,7 @@ class OptimizerState {
   std::string overflow_reason();
   void tell_step(const StepRecord& record);
   void check_exhausted(const std::string& reason);
-  void tell_silent_parameters();
+  void tell_silent_parameters(std::int64_t steps);
 
   Session& session_;
   OptimizerRef ref_;
@@ -187,6 +199,10 @@ class OptimizerState {
   OptimizerProgress now_;
   std::exception_ptr pending_error_;
   at::Tensor loss_;  // the last one, on hosts
+
+  Decisions decisions_;                // of devices, that the host has not heard of yet
+  bool undecided_gradients_ = false;   // those of the last of them are still there
+  std::map<int, std::int64_t> stuck_;  // each loss's overflows in a row at the floor, as heard of
 
   std::int64_t applied_ = 0;
   std::int64_t skipped_ = 0;

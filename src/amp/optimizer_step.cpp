@@ -27,6 +27,7 @@ std::shared_ptr<const StepRecord> OptimizerState::step() {
   check_gradients();
   if (can_step_scaled()) return step_scaled();
   settle_deferred();
+  if (device_decides()) return step_by_flag();
   if (must_skip()) return finish(false);
   run_inner();
   return finish(true);
@@ -56,8 +57,9 @@ bool OptimizerState::can_step_scaled() const {
   if (!fused_ || !now_.still_scaled || now_.still_scaled->delay_overflow_check) return false;
   if (!session_.plan().check_finite || now_.found_inf.defined()) return false;
   // The kernels take the inverse scale as float, which is not exact enough for these doubles.
-  const double inverse = 1.0 / scaling::multiplier(now_.still_scaled->scale);
-  const bool is_float = inverse == static_cast<float>(inverse);
+  const scaling::ScaleValue& scale = now_.still_scaled->scale;
+  const double inverse = 1.0 / scaling::multiplier(scale.number);
+  const bool is_float = !scale.there.defined() && inverse == static_cast<float>(inverse);
   for (const Slot& slot : slots_) {
     if (slot.has_master() && slot.master.grad().defined()) return false;
     const at::Tensor& grad = slot.weight.grad();
@@ -83,7 +85,7 @@ std::shared_ptr<const StepRecord> OptimizerState::step_scaled() {
   leave_settled(/*any=*/true);
   now_.found_inf = found_inf;
   note_scale(scaled.loss_id, scaled.scale);
-  auto record = finish(!must_skip());
+  auto record = device_decides() ? finish_undecided() : finish(!must_skip());
   // They were scaled, and nothing may be outside of a scope.
   drop_gradients();
   return record;
@@ -125,6 +127,8 @@ void OptimizerState::check_step() {
   if (pending_error_) std::rethrow_exception(std::exchange(pending_error_, nullptr));
   if (in_scope_)
     raise(kWhere, "optimizer ", index_, " is still inside a scale_loss scope; leave it first");
+  leave_gradients_behind();
+  hear(/*waits=*/false);
   if (now_.still_scaled && !now_.still_scaled->until_step) {
     raise(kWhere,
           "gradients are still scaled: the last scale_loss had delay_unscale; run one block "
@@ -210,13 +214,13 @@ std::string OptimizerState::overflow_reason() {
 std::shared_ptr<const StepRecord> OptimizerState::finish(bool applied) {
   auto record = std::make_shared<StepRecord>();
   record->applied = applied;
-  const scaling::ScaleState state = session_.scaler(now_.loss_id, kWhere).state();
-  record->scale_before = now_.scale_known ? now_.scale_before : state.scale;
-  record->scale_after = state.scale;
+  record->scale_after = session_.scaler(now_.loss_id, kWhere).value();
+  record->scale_before = now_.scale_known ? now_.scale_before : record->scale_after;
   if (applied) {
     count_applied();
+    stuck_.erase(now_.loss_id);
     fused_ ? fused_->keep_casts() : refresh_casts();
-    tell_silent_parameters();
+    tell_silent_parameters(applied_);
   } else {
     ++skipped_;
     record->reason = overflow_reason();
@@ -226,22 +230,28 @@ std::shared_ptr<const StepRecord> OptimizerState::finish(bool applied) {
     snapshot_.give_back();
     drop_gradients();
   }
+  end_step();
+  tell_step(*record);
+  if (!applied) check_exhausted(record->reason);
+  return record;
+}
+
+void OptimizerState::end_step() {
   snapshot_.forget();
   calls_at_step_ = model_calls();
   forget_overflow();
   loss_.reset();
   now_.scale_known = false;
   witness_.look(slots_, inner());
-  tell_step(*record);
-  if (!applied) check_exhausted(record->reason);
-  return record;
 }
 
 void OptimizerState::tell_step(const StepRecord& record) {
   if (record.applied || session_.options().verbosity < 1) return;
   std::string text = "mezzo: step skipped: " + record.reason;
-  if (record.scale_after != record.scale_before) {
-    text += c10::str("; loss scale ", record.scale_before, " -> ", record.scale_after);
+  const double before = record.scale_before.read();
+  const double after = record.scale_after.read();
+  if (after != before) {
+    text += c10::str("; loss scale ", before, " -> ", after);
   } else if (!session_.plan().scale_rules.dynamic) {
     text += "; the scale is static (Apex would have made this step)";
   }
@@ -256,8 +266,9 @@ void OptimizerState::check_exhausted(const std::string& reason) {
         ": the training has diverged, scaling cannot help; ", reason);
 }
 
-void OptimizerState::tell_silent_parameters() {
-  if (applied_ != 1) return;
+/// `steps`: how many were taken, this one included.
+void OptimizerState::tell_silent_parameters(std::int64_t steps) {
+  if (steps != 1) return;
   std::string names;
   int count = 0;
   for (const Slot& slot : slots_) {

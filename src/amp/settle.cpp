@@ -81,7 +81,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
             bool delay_overflow_check) {
   scaling::LossScaler& scaler = session.scaler(loss_id, "scale_loss");
   const bool checks = session.plan().check_finite;
-  const double before = scaler.state().scale;  // known since the last step: nothing is read here
+  const scaling::ScaleValue before = scaler.value();
 
   std::vector<at::Tensor> raw;
   std::vector<Sum> sums;

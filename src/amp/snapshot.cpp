@@ -11,6 +11,27 @@
 #include "scaling/to_device.h"
 
 namespace mezzo::detail {
+namespace {
+
+// One list of each type: LibTorch copies a list in one go only where its types are the same.
+void copy_all(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from) {
+  struct Lists {
+    at::ScalarType type;
+    std::vector<at::Tensor> to, from;
+  };
+  std::vector<Lists> all;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const at::ScalarType type = to[i].scalar_type();
+    auto found = std::ranges::find(all, type, &Lists::type);
+    if (found == all.end()) found = all.insert(found, Lists{type, {}, {}});
+    found->to.push_back(to[i]);
+    found->from.push_back(from[i]);
+  }
+  for (const Lists& lists : all) at::_foreach_copy_(lists.to, lists.from);
+}
+
+}  // namespace
+
 void Snapshot::watch(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
     const bool known = std::ranges::any_of(
@@ -31,7 +52,7 @@ void Snapshot::take() {
         copies_[i] = watched_[i].detach().clone();
       }
     }
-    at::_foreach_copy_(copies_, watched_);
+    copy_all(copies_, watched_);
   }
   generator_states_.clear();
   if (with_generators_) {
@@ -47,7 +68,7 @@ void Snapshot::take() {
 void Snapshot::give_back() {
   if (!taken_) return;
   const at::NoGradGuard no_grad;
-  if (!watched_.empty()) at::_foreach_copy_(watched_, copies_);
+  copy_all(watched_, copies_);
   if (!with_generators_) return;
   std::vector<at::Generator> generators = default_generators();
   for (std::size_t i = 0; i < generator_states_.size(); ++i) {
@@ -70,9 +91,15 @@ void Snapshot::remember(const std::vector<at::Tensor>& copies) {
 void Snapshot::give_back_if(const at::Tensor& flag) {
   if (!taken_) return;
   const at::NoGradGuard no_grad;
+  at::Tensor up;
   for (std::size_t i = 0; i < watched_.size(); ++i) {
-    const at::Tensor up = scaling::to_device(flag, watched_[i].device()).ne(0);
-    watched_[i].copy_(at::where(up, copies_[i], watched_[i]));
+    const at::Device device = watched_[i].device();
+    if (!up.defined() || up.device() != device) {
+      up = scaling::to_device(flag, device).reshape({}).ne(0);
+    }
+    // In most steps nothing changes: graphs that saved these values stay good.
+    at::Tensor values = watched_[i].variable_data();
+    at::where_out(values, up, copies_[i], values);
   }
 }
 

@@ -3,20 +3,21 @@
 
 #include <string>
 
+#include "amp/overflow_ranks.h"
 #include "core/torch.h"
+#include "scaling/loss_scaler.h"
 
 namespace mezzo::detail {
 
 struct StepRecord {
   bool applied = true;
-  double scale_before = 1;
-  double scale_after = 1;
+  scaling::ScaleValue scale_before;
+  scaling::ScaleValue scale_after;
   std::string reason;
 
   // Where the device decided: read when asked for.
   at::Tensor found_inf;  // defined: `applied` and `reason` follow from it
-  at::Tensor scale_before_tensor;
-  at::Tensor scale_after_tensor;
+  OverflowRanks ranks;   // to follow `reason`
 };
 
 }  // namespace mezzo::detail

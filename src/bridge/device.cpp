@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "bridge/host.h"
 #include "bridge/workers.h"
 #include "kernels/cuda_library.h"
 
@@ -38,6 +39,10 @@ const kernels::cuda::Interface* cuda_kernels(const at::Device& device) {
 
 void treat_cpus_as_cuda(const kernels::cuda::Interface* functions) {
   stand_in = functions;
+}
+
+bool is_host(const at::Device& device) {
+  return device.is_cpu() && stand_in == nullptr;
 }
 
 bool has_kernels(const at::Device& device) {

@@ -105,6 +105,8 @@ bool Shadow::can_be_written_with(const at::Tensor& weight) const {
   const at::ScalarType type = weight.scalar_type();
   return base_.defined() && base_.device() == weight.device() &&
          (type == at::kFloat || type == kind_.low) &&
+         // A step that a device skips leaves the copy as it is: then it must be this weight's.
+         !invalid_ && !gate_->version_differs(weight) &&
          same_layout(*base_.unsafeGetTensorImpl(), *weight.unsafeGetTensorImpl());
 }
 

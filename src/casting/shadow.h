@@ -64,7 +64,7 @@ class Shadow {
   bool was_used() const { return gate_->was_used(); }
 
   /// Can base() be written in one pass with the weight, the same elements in the same places, each
-  /// rounded once?
+  /// rounded once? And is it, as far as versions tell, the weight's copy now?
   bool can_be_written_with(const at::Tensor& weight) const;
 
   /// Begun with this base(), and nobody ended it, cast or invalidated since.

@@ -345,7 +345,7 @@ void FP16_Optimizer::load(torch::serialize::InputArchive& archive) {
   zero_grad(/*set_to_none=*/true);
   if (!overflowed) return;
   impl_->found_inf = at::full({}, 1, at::TensorOptions(device).dtype(at::kFloat));
-  impl_->state().judge(0, {impl_->found_inf, {}}, saved.state.scale);
+  impl_->state().judge(0, {impl_->found_inf, {}}, {saved.state.scale});
 }
 
 torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,

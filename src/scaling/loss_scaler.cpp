@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "bridge/host.h"
 #include "scaling/to_device.h"
 
 namespace mezzo::scaling {
@@ -27,25 +28,31 @@ void LossScaler::to(at::Device device) {
   push();
 }
 
+bool LossScaler::on_host() const {
+  return bridge::is_host(device());
+}
+
+ScaleValue LossScaler::value() const {
+  // A static scale is known to the host wherever it lives.
+  const bool known = on_host() || !rules_.dynamic;
+  return known ? ScaleValue{state_.scale} : ScaleValue{0, scale_.clone()};
+}
+
 at::Tensor LossScaler::multiply(const at::Tensor& tensor) const {
   const bool is_low = tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
   const at::Tensor wide = is_low ? tensor.to(at::kFloat) : tensor;
-  if (device().is_cpu()) return wide.mul(multiplier(state_.scale));
+  if (on_host()) return wide.mul(multiplier(state_.scale));
   return wide.mul(to_device(scale_, wide.device()).clone());
 }
 
 at::Tensor LossScaler::inverse() const {
-  if (device().is_cpu()) return at::full({}, 1.0 / multiplier(state_.scale), at::kDouble);
+  if (on_host()) return at::full({}, 1.0 / multiplier(state_.scale), at::kDouble);
   return scale_.to(at::kDouble).reciprocal();
-}
-
-at::Tensor LossScaler::snapshot() const {
-  return device().is_cpu() ? at::full({}, state_.scale, at::kDouble) : scale_.clone();
 }
 
 void LossScaler::update(const at::Tensor& found_inf) {
   const at::NoGradGuard no_grad;
-  if (device().is_cpu()) {
+  if (on_host()) {
     state_ = advance(state_, found_inf.item<double>() != 0.0, rules_);
     return;
   }
@@ -82,7 +89,7 @@ void LossScaler::pull() const {
 }
 
 void LossScaler::push() {
-  if (device().is_cpu()) return;
+  if (on_host()) return;
   const at::NoGradGuard no_grad;
   scale_.fill_(state_.scale);
   unskipped_.fill_(state_.unskipped);

@@ -6,6 +6,17 @@
 
 namespace mezzo::scaling {
 
+/// A scale as it was at some moment: a number on hosts, else a float of the device.
+struct ScaleValue {
+  double number = 1;
+  at::Tensor there = {};
+
+  /// Reads the device, and waits for it, where the scale is there.
+  double read() const {
+    return there.defined() ? static_cast<double>(there.item<float>()) : number;
+  }
+};
+
 /// The scale of one loss. On CPUs the state is ordinary numbers; on other devices it lives in small
 /// tensors there, moves by operators and is read only when somebody asks for it, so that a training
 /// step does not wait.
@@ -24,6 +35,13 @@ class LossScaler {
   /// Moves the flags and the scale to the device where the gradients are.
   void to(at::Device device);
   at::Device device() const { return scale_.device(); }
+  /// Are scale and counters ordinary numbers?
+  bool on_host() const;
+
+  /// The scale of now.
+  ScaleValue value() const;
+  /// Overflows in a row at the floor, up to now: an int on the device.
+  at::Tensor stuck() const { return stuck_.clone(); }
 
   /// tensor * scale, in float at least (a low-precision product would overflow); autograd sees it.
   /// What the graph keeps is the scale of now: later updates do not disturb it.
@@ -32,9 +50,6 @@ class LossScaler {
   /// 1 / what `multiply` multiplies by, a double of no dimension: gradients of double weights are
   /// divided as exactly as they were multiplied.
   at::Tensor inverse() const;
-
-  /// The scale of now, a tensor of no dimension on its device; later updates do not change it.
-  at::Tensor snapshot() const;
 
   /// Counts a pass: `found_inf` (one element) is not zero where it overflowed. Reads it on CPUs
   /// only.

@@ -1,0 +1,378 @@
+// Training whose scale, flag and decision live on a device: by the CUDA kernels compiled for the
+// processor and, where there is a GPU, on it. The same training on the host goes along as the
+// reference.
+#include <torch/torch.h>
+
+#include <cstdio>
+#include <limits>
+#include <sstream>
+
+#include "mezzo/amp.h"
+#include "mezzo/checkpoint.h"
+#include "mezzo/error.h"
+#include "mezzo/grad_scaler.h"
+#include "mezzo/messages.h"
+#include "mezzo/optim.h"
+#include "mezzo/schedule.h"
+#include "support/cuda_places.h"
+
+namespace mezzo::amp {
+namespace {
+
+using testing_cuda::Place;
+
+struct NetImpl : torch::nn::Module {
+  NetImpl() {
+    in = register_module("in", torch::nn::Linear(12, 24));
+    norm = register_module("norm", torch::nn::BatchNorm1d(24));
+    out = register_module("out", torch::nn::Linear(24, 5));
+  }
+  at::Tensor forward(const at::Tensor& x) { return out(torch::relu(norm(in(x)))); }
+  torch::nn::Linear in{nullptr}, out{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
+};
+TORCH_MODULE(Net);
+
+struct Case {
+  std::string level;
+  bool defers;
+};
+
+class UndecidedStep : public testing::TestWithParam<std::tuple<Place, Case>> {
+ protected:
+  void SetUp() override {
+    if (place() == Place::kGpu && !testing_cuda::why_no_gpu().empty()) {
+      GTEST_SKIP() << testing_cuda::why_no_gpu();
+    }
+  }
+  static Place place() { return std::get<0>(GetParam()); }
+  static at::Device device() { return testing_cuda::device_of(place()); }
+  static Options options() {
+    Options result;
+    result.opt_level = std::get<1>(GetParam()).level;
+    result.defer_unscale = std::get<1>(GetParam()).defers;
+    result.loss_scale = "dynamic";
+    result.init_loss_scale = 1024;  // low gradients stay far from overflow
+    result.growth_interval = 3;
+    result.verbosity = 1;
+    return result;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Amp, UndecidedStep,
+                         testing::Combine(testing::Values(Place::kEmulation, Place::kGpu),
+                                          testing::Values(Case{"O1", false}, Case{"O1", true},
+                                                          Case{"O2", false}, Case{"O2", true},
+                                                          Case{"O5", false})),
+                         [](const auto& row) {
+                           const Case& one = std::get<1>(row.param);
+                           return testing_cuda::name_of(std::get<0>(row.param)) + "_" + one.level +
+                                  (one.defers ? "_deferred" : "");
+                         });
+
+struct Training {
+  Net net;
+  optim::FusedSGD sgd;
+  std::optional<std::pair<Model<Net>, Optimizer>> amp;
+
+  Training(const at::Device& device, const Options& options)
+      : net(made_on(device)), sgd(net->parameters(), optim::FusedSGDOptions(0.05).momentum(0.9)) {
+    amp.emplace(initialize(net, sgd, options));
+  }
+  static Net made_on(const at::Device& device) {
+    torch::manual_seed(5);
+    Net net;
+    net->to(device);
+    return net;
+  }
+  Optimizer& optimizer() { return amp->second; }
+
+  /// A step on data of its own; `factor` spoils it where it is infinite.
+  StepResult step(int number, double factor = 1) {
+    torch::manual_seed(static_cast<std::uint64_t>(100 + number));
+    const at::Device device = net->in->weight.device();
+    const at::Tensor x = torch::randn({16, 12}).to(device);
+    const at::Tensor y = torch::randn({16, 5}).to(device);
+    optimizer().zero_grad();
+    const at::Tensor loss = torch::mse_loss(amp->first(x), y) * factor;
+    scale_loss(loss, optimizer()).backward();
+    return optimizer().step();
+  }
+  std::vector<at::Tensor> values() {
+    std::vector<at::Tensor> result;
+    for (const auto& item : model_state_dict(amp->first)) {
+      result.push_back(item.value().detach().cpu().to(at::kDouble).clone());
+    }
+    return result;
+  }
+};
+
+void expect_near(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& expected,
+                 double tolerance) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_LT((got[i] - expected[i]).abs().max().item<double>(), tolerance) << i;
+  }
+}
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+class HeardMessages {
+ public:
+  HeardMessages() {
+    before_ = set_message_sink([this](const std::string& text) { texts += text + '\n'; });
+  }
+  ~HeardMessages() { set_message_sink(before_); }
+  HeardMessages(const HeardMessages&) = delete;
+  HeardMessages& operator=(const HeardMessages&) = delete;
+  std::string texts;
+
+ private:
+  MessageSink before_;
+};
+
+TEST_P(UndecidedStep, TrainsSkipsAndCountsAsOnTheHost) {
+  Training host(at::kCPU, options());
+  for (int step = 0; step < 9; ++step) host.step(step, step == 2 || step == 7 ? kInfinity : 1);
+  const testing_cuda::KernelsAt kernels(place());
+  HeardMessages heard;
+  Training ours(device(), options());
+  for (int step = 0; step < 9; ++step) {
+    const bool spoilt = step == 2 || step == 7;
+    const auto before = ours.values();
+    const double scale = ours.optimizer().loss_scale();
+    const StepResult result = ours.step(step, spoilt ? kInfinity : 1);
+    EXPECT_EQ(result.skipped(), spoilt) << step;
+    EXPECT_EQ(result.scale_before(), scale) << step;
+    EXPECT_EQ(result.scale_after(), ours.optimizer().loss_scale()) << step;
+    EXPECT_EQ(result.reason().empty(), !spoilt) << step;
+    if (spoilt) expect_near(ours.values(), before, 1e-30);  // the batch norm's statistics, too
+  }
+  EXPECT_EQ(ours.optimizer().applied_steps(), 7);
+  EXPECT_EQ(ours.optimizer().skipped_steps(), 2);
+  EXPECT_EQ(ours.optimizer().loss_scale(), host.optimizer().loss_scale());
+  expect_near(ours.values(), host.values(), 2e-2);
+  EXPECT_NE(heard.texts.find("step skipped: loss 0"), std::string::npos) << heard.texts;
+}
+
+TEST_P(UndecidedStep, WhatASkippedStepLeftDoesNotSpoilTheNextOne) {
+  const testing_cuda::KernelsAt kernels(place());
+  Training ours(device(), options());
+  ours.step(0);
+  ours.step(1, kInfinity);
+  // Nobody calls zero_grad().
+  const at::Tensor x = torch::ones({16, 12}).to(device());
+  scale_loss(ours.amp->first(x).sum(), ours.optimizer()).backward();
+  EXPECT_TRUE(ours.optimizer().step().applied());
+  EXPECT_EQ(ours.optimizer().applied_steps(), 2);
+}
+
+TEST_P(UndecidedStep, GradientsThatAccumulateOverScopesAddUp) {
+  const auto run = [&](const at::Device& where) {
+    Training training(where, options());
+    for (int step = 0; step < 3; ++step) {
+      training.optimizer().zero_grad();
+      for (int part = 0; part < 2; ++part) {
+        torch::manual_seed(static_cast<std::uint64_t>(10 * step + part));
+        const at::Tensor x = torch::randn({16, 12}).to(where);
+        scale_loss(training.amp->first(x).square().mean(), training.optimizer()).backward();
+      }
+      training.optimizer().step();
+    }
+    return training.values();
+  };
+  const auto expected = run(at::kCPU);
+  const testing_cuda::KernelsAt kernels(place());
+  expect_near(run(device()), expected, 2e-2);
+}
+
+TEST_P(UndecidedStep, ASchedulesStepsFollowTheStepsThatWereTaken) {
+  const testing_cuda::KernelsAt kernels(place());
+  Training ours(device(), options());
+  torch::optim::StepLR step_lr(ours.sgd, 1, 0.5);
+  Schedule schedule(step_lr, ours.optimizer());
+  for (int step = 0; step < 6; ++step) {
+    ours.step(step, step == 1 || step == 2 ? kInfinity : 1);
+    schedule.step();
+  }
+  // One more while the last decision may still be on its way.
+  EXPECT_EQ(ours.optimizer().applied_steps(), 4);
+  Training bare(at::kCPU, options());
+  torch::optim::StepLR expected(bare.sgd, 1, 0.5);
+  for (int step = 0; step < 4; ++step) expected.step();
+  EXPECT_DOUBLE_EQ(ours.sgd.param_groups()[0].options().get_lr(),
+                   bare.sgd.param_groups()[0].options().get_lr());
+}
+
+TEST_P(UndecidedStep, CountersAndScaleTravelInAnArchive) {
+  const testing_cuda::KernelsAt kernels(place());
+  Training ours(device(), options());
+  for (int step = 0; step < 4; ++step) ours.step(step, step == 3 ? kInfinity : 1);
+  std::stringstream file;
+  torch::serialize::OutputArchive out;
+  out << ours.optimizer();
+  out.save_to(file);
+  Training other(device(), options());
+  other.step(9);
+  torch::serialize::InputArchive in;
+  in.load_from(file);
+  in >> other.optimizer();
+  EXPECT_EQ(other.optimizer().applied_steps(), 3);
+  EXPECT_EQ(other.optimizer().skipped_steps(), 1);
+}
+
+TEST_P(UndecidedStep, AStepThatRepeatsASkippedOneMovesNothing) {
+  const testing_cuda::KernelsAt kernels(place());
+  Training ours(device(), options());
+  ours.step(0);
+  ours.step(1, kInfinity);
+  const auto before = ours.values();
+  ours.optimizer().step();  // the gradients that overflowed are nobody's any more
+  expect_near(ours.values(), before, 1e-30);
+}
+
+TEST_P(UndecidedStep, BlocksThatWereDelayedAtSeveralScalesAddUp) {
+  const auto run = [&](const at::Device& where) {
+    Training training(where, options());
+    for (const bool delayed : {false, true, true, false}) {
+      torch::manual_seed(3);
+      const at::Tensor x = torch::randn({16, 12}).to(where);
+      const at::Tensor loss = training.amp->first(x).square().mean();
+      scale_loss(loss, training.optimizer(), {.delay_unscale = delayed}).backward();
+      training.optimizer().set_loss_scale(training.optimizer().loss_scale() * 2);
+    }
+    EXPECT_TRUE(training.optimizer().step().applied());
+    return training.values();
+  };
+  const auto expected = run(at::kCPU);
+  const testing_cuda::KernelsAt kernels(place());
+  expect_near(run(device()), expected, 2e-2);
+}
+
+TEST_P(UndecidedStep, AWeightThatWasWrittenBeforeASkippedStepIsCastAgain) {
+  const testing_cuda::KernelsAt kernels(place());
+  Training ours(device(), options());
+  for (const bool invalidates : {false, true}) {
+    if (invalidates && options().opt_level != "O1") break;  // masters notice no raw writes
+    ours.step(0);
+    torch::manual_seed(4);
+    const at::Tensor x = torch::randn({16, 12}).to(device());
+    ours.optimizer().zero_grad();
+    scale_loss(ours.amp->first(x).sum() * kInfinity, ours.optimizer()).backward();
+    {
+      const torch::NoGradGuard no_grad;
+      at::Tensor weight = ours.net->out->weight;
+      (invalidates ? weight.data() : weight).fill_(invalidates ? 0.25 : 0.5);
+      if (invalidates) ours.optimizer().invalidate_casts();
+    }
+    EXPECT_TRUE(ours.optimizer().step().skipped());
+    ours.amp->first->eval();
+    const at::Tensor features = torch::relu(ours.net->norm(
+        ours.net->in->forward(x.to(ours.net->in->weight.scalar_type())).to(at::kFloat)));
+    const at::Tensor expected =
+        features.sum(1, true) * (invalidates ? 0.25 : 0.5) + ours.net->out->bias.to(at::kFloat);
+    EXPECT_LT((ours.amp->first(x) - expected).abs().max().item<float>(), 0.5) << invalidates;
+    ours.amp->first->train();
+  }
+}
+
+TEST_P(UndecidedStep, WhatASkippedStepLeftDoesNotReachAnotherOptimizerOfTheWeights) {
+  const testing_cuda::KernelsAt kernels(place());
+  Net net = Training::made_on(device());
+  optim::FusedSGD first_sgd(net->parameters(), optim::FusedSGDOptions(0.05));
+  optim::FusedSGD second_sgd(net->parameters(), optim::FusedSGDOptions(0.05));
+  auto [model, optimizers] = initialize(net, std::tie(first_sgd, second_sgd), options());
+  auto& [first, second] = optimizers;
+  const at::Tensor x = torch::ones({16, 12}).to(device());
+  scale_loss(model(x).sum() * kInfinity, first).backward();
+  first.step();
+  scale_loss(model(x).sum(), second).backward();
+  EXPECT_TRUE(second.step().applied());
+  EXPECT_EQ(first.skipped_steps(), 1);
+}
+
+TEST_P(UndecidedStep, OfSeveralLossesNoneIsBlamed) {
+  const testing_cuda::KernelsAt kernels(place());
+  Options two = options();
+  two.num_losses = 2;
+  two.defer_unscale = false;
+  Training ours(device(), two);
+  const at::Tensor x = torch::ones({16, 12}).to(device());
+  scale_loss(ours.amp->first(x).sum() * kInfinity, ours.optimizer(), {.loss_id = 0}).backward();
+  scale_loss(ours.amp->first(x).sum(), ours.optimizer(), {.loss_id = 1}).backward();
+  EXPECT_EQ(ours.optimizer().step().reason(), "a loss gave a gradient that is not finite");
+  EXPECT_EQ(ours.optimizer().loss_scale(0), 512);
+  EXPECT_EQ(ours.optimizer().loss_scale(1), 1024);
+}
+
+TEST_P(UndecidedStep, TheStopAtTheFloorComesInTimeAndNamesAParameter) {
+  const testing_cuda::KernelsAt kernels(place());
+  Options at_floor = options();
+  at_floor.verbosity = 0;
+  at_floor.min_loss_scale = at_floor.init_loss_scale;
+  Training ours(device(), at_floor);
+  for (int step = 0; step < 49; ++step) ours.step(step, kInfinity);
+  try {
+    ours.step(49, kInfinity);
+    FAIL() << "the fiftieth in a row";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("first in 'in.weight'"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(ours.optimizer().skipped_steps(), 50);
+}
+
+TEST_P(UndecidedStep, AStaticScaleSkipsAndStays) {
+  const testing_cuda::KernelsAt kernels(place());
+  Options fixed = options();
+  fixed.loss_scale = 100.1;
+  Training ours(device(), fixed);
+  for (int step = 0; step < 3; ++step) {
+    const StepResult result = ours.step(step, step == 1 ? kInfinity : 1);
+    EXPECT_EQ(result.skipped(), step == 1);
+    EXPECT_EQ(result.scale_before(), 100.1);
+    EXPECT_EQ(result.scale_after(), 100.1);
+  }
+}
+
+TEST_P(UndecidedStep, ACheckpointHoldsNoGradientOfASkippedStep) {
+  const testing_cuda::KernelsAt kernels(place());
+  const std::string path = testing::TempDir() + "mezzo_undecided_checkpoint";
+  Training ours(device(), options());
+  ours.step(0);
+  ours.step(1, kInfinity);
+  save_checkpoint(path, ours.amp->first, ours.optimizer());
+  Training other(device(), options());
+  load_checkpoint(path, other.amp->first, other.optimizer());
+  std::remove(path.c_str());
+  EXPECT_EQ(other.optimizer().skipped_steps(), 1);
+  for (const at::Tensor& master : master_params(other.optimizer())) {
+    EXPECT_FALSE(master.grad().defined());
+  }
+  for (Training* training : {&ours, &other}) training->step(2);
+  expect_near(other.values(), ours.values(), 1e-30);
+}
+
+class GradScalerOnDevice : public testing_cuda::AtPlaces {};
+INSTANTIATE_TEST_SUITE_P(Amp, GradScalerOnDevice, testing::Values(Place::kEmulation, Place::kGpu),
+                         [](const auto& row) { return testing_cuda::name_of(row.param); });
+
+TEST_P(GradScalerOnDevice, StepsAFusedOptimizerByTheFlagOfTheDevice) {
+  const testing_cuda::KernelsAt kernels(place());
+  const at::Tensor weight = torch::ones({4}).to(device()).detach().requires_grad_(true);
+  optim::FusedAdam adam(std::vector<at::Tensor>{weight}, optim::FusedAdamOptions(0.125));
+  GradScaler scaler({.init_scale = 8, .growth_interval = 2});
+  for (int step = 0; step < 4; ++step) {
+    adam.zero_grad();
+    const at::Tensor before = weight.detach().cpu().clone();
+    scaler.scale((weight * (step == 1 ? kInfinity : 1.0)).sum()).backward();
+    const StepResult result = scaler.step(adam);
+    scaler.update();
+    EXPECT_EQ(result.skipped(), step == 1);
+    EXPECT_EQ(result.scale_before(), step < 2 ? 8 : 4);
+    EXPECT_EQ(torch::equal(weight.detach().cpu(), before), step == 1);
+  }
+  EXPECT_EQ(scaler.get_scale(), 8);
+}
+
+}  // namespace
+}  // namespace mezzo::amp
