@@ -6,7 +6,9 @@
 #include "amp/session.h"
 #include "core/raise.h"
 #include "core/torch.h"
+#include "mezzo/optim.h"
 #include "mezzo/schedule.h"
+#include "optim/group_options.h"
 
 namespace mezzo::detail {
 
@@ -33,7 +35,10 @@ void Optimizer::zero_grad(bool set_to_none) {
 }
 
 void Optimizer::add_param_group(const torch::optim::OptimizerParamGroup& group) {
-  state_->inner().add_param_group(group);
+  torch::optim::Optimizer& inner = state_->inner();
+  inner.add_param_group(group);
+  if (dynamic_cast<optim::FusedOptimizer*>(&inner) != nullptr)
+    optim::keep_options(inner.param_groups().back(), group);
   if (state_->session().enabled()) state_->sync();
 }
 

@@ -33,7 +33,7 @@ at::Tensor flatten_chosen(const std::vector<at::Tensor>& tensors,
                           std::int64_t extra) {
   std::int64_t elements = extra;
   for (std::size_t i : chosen) elements += tensors[i].numel();
-  const at::Tensor flat = at::zeros({elements}, options.requires_grad(false));
+  at::Tensor flat = at::zeros({elements}, options.requires_grad(false));
   std::int64_t at = 0;
   for (std::size_t i : chosen) {
     const std::int64_t count = tensors[i].numel();

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "core/torch.h"
+#include "optim/group_options.h"
 #include "optim/step_access.h"
 #include "optim/step_work.h"
 
@@ -38,7 +39,9 @@ class Borrowed {
 }  // namespace
 
 FusedOptimizer::FusedOptimizer(const ParamGroups& groups, std::unique_ptr<Options> defaults)
-    : torch::optim::Optimizer(groups, std::move(defaults)), work_(std::make_unique<StepWork>()) {}
+    : torch::optim::Optimizer(groups, std::move(defaults)), work_(std::make_unique<StepWork>()) {
+  for (std::size_t i = 0; i < groups.size(); ++i) keep_options(param_groups()[i], groups[i]);
+}
 
 FusedOptimizer::~FusedOptimizer() = default;
 

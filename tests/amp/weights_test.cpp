@@ -4,6 +4,7 @@
 
 #include "amp/training.h"
 #include "mezzo/error.h"
+#include "mezzo/optim.h"
 
 namespace mezzo::amp {
 namespace {
@@ -76,6 +77,20 @@ TEST(Masters, AreCreatedForAddedGroupsAndUnfrozenParameters) {
   EXPECT_TRUE(optimizer.step().applied());
   EXPECT_EQ(master_params(optimizer)[2].scalar_type(), at::kFloat);
   EXPECT_FALSE(torch::equal(net->second->weight, before));
+}
+
+// LibTorch 2.15 gives groups of options that are not its own the optimizer's defaults instead.
+TEST(Masters, AddedGroupsKeepTheirOptions) {
+  TinyNet net;
+  optim::FusedAdam adam(net->first->parameters(), optim::FusedAdamOptions(0.125));
+  auto [model, optimizer] = initialize(net, adam, at_level("O2"));
+  optimizer.add_param_group(torch::optim::OptimizerParamGroup(
+      net->second->parameters(),
+      std::make_unique<optim::FusedAdamOptions>(optim::FusedAdamOptions(0.5).weight_decay(0.25))));
+  const auto& added =
+      static_cast<const optim::FusedAdamOptions&>(optimizer.param_groups().back().options());
+  EXPECT_EQ(added.lr(), 0.5);
+  EXPECT_EQ(added.weight_decay(), 0.25);
 }
 
 TEST(Masters, TakeValuesThatAreWrittenIntoTheModule) {
