@@ -104,7 +104,7 @@ def generate():
              "constexpr TypeSet kTypeSets[] = {"]
     lines += ["    {" + ", ".join(f"{m:#x}" for m in s[:4]) + f", {flag[s[4]]}}}," for s in table.sets]
     lines += ["};", "", "constexpr Variable kVariables[] = {"]
-    lines += [f"    {{{quoted(n)}, {s}, {flag[x]}}}," for n, s, x in table.variables]
+    lines += [f"    {{{quoted(n)}, kTypeSets + {s}, {flag[x]}}}," for n, s, x in table.variables]
     lines += ["};", "", "constexpr Formal kFormals[] = {"]
     lines += [f"    {{{quoted(n)}, {v}, Arity{{{o}}}}}," for n, v, o in table.formals]
     lines += ["};", "", "constexpr AttributeFact kAttributes[] = {"]

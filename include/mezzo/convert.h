@@ -21,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mezzo/export.h"
@@ -33,6 +34,8 @@ struct Conditional {
   std::string op, attribute;
   std::vector<std::string> values;
 };
+
+struct Decision;
 
 /// What to convert, and how. Names of operators are ONNX's.
 struct Options {
@@ -50,6 +53,12 @@ struct Options {
   /// Inputs that stay float32, with whatever must have their type, as NODE:INDEX or OP:INDEX, the
   /// node by name as above, indices from 0: "head:1", "Gather:0". Other inputs stay undecided.
   std::vector<std::string> excluded_inputs = {};
+  /// Regions that stay float32: the nodes on every way from the first value to the second, both by
+  /// name as above, through bodies and functions too.
+  std::vector<std::pair<std::string, std::string>> excluded_regions = {};
+  /// Files that describe operators which the standard does not know: what they take and give, and
+  /// their class. Those of ONNX Runtime are known. What nothing describes stays float32.
+  std::vector<std::filesystem::path> custom_operators = {};
   /// false: weights stay float32 behind Casts; true: stored in the target type where every use is.
   bool cast_optional_params = false;
   /// "keep" (inputs and outputs keep their types) or "low".
@@ -82,6 +91,11 @@ struct Options {
   /// nodes that `excluded_names`, `fp32_ops` or `conditional_fp32_ops` name stay float32
   /// altogether.
   bool weights_only = false;
+  /// Asked about every type variable of every node, told by `node`, `key`, `op` and `variable`:
+  /// true is low, false is float32, nothing leaves it to the rules. Weighs as much as a name in the
+  /// lists above. Called from the converting thread, perhaps several times for each; what it throws
+  /// ends the conversion.
+  std::function<std::optional<bool>(const Decision&)> choose = {};
   /// Called from the converting thread with what is being done ("searching") and how much of that
   /// is done, 0 to 1. What it throws ends the conversion.
   std::function<void(std::string_view, double)> progress = {};
@@ -112,6 +126,8 @@ struct MEZZO_API Plan {
   std::vector<Decision> decisions = {};
   /// With `weights_only`: keys of the nodes whose weights stay float32 all the same.
   std::vector<std::string> float_weights = {};
+  /// The texts of the files that describe custom operators.
+  std::vector<std::string> custom_operators = {};
 
   /// The plan as text; from_json() reads it back.
   std::string to_json() const;

@@ -212,6 +212,14 @@ void add_policy(CLI::App& app, Options& options) {
                  "Inputs of nodes, or of an operator's nodes, that stay float32")
       ->type_name("NODE:INDEX")
       ->allow_extra_args(false);
+  app.add_option("--exclude-region", options.model.excluded_regions,
+                 "All that lies on a way from one value to another stays float32")
+      ->type_name("FROM TO")
+      ->allow_extra_args(false);
+  app.add_option("--custom-ops", options.model.custom_operators,
+                 "Files that describe operators which ONNX does not know (docs/convert.md)")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
   app.add_option("--include", options.model.included_names,
                  "Nodes that go low: name, glob or /regex/")
       ->type_name("NAME")
@@ -276,6 +284,8 @@ Action setup_convert(CLI::App& app) {
                             "--exclude",
                             "--exclude-tensor",
                             "--exclude-input",
+                            "--exclude-region",
+                            "--custom-ops",
                             "--include",
                             "--conditional-fp32-ops",
                             "--opset",

@@ -69,7 +69,7 @@ class Checker {
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       check_formal(node, schema.output(i), node.outputs[i], i, "output", bound);
     }
-    check_attributes(node, name);
+    if (!schema.is_custom) check_attributes(node, name);
     check_bodies(node, name);
   }
 

@@ -31,7 +31,7 @@ std::optional<Count> low_count(const fs::path& model, const ConvertPolicy& polic
                                MeasuredFacts& measured, int opset) {
   Document document(model);
   if (opset != 0 && !raise_opset(document, opset).empty()) return std::nullopt;
-  const Graph graph(document);
+  const Graph graph(document, policy.custom_operators());
   Constants constants(graph, policy.low(), &measured);
   try {
     Count count{0, true};

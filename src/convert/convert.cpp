@@ -27,10 +27,11 @@ class Conversion {
  public:
   Conversion(const fs::path& in, Options options, const Plan* plan)
       : in_(in),
-        policy_(prepared(std::move(options))),
+        policy_(prepared(std::move(options)),
+                plan == nullptr ? std::vector<std::string>() : plan->custom_operators),
         choice_(choose_opset(in, policy_, measured_)),
         document_(open_raised(in, choice_.opset)),
-        graph_(*document_),
+        graph_(*document_, policy_.custom_operators()),
         constants_(graph_, policy_.low(), &measured_),
         before_(check_graph(graph_)) {
     check_raised();
@@ -64,6 +65,7 @@ class Conversion {
                  : choice_.opset == 0 || choice_.for_age ? "keep"
                                                          : std::to_string(choice_.opset);
     plan.structure = structure_of(graph_);
+    plan.custom_operators = policy_.custom_texts();
     plan.decisions = decisions_.list;
     plan.float_weights = decisions_.float_weights;
     return plan;
@@ -126,7 +128,7 @@ class Conversion {
   void check_raised() const {
     if (choice_.opset == 0 || before_.empty()) return;
     Document original(in_);
-    if (check_graph(Graph(original)).size() >= before_.size()) return;
+    if (check_graph(Graph(original, policy_.custom_operators())).size() >= before_.size()) return;
     raise<UnsupportedError>("convert", "the model cannot be raised to opset ", choice_.opset,
                             ": the result would not be valid: ", before_.front().what);
   }
@@ -167,7 +169,7 @@ class Conversion {
 
   // The result is checked as if it came from a stranger; what was wrong before may stay wrong.
   void check_result() {
-    const Graph after(*document_);
+    const Graph after(*document_, policy_.custom_operators());
     std::multiset<std::string> known;
     for (const Finding& finding : before_) known.insert(finding.what);
     for (const Finding& finding : check_graph(after)) {
@@ -232,7 +234,7 @@ class Conversion {
       return;
     const bool low = decisions_.is_low(variables[primary]);
     const bool heavy =
-        node.domain.empty() && default_class(node.op, policy_.low()) == CastClass::kLow;
+        node.is_described() && policy_.default_class_of(node.qualified_name()) == CastClass::kLow;
     ++report_.float_nodes;
     report_.low_nodes += low ? 1 : 0;
     report_.heavy_nodes += heavy ? 1 : 0;

@@ -30,12 +30,16 @@ class Decider {
       warn_of_low_names();
       pin_classes();
       pin_names();
+      pin_regions();
       pin_values();
+      pin_choices();
       pin_kept(evidence.kept);
     } else {
       pin_classes();
       pin_names();
+      pin_regions();
       pin_values();
+      pin_choices();
       pin_patterns(graph_, map());
       pin_selections(graph_, map());
       pin_ranges(evidence.ranges);
@@ -97,7 +101,7 @@ class Decider {
       const Node& node = graph_.nodes[n];
       const auto id = static_cast<NodeId>(n);
       if (!is_decidable(node)) continue;
-      const ClassOf rule = policy_.class_of(node.op);
+      const ClassOf rule = policy_.class_of(node.qualified_name());
       const std::string why = concat({node.op, ": ", rule.why});
       if (is_weights_only()) {
         if (rule.cast == CastClass::kFloat && rule.level == Level::kList)
@@ -131,7 +135,7 @@ class Decider {
 
   void pin_conditions(NodeId id, const Node& node) {
     for (const Conditional& condition : policy_.conditions()) {
-      if (condition.op != node.op) continue;
+      if (condition.op != node.qualified_name()) continue;
       const std::string value = graph_.attribute_text(node, condition.attribute);
       if (std::ranges::find(condition.values, value) == condition.values.end()) continue;
       const bool is_given = policy_.options().conditional_fp32_ops.has_value();
@@ -185,12 +189,41 @@ class Decider {
     }
   }
 
+  void pin_regions() {
+    for (const RegionPattern& region : policy_.excluded_regions()) {
+      const std::string words =
+          concat({"region from '", region.from.text(), "' to '", region.to.text(), "'"});
+      const std::vector<NodeId> nodes = nodes_between(graph_, region.from, region.to);
+      for (const NodeId id : nodes) keep_float(id, Level::kName, concat({"in the ", words}));
+      if (nodes.empty())
+        result_.warnings.push_back(concat({"excluded ", words, ": no way leads there"}));
+    }
+  }
+
   void pin_values() {
     ExcludedValues excluded = pin_excluded_values(graph_, policy_, map());
     for (const NodeId reader : excluded.readers) {
       if (is_weights_only()) result_.float_weights.push_back(plan_key(graph_, graph_.node(reader)));
     }
     for (std::string& warning : excluded.warnings) result_.warnings.push_back(std::move(warning));
+  }
+
+  void pin_choices() {
+    if (!policy_.options().choose) return;
+    constexpr std::string_view kWhy = "the caller chooses so";
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      const auto id = static_cast<NodeId>(n);
+      if (!is_decidable(node)) continue;
+      for (std::size_t v = 0; v < variables(id).size(); ++v) {
+        if (variables(id)[v] == kNoSlot) continue;
+        const std::optional<bool> low = policy_.options().choose(question(node, v));
+        if (!low || (*low && is_weights_only())) continue;
+        map().slots.pin(variables(id)[v], *low ? Label::kLow : Label::kHigh, Level::kName,
+                        std::string(kWhy));
+        if (is_weights_only()) result_.float_weights.push_back(plan_key(graph_, node));
+      }
+    }
   }
 
   void pin_ranges(const ValueRanges* ranges) {
@@ -291,12 +324,18 @@ class Decider {
     }
   }
 
-  Decision describe(const Node& node, std::size_t v, Slot slot) const {
+  // What there is to decide, without the answer.
+  Decision question(const Node& node, std::size_t v) const {
     Decision decision;
     decision.node = graph_.describe(node);
     decision.key = plan_key(graph_, node);
     decision.op = node.op;
     decision.variable = node.schema->variables[v].name;
+    return decision;
+  }
+
+  Decision describe(const Node& node, std::size_t v, Slot slot) const {
+    Decision decision = question(node, v);
     decision.low = result_.is_low(slot);
     if (const Pin* pin = result_.map.slots.pin_of(slot)) {
       decision.rule = name_of(pin->level);
@@ -319,7 +358,7 @@ class Decider {
 }  // namespace
 
 bool is_decidable(const Node& node) {
-  return node.schema != nullptr && node.domain.empty() && node.op != "Constant";
+  return node.is_described() && node.op != "Constant";
 }
 
 std::string_view name_of_node(const Graph& graph, const Node& node) {

@@ -63,6 +63,10 @@ struct ExcludedValues {
 /// Pins the values and inputs that the policy excludes to float32.
 ExcludedValues pin_excluded_values(const Graph&, const ConvertPolicy&, SlotMap&);
 
+/// The nodes on a way from a value that matches `from` to one that matches `to`, through bodies and
+/// functions too; nodes that have bodies are not among them.
+std::vector<NodeId> nodes_between(const Graph&, const NamePattern& from, const NamePattern& to);
+
 /// Pins from the static danger patterns: floats that become indices, integers and angles that need
 /// more digits, quantised regions.
 void pin_patterns(const Graph&, SlotMap&);

@@ -45,8 +45,8 @@ class ValuePins {
         const Use& use = graph_.values[v].uses[u];
         if (use.node == kNone || use.input != pattern.index) continue;
         const Node& node = graph_.node(use.node);
-        const bool is_it =
-            pattern.node.text() == node.op || pattern.node.matches(name_of_node(graph_, node));
+        const bool is_it = pattern.node.text() == node.qualified_name() ||
+                           pattern.node.matches(name_of_node(graph_, node));
         if (is_it) is_found = pin_use(use, map_.uses[v][u], why) || is_found;
       }
     }

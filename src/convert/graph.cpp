@@ -31,8 +31,8 @@ std::int64_t Scope::opset(std::string_view domain) const {
   return found == opsets.end() ? 0 : found->second;
 }
 
-Graph::Graph(Document& document) : document_(document) {
-  build_graph(*this);
+Graph::Graph(Document& document, const CustomOperators& custom) : document_(document) {
+  build_graph(*this, custom);
   infer_types(*this);
 }
 

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "convert/custom_operators.h"
 #include "convert/document.h"
 #include "convert/schema.h"
 #include "convert/tensor.h"
@@ -64,6 +65,10 @@ struct Node {
   ScopeId instance = kNone;              // the function's body, where this is a call of one
 
   ScopeId body(std::string_view attribute) const;
+  /// "Conv", "com.microsoft::Gelu".
+  std::string qualified_name() const { return convert::qualified_name(domain, op); }
+  /// Is it an operator of the standard's own domain, or one that a file describes?
+  bool is_described() const { return schema != nullptr && (domain.empty() || schema->is_custom); }
 };
 
 enum class ScopeKind : std::uint8_t { kMain, kBody, kFunction };
@@ -89,8 +94,8 @@ std::string shape_text(const std::vector<std::int64_t>& dims);
 class Graph {
  public:
   /// Reads the whole model and infers the type of every value. Throws Error where names or scopes
-  /// are wrong. The document must outlive the graph.
-  explicit Graph(Document&);
+  /// are wrong. The document and the custom operators must outlive the graph.
+  explicit Graph(Document&, const CustomOperators& = CustomOperators::built_in());
 
   std::vector<Value> values;
   std::vector<Node> nodes;
@@ -130,7 +135,7 @@ class Graph {
 using ValueRanges = std::unordered_map<ValueId, double>;
 
 /// Reads scopes, values, nodes and functions. Called by Graph.
-void build_graph(Graph&);
+void build_graph(Graph&, const CustomOperators&);
 
 /// Infers the types of all values, scope by scope. Called by Graph.
 void infer_types(Graph&);

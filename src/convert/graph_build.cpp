@@ -24,7 +24,7 @@ std::string_view text_of(const Field& field) {
 // that the order of nodes in the file does not matter.
 class Builder {
  public:
-  explicit Builder(Graph& graph) : graph_(graph) {}
+  Builder(Graph& graph, const CustomOperators& custom) : graph_(graph), custom_(custom) {}
 
   void build() {
     Message& model = graph_.document().model();
@@ -215,9 +215,15 @@ class Builder {
       node.outputs.push_back(value);
     }
     const auto function = functions_.find({node.domain, node.op, message.text(f::kOverload)});
-    if (function == functions_.end()) node.schema = find_schema(node.domain, node.op, node.opset);
+    if (function == functions_.end()) node.schema = schema_of(node);
     graph_.nodes.push_back(std::move(node));
     graph_.scope(scope_id).nodes.push_back(id);
+  }
+
+  const Schema* schema_of(const Node& node) const {
+    if (const Schema* known = find_schema(node.domain, node.op, node.opset)) return known;
+    const CustomOperator* custom = custom_.find(node.qualified_name());
+    return custom == nullptr ? nullptr : &custom->schema;
   }
 
   ValueId lookup(ScopeId scope, std::string_view name) const {
@@ -372,6 +378,7 @@ class Builder {
   }
 
   Graph& graph_;
+  const CustomOperators& custom_;
   std::map<FunctionKey, Message*> functions_;
   std::vector<Message*> calls_;
   int depth_ = 0;
@@ -379,8 +386,8 @@ class Builder {
 
 }  // namespace
 
-void build_graph(Graph& graph) {
-  Builder(graph).build();
+void build_graph(Graph& graph, const CustomOperators& custom) {
+  Builder(graph, custom).build();
 }
 
 }  // namespace mezzo::convert

@@ -33,7 +33,7 @@ class Inference {
     bool found = false;
     for (std::size_t n = graph_.nodes.size(); n-- > 0;) {
       const Node& node = graph_.nodes[n];
-      if (node.schema == nullptr || !node.domain.empty() || !node.bodies.empty()) continue;
+      if (!node.is_described() || !node.bodies.empty()) continue;
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         const ValueId in = node.inputs[i];
         if (in == kNone || graph_.value(in).type.is_known()) continue;

@@ -84,8 +84,8 @@ class Mapper {
   void node(NodeId id) {
     const Node& node = graph_.node(id);
     if (node.instance != kNone) return call(id, node);
-    const bool is_foreign = !node.domain.empty() && node.domain != "ai.onnx.ml";
-    if (node.schema == nullptr || is_foreign) return unknown(id, node);
+    const bool is_known = node.is_described() || node.domain == "ai.onnx.ml";
+    if (node.schema == nullptr || !is_known) return unknown(id, node);
     if (!node.bodies.empty()) return with_bodies(id, node);
     general(id, node);
   }
@@ -279,7 +279,7 @@ class Mapper {
 
   // The output's type stands in an attribute, or follows from nothing that can be changed.
   void attribute_output(const Node& node, Slot slot, const std::vector<Slot>& variables) {
-    const std::string_view op = node.op;
+    const std::string_view op = node.schema->is_custom ? std::string_view() : node.op;
     if (op == "Cast" || op == "SequenceEmpty") {
       if (op == "Cast") cast_output(node, slot);
       return;

@@ -86,7 +86,8 @@ class Patterns {
         graph_.node(mean).inputs[0] != node.inputs[0])
       return;
     const NodeId producer = graph_.value(node.inputs[0]).producer;
-    const Rule* rule = producer == kNone ? nullptr : find_rule(graph_.node(producer).op);
+    const Rule* rule =
+        producer == kNone ? nullptr : find_rule(graph_.node(producer).qualified_name());
     if (rule != nullptr && rule->own == CastClass::kLow) return;
     map_.slots.pin(map_.native[static_cast<std::size_t>(node.inputs[0])], Label::kHigh,
                    Level::kPattern, "read by a normalisation in pieces");
@@ -118,7 +119,7 @@ class Patterns {
     bool answer = node.op == "Range";
     if (node.op == "Cast" && !node.inputs.empty())
       answer = is_integer(type_of(node.inputs[0]).element);
-    const Rule* rule = find_rule(node.op);
+    const Rule* rule = find_rule(node.qualified_name());
     if (rule != nullptr && rule->moves && node.op != "Where" && !node.inputs.empty() &&
         node.inputs[0] != kNone) {
       answer = counts(node.inputs[0], depth + 1);

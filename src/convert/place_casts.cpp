@@ -86,13 +86,14 @@ class Placement {
     const std::size_t primary = primary_variable(graph_, map_, id);
     if (primary >= variables.size()) return;
     const Slot slot = map_.slots.root(variables[primary]);
-    const Rule* rule = find_rule(node.op);
+    const Rule* rule = find_rule(node.qualified_name());
     if (rule != nullptr && rule->moves) {
       cut.pay_if_high(slot, {0, 0, 2});
     } else {
       cut.pay_if_low(slot, {0, 0, 1});
     }
-    if (policy_.class_of(node.op).cast != CastClass::kPromote || is_pinned(slot, Label::kLow))
+    if (policy_.class_of(node.qualified_name()).cast != CastClass::kPromote ||
+        is_pinned(slot, Label::kLow))
       return;
     for (const ValueId in : node.inputs) {
       const Slot made = in == kNone ? kNoSlot : map_.native[static_cast<std::size_t>(in)];

@@ -20,6 +20,18 @@ std::string hexadecimal(std::uint64_t value) {
   return hex;
 }
 
+// None where the plan has no such key.
+std::vector<std::string> texts_of(const Json& json, std::string_view key) {
+  std::vector<std::string> texts;
+  if (json.find(key) == nullptr) return texts;
+  for (const Json& item : json.array(key)) {
+    const auto* text = std::get_if<std::string>(&item.is);
+    if (text == nullptr) raise<ConfigError>("plan", key, " is no list of texts");
+    texts.push_back(*text);
+  }
+  return texts;
+}
+
 }  // namespace
 
 std::string structure_of(const Graph& graph) {
@@ -74,6 +86,7 @@ std::string Plan::to_json() const {
   json.key("opset").value(opset);
   json.key("structure").value(structure);
   if (!float_weights.empty()) json.key("float_weights").texts(float_weights);
+  if (!custom_operators.empty()) json.key("custom_operators").texts(custom_operators);
   json.key("decisions");
   write_decisions(json, decisions);
   json.close();
@@ -95,14 +108,9 @@ Plan Plan::from_json(std::string_view text) {
   }
   plan.opset = json.text("opset");
   plan.structure = json.text("structure");
-  if (json.find("float_weights") != nullptr) {
-    for (const Json& key : json.array("float_weights")) {
-      const auto* name = std::get_if<std::string>(&key.is);
-      if (name == nullptr) raise<ConfigError>("plan", "float_weights is no list of texts");
-      plan.float_weights.push_back(*name);
-    }
-    std::ranges::sort(plan.float_weights);
-  }
+  plan.float_weights = texts_of(json, "float_weights");
+  std::ranges::sort(plan.float_weights);
+  plan.custom_operators = texts_of(json, "custom_operators");
   for (const Json& item : json.array("decisions")) {
     Decision decision;
     decision.key = item.text("key");

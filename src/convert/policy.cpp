@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 #include <regex>
 #include <set>
+#include <sstream>
 
 #include "convert/concat.h"
 #include "convert/rules.h"
@@ -26,13 +28,6 @@ std::string regex_of_glob(std::string_view glob) {
     }
   }
   return expression;
-}
-
-void check_operator(std::string_view op, std::string_view option) {
-  if (!is_known_operator(op)) {
-    raise<ConfigError>("convert", option, " names '", op, "', which no ONNX opset up to ",
-                       newest_opset(), " knows");
-  }
 }
 
 Element parse_low(const std::string& name) {
@@ -81,6 +76,14 @@ void check_choices(const Options& options) {
   }
 }
 
+std::string text_of_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) raise<ConfigError>("convert", "cannot read '", path.string(), "'");
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
 // Names may have colons of their own; the last one counts.
 InputPattern parse_input(const std::string& text) {
   const std::size_t colon = text.rfind(':');
@@ -120,9 +123,12 @@ bool NamePattern::matches(std::string_view name) const {
   return std::regex_match(name.begin(), name.end(), found->second);
 }
 
-ConvertPolicy::ConvertPolicy(const Options& options)
-    : options_(options), low_(parse_low(options.target_dtype)) {
+ConvertPolicy::ConvertPolicy(const Options& options, std::vector<std::string> custom_texts)
+    : options_(options),
+      low_(parse_low(options.target_dtype)),
+      custom_texts_(std::move(custom_texts)) {
   check_choices(options);
+  read_custom_operators();
   for (const Rule& rule : rules()) {
     classes_[std::string(rule.op)] = {default_class(rule.op, low_), Level::kDefault,
                                       std::string(default_reason(rule.op, low_))};
@@ -134,7 +140,7 @@ ConvertPolicy::ConvertPolicy(const Options& options)
       options.conditional_fp32_ops.value_or(list_conditional_fp32_ops(options.target_dtype));
   for (const Conditional& condition : conditions_) {
     check_operator(condition.op, "conditional_fp32_ops");
-    if (!knows_attribute(condition.op, condition.attribute)) {
+    if (is_known_operator(condition.op) && !knows_attribute(condition.op, condition.attribute)) {
       raise<ConfigError>("convert", "conditional_fp32_ops names the attribute '",
                          condition.attribute, "', which ", condition.op, " has in no opset");
     }
@@ -149,6 +155,8 @@ ConvertPolicy::ConvertPolicy(const Options& options)
   for (const std::string& name : options.excluded_tensors) excluded_tensors_.emplace_back(name);
   for (const std::string& text : options.excluded_inputs)
     excluded_inputs_.push_back(parse_input(text));
+  for (const auto& [from, to] : options.excluded_regions)
+    excluded_regions_.push_back({NamePattern(from), NamePattern(to)});
   for (const auto& [name, dtype] : options.io_of) {
     const auto element = parse_element(dtype);
     if (element != Element::kFloat && element != low_) {
@@ -156,6 +164,26 @@ ConvertPolicy::ConvertPolicy(const Options& options)
                          "'; expected float32 or ", options.target_dtype);
     }
   }
+}
+
+void ConvertPolicy::read_custom_operators() {
+  if (options_.custom_operators.empty() && custom_texts_.empty()) {
+    custom_ = {&CustomOperators::built_in(), [](const CustomOperators*) {}};
+    return;
+  }
+  auto custom = std::make_shared<CustomOperators>();
+  for (const std::string& text : custom_texts_) custom->add(text, "plan");
+  for (const std::filesystem::path& path : options_.custom_operators) {
+    custom_texts_.push_back(text_of_file(path));
+    custom->add(custom_texts_.back(), path.string());
+  }
+  custom_ = std::move(custom);
+}
+
+void ConvertPolicy::check_operator(const std::string& op, std::string_view option) const {
+  if (is_known_operator(op) || custom_->find(op) != nullptr) return;
+  raise<ConfigError>("convert", option, " names '", op, "', which no ONNX opset up to ",
+                     newest_opset(), " knows and no file of custom operators describes");
 }
 
 void ConvertPolicy::read_list(const std::optional<std::vector<std::string>>& list, CastClass cast,
@@ -170,6 +198,7 @@ void ConvertPolicy::read_list(const std::optional<std::vector<std::string>>& lis
                        " mixes names with +Op and -Op: either replace the list or edit it");
   }
   if (!edits) {
+    replaced_.insert(cast);
     std::erase_if(classes_, [&](const auto& entry) {
       return entry.second.cast == cast && entry.second.level == Level::kDefault;
     });
@@ -177,12 +206,15 @@ void ConvertPolicy::read_list(const std::optional<std::vector<std::string>>& lis
   for (const std::string& entry : *list) {
     const std::string op = edits ? entry.substr(1) : entry;
     check_operator(op, option);
+    if (const CustomOperator* custom = custom_->find(op);
+        custom != nullptr && !replaced_.contains(custom->cast))
+      classes_.try_emplace(op, ClassOf{custom->cast, Level::kDefault, std::string(custom->why)});
     const auto found = classes_.find(op);
     if (edits && entry[0] == '-') {
       if (found == classes_.end() || found->second.cast != cast) {
         raise<ConfigError>("convert", option, " takes '", op, "' out, which is not in that list");
       }
-      classes_.erase(found);
+      found->second = {CastClass::kNeutral, Level::kDefault, "follows its neighbours"};
       continue;
     }
     if (found != classes_.end() && found->second.level == Level::kList &&
@@ -196,7 +228,15 @@ void ConvertPolicy::read_list(const std::optional<std::vector<std::string>>& lis
 ClassOf ConvertPolicy::class_of(std::string_view op) const {
   const auto found = classes_.find(op);
   if (found != classes_.end()) return found->second;
+  const CustomOperator* custom = find_rule(op) == nullptr ? custom_->find(op) : nullptr;
+  if (custom != nullptr && !replaced_.contains(custom->cast))
+    return {custom->cast, Level::kDefault, std::string(custom->why)};
   return {CastClass::kNeutral, Level::kDefault, "follows its neighbours"};
+}
+
+CastClass ConvertPolicy::default_class_of(std::string_view op) const {
+  const CustomOperator* custom = find_rule(op) == nullptr ? custom_->find(op) : nullptr;
+  return custom == nullptr ? default_class(op, low_) : custom->cast;
 }
 
 Label ConvertPolicy::io_label(const std::string& name) const {

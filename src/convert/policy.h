@@ -2,10 +2,13 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "convert/custom_operators.h"
 #include "convert/element.h"
 #include "convert/slots.h"
 #include "mezzo/cast_class.h"
@@ -41,33 +44,52 @@ struct InputPattern {
   std::string text;
 };
 
+/// What lies between two tensors.
+struct RegionPattern {
+  NamePattern from, to;
+};
+
 /// Throws ConfigError for options that cannot be.
 class ConvertPolicy {
  public:
-  explicit ConvertPolicy(const Options& options);
+  /// `custom_texts`: descriptions of operators beside the files that the options name.
+  explicit ConvertPolicy(const Options& options, std::vector<std::string> custom_texts = {});
 
   Element low() const { return low_; }
   const Options& options() const { return options_; }
+  /// By "Conv" or "com.microsoft::Gelu".
   ClassOf class_of(std::string_view op) const;
+  /// What the class is where the options say nothing.
+  CastClass default_class_of(std::string_view op) const;
+  const CustomOperators& custom_operators() const { return *custom_; }
+  /// The texts of the caller's descriptions, as plans keep them.
+  const std::vector<std::string>& custom_texts() const { return custom_texts_; }
   /// The conditions on this operator.
   const std::vector<Conditional>& conditions() const { return conditions_; }
   const std::vector<NamePattern>& excluded() const { return excluded_; }
   const std::vector<NamePattern>& included() const { return included_; }
   const std::vector<NamePattern>& excluded_tensors() const { return excluded_tensors_; }
   const std::vector<InputPattern>& excluded_inputs() const { return excluded_inputs_; }
+  const std::vector<RegionPattern>& excluded_regions() const { return excluded_regions_; }
   /// The type asked for an input or output: float32 or low.
   Label io_label(const std::string& name) const;
 
  private:
+  void read_custom_operators();
+  void check_operator(const std::string& op, std::string_view option) const;
   void read_list(const std::optional<std::vector<std::string>>& list, CastClass cast,
                  std::string_view option);
 
   Options options_;
   Element low_ = Element::kFloat16;
   std::map<std::string, ClassOf, std::less<>> classes_;
+  std::set<CastClass> replaced_;  // classes whose default lists the options replace
+  std::vector<std::string> custom_texts_;
+  std::shared_ptr<const CustomOperators> custom_;
   std::vector<Conditional> conditions_;
   std::vector<NamePattern> excluded_, included_, excluded_tensors_;
   std::vector<InputPattern> excluded_inputs_;
+  std::vector<RegionPattern> excluded_regions_;
 };
 
 /// Does the target run this node in the low type? `why` says why not.

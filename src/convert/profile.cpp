@@ -70,7 +70,8 @@ bool profile_allows(const std::string& name, const Graph& graph, const Node& nod
     return false;
   }
   for (const Gap& gap : profile.gaps) {
-    if (gap.op != node.op || (gap.before != 0 && node.schema->since >= gap.before)) continue;
+    if (gap.op != node.qualified_name() || (gap.before != 0 && node.schema->since >= gap.before))
+      continue;
     if (gap.attribute.empty() || graph.attribute_text(node, gap.attribute) != gap.unless) {
       *why = concat({"profile ", name, ": ", gap.why});
       return false;

@@ -74,10 +74,6 @@ bool TypeSet::contains(const Type& type) const {
   return (mask >> element & 1) != 0;
 }
 
-const TypeSet& Variable::types() const {
-  return kTypeSets[set];
-}
-
 const Formal* Schema::input(std::size_t i) const {
   return formal_at(inputs, i);
 }

@@ -22,10 +22,10 @@ struct TypeSet {
 /// A type variable of an operator; `is_fixed`: not a variable but one type, as "tensor(int64)".
 struct Variable {
   const char* name;
-  std::uint16_t set;
+  const TypeSet* set;
   bool is_fixed;
 
-  const TypeSet& types() const;
+  const TypeSet& types() const { return *set; }
 };
 
 enum class Arity : std::uint8_t { kOne, kOptional, kVariadic, kVariadicOfAnyTypes };
@@ -48,6 +48,7 @@ struct Schema {
   std::string_view domain, name;
   int since = 0;
   bool is_deprecated = false;
+  bool is_custom = false;  // described in a file, attributes left out
   std::span<const Formal> inputs, outputs;
   std::span<const Variable> variables;
   std::span<const AttributeFact> attributes;

@@ -98,7 +98,7 @@ class Selections {
   }
 
   static bool moves(const Node& node) {
-    const Rule* rule = find_rule(node.op);
+    const Rule* rule = find_rule(node.qualified_name());
     return rule != nullptr && rule->moves;
   }
 

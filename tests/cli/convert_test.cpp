@@ -88,6 +88,7 @@ TEST_F(ConvertCommand, EveryListAndNameCounts) {
   EXPECT_EQ(low_nodes("--exclude 'c*' --exclude '/f./'"), 0);
   EXPECT_EQ(low_nodes("--exclude-tensor fc.weight"), 2);
   EXPECT_EQ(low_nodes("--exclude-input Conv:0"), 2);
+  EXPECT_EQ(low_nodes("--exclude-region x '*'"), 0);
   EXPECT_EQ(low_nodes("--include prob"), 4);
   EXPECT_EQ(low_nodes("--weights-only"), 0);
   EXPECT_EQ(low_nodes("--profile ort-cpu"), 0);
@@ -140,9 +141,9 @@ TEST_F(ConvertCommand, PlansAndReportsOverwriteNothingElse) {
 
 TEST_F(ConvertCommand, TheModelMayStandBehindAnyOption) {
   for (const char* option :
-       {"--exclude conv", "--exclude-tensor x", "--exclude-input Conv:0", "--include conv",
-        "--target-ops Conv,MatMul", "--fp32-ops +Relu", "--widest-ops -Add", "--io-of x=float16",
-        "--conditional-fp32-ops Conv:group=2"}) {
+       {"--exclude conv", "--exclude-tensor x", "--exclude-input Conv:0", "--exclude-region a b",
+        "--include conv", "--target-ops Conv,MatMul", "--fp32-ops +Relu", "--widest-ops -Add",
+        "--io-of x=float16", "--conditional-fp32-ops Conv:group=2"}) {
     EXPECT_EQ(
         mezzo("convert " + std::string(option) + " " + path("in.onnx") + " -o " + path("out.onnx"))
             .code,

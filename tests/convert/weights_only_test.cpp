@@ -145,6 +145,10 @@ TEST_F(WeightsOnly, WhatIsNamedToStayFloatKeepsItsWeights) {
   options_.excluded_inputs = {"MatMul:1"};
   EXPECT_EQ(stored().at("a"), "float32");
   options_.excluded_inputs.clear();
+  options_.excluded_regions = {{"r", "y"}};
+  EXPECT_EQ(stored().count("a__f16"), 1U);
+  EXPECT_EQ(stored().at("b"), "float32");
+  options_.excluded_regions.clear();
   options_.fp32_ops = std::vector<std::string>{"MatMul"};
   EXPECT_EQ(stored().at("a"), "float32");
   EXPECT_EQ(stored().count("b__f16"), 1U);
