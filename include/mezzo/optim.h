@@ -68,6 +68,9 @@ class MEZZO_API FusedOptimizer : public torch::optim::Optimizer {
   /// scale.
   void step_unless(const at::Tensor& found_inf, const at::Tensor& inv_scale = {});
 
+  /// As LibTorch's own; under LibTorch 2.15, too, the group keeps the options that it has.
+  void add_param_group(const torch::optim::OptimizerParamGroup& group);
+
  protected:
   FusedOptimizer(const ParamGroups& groups, std::unique_ptr<Options> defaults);
 

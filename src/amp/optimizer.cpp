@@ -8,7 +8,6 @@
 #include "core/torch.h"
 #include "mezzo/optim.h"
 #include "mezzo/schedule.h"
-#include "optim/group_options.h"
 
 namespace mezzo::detail {
 
@@ -35,10 +34,11 @@ void Optimizer::zero_grad(bool set_to_none) {
 }
 
 void Optimizer::add_param_group(const torch::optim::OptimizerParamGroup& group) {
-  torch::optim::Optimizer& inner = state_->inner();
-  inner.add_param_group(group);
-  if (dynamic_cast<optim::FusedOptimizer*>(&inner) != nullptr)
-    optim::keep_options(inner.param_groups().back(), group);
+  if (auto* fused = dynamic_cast<optim::FusedOptimizer*>(&state_->inner())) {
+    fused->add_param_group(group);
+  } else {
+    state_->inner().add_param_group(group);
+  }
   if (state_->session().enabled()) state_->sync();
 }
 

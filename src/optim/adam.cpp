@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "mezzo/optim.h"
-#include "optim/checks.h"
+#include "optim/moments.h"
 #include "optim/optimizer_of.h"
 #include "optim/step_work.h"
 
@@ -14,14 +14,8 @@ using torch::optim::AdamParamState;
 
 kernels::AdamRecipe recipe_of(const Options& given) {
   const auto& options = static_cast<const FusedAdamOptions&>(given);
-  kernels::AdamRecipe recipe;
-  recipe.lr = options.lr();
-  std::tie(recipe.beta1, recipe.beta2) = options.betas();
-  recipe.eps = options.eps();
-  recipe.weight_decay = options.weight_decay();
-  recipe.max_grad_norm = options.max_grad_norm();
+  auto recipe = recipe_with_moments<kernels::AdamRecipe>(options);
   recipe.decoupled = options.adam_w_mode();
-  recipe.bias_correction = options.bias_correction();
   recipe.amsgrad = options.amsgrad();
   recipe.eps_inside_sqrt = options.eps_inside_sqrt();
   return recipe;
@@ -32,12 +26,7 @@ kernels::AdamRecipe recipe_of(const Options& given) {
 FusedAdamOptions::FusedAdamOptions(double lr) : lr_(lr) {}
 
 void FusedAdamOptions::check() const {
-  check_not_negative(kOptimizer, "lr", lr());
-  check_not_negative(kOptimizer, "eps", eps());
-  check_beta(kOptimizer, "betas[0]", std::get<0>(betas()));
-  check_beta(kOptimizer, "betas[1]", std::get<1>(betas()));
-  check_not_negative(kOptimizer, "weight_decay", weight_decay());
-  check_not_negative(kOptimizer, "max_grad_norm", max_grad_norm());
+  check_moments(*this);
 }
 
 template struct FusedOptions<FusedAdamOptions>;

@@ -9,7 +9,6 @@
 #include <cmath>
 
 #include "core/torch.h"
-#include "optim/group_options.h"
 #include "optim/step_access.h"
 #include "optim/step_work.h"
 
@@ -36,6 +35,13 @@ class Borrowed {
   StepWork& work_;
 };
 
+// LibTorch 2.15 merges a group's options with the optimizer's defaults, and of kinds that are not
+// its own it keeps the defaults alone.
+void keep_options(torch::optim::OptimizerParamGroup& group,
+                  const torch::optim::OptimizerParamGroup& given) {
+  if (given.has_options()) group.set_options(given.options().clone());
+}
+
 }  // namespace
 
 FusedOptimizer::FusedOptimizer(const ParamGroups& groups, std::unique_ptr<Options> defaults)
@@ -44,6 +50,11 @@ FusedOptimizer::FusedOptimizer(const ParamGroups& groups, std::unique_ptr<Option
 }
 
 FusedOptimizer::~FusedOptimizer() = default;
+
+void FusedOptimizer::add_param_group(const torch::optim::OptimizerParamGroup& group) {
+  torch::optim::Optimizer::add_param_group(group);
+  keep_options(param_groups().back(), group);
+}
 
 at::Tensor FusedOptimizer::step(LossClosure closure) {
   at::Tensor loss;

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "mezzo/optim.h"
-#include "optim/checks.h"
+#include "optim/moments.h"
 #include "optim/optimizer_of.h"
 #include "optim/step_work.h"
 
@@ -19,13 +19,7 @@ using torch::optim::AdamParamState;
 
 kernels::NovogradRecipe recipe_of(const Options& given) {
   const auto& options = static_cast<const FusedNovoGradOptions&>(given);
-  kernels::NovogradRecipe recipe;
-  recipe.lr = options.lr();
-  std::tie(recipe.beta1, recipe.beta2) = options.betas();
-  recipe.eps = options.eps();
-  recipe.weight_decay = options.weight_decay();
-  recipe.max_grad_norm = options.max_grad_norm();
-  recipe.bias_correction = options.bias_correction();
+  auto recipe = recipe_with_moments<kernels::NovogradRecipe>(options);
   recipe.grad_averaging = options.grad_averaging();
   recipe.decay_inside_moment = options.reg_inside_moment();
   recipe.init_zero = options.init_zero();
@@ -47,12 +41,7 @@ void keep_norm(AdamParamState& state, double norm) {
 FusedNovoGradOptions::FusedNovoGradOptions(double lr) : lr_(lr) {}
 
 void FusedNovoGradOptions::check() const {
-  check_not_negative(kOptimizer, "lr", lr());
-  check_not_negative(kOptimizer, "eps", eps());
-  check_not_negative(kOptimizer, "weight_decay", weight_decay());
-  check_not_negative(kOptimizer, "max_grad_norm", max_grad_norm());
-  check_beta(kOptimizer, "betas[0]", std::get<0>(betas()));
-  check_beta(kOptimizer, "betas[1]", std::get<1>(betas()));
+  check_moments(*this);
   if (norm_type() != 2 && norm_type() != 0) {
     raise<ConfigError>(kOptimizer, "norm_type is ", norm_type(),
                        "; expected 2, or 0 for the largest magnitude");

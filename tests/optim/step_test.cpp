@@ -372,8 +372,8 @@ TEST_P(FusedStep, GroupsMayJoinWhileTraining) {
   const auto second = GetParam().make({others[5]});
   for (int step = 0; step < 6; ++step) {
     if (step == 3) {
-      joined->add_param_group(torch::optim::OptimizerParamGroup({params[5]}));
-      joined->param_groups()[1].set_options(second->param_groups()[0].options().clone());
+      joined->add_param_group(torch::optim::OptimizerParamGroup(
+          {params[5]}, second->param_groups()[0].options().clone()));
       second->param_groups()[0].options().set_lr(0.1);
       joined->param_groups()[1].options().set_lr(0.1);
     }
