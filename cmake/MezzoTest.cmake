@@ -1,10 +1,10 @@
 # mezzo_test(NAME core [TORCH] SOURCES ... [LINK targets] [LABELS labels] [TIMEOUT seconds])
 #
 # One GoogleTest executable per module, one ctest entry. Tests link the static library of all modules, so that they reach
-# what the shared ones hide. TORCH tests share one precompiled header of torch/torch.h.
+# what the shared ones hide. All share one precompiled header of GoogleTest, or TORCH ones of torch/torch.h.
 
 function(mezzo_test)
-  cmake_parse_arguments(PARSE_ARGV 0 t "TORCH;NO_PCH" "NAME;TIMEOUT" "SOURCES;LINK;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 0 t "TORCH" "NAME;TIMEOUT" "SOURCES;LINK;LABELS")
   if(t_TORCH AND NOT MEZZO_TORCH)
     return()
   endif()
@@ -14,12 +14,12 @@ function(mezzo_test)
   target_link_libraries(${target} PRIVATE mezzo_flags GTest::gmock ${t_LINK})
   if(t_TORCH)
     target_link_libraries(${target} PRIVATE mezzo_internal mezzo_test_torch)
-    if(NOT t_NO_PCH)
-      target_precompile_headers(${target} REUSE_FROM mezzo_test_torch)
-    endif()
+    target_precompile_headers(${target} REUSE_FROM mezzo_test_torch)
     target_compile_options(${target} PRIVATE -O0 -g0)
   else()
     target_link_libraries(${target} PRIVATE mezzo_internal_plain mezzo_test_main)
+    target_precompile_headers(${target} REUSE_FROM mezzo_test_main)
+    target_compile_options(${target} PRIVATE -O1)
   endif()
   add_test(NAME ${t_NAME} COMMAND ${target})
   if(NOT t_TIMEOUT)

@@ -59,6 +59,8 @@ struct Options {
   /// Files that describe operators which the standard does not know: what they take and give, and
   /// their class. Those of ONNX Runtime are known. What nothing describes stays float32.
   std::vector<std::filesystem::path> custom_operators = {};
+  /// Lists may name operators that neither the standard nor such a file knows: a warning then.
+  bool allow_unknown_ops = false;
   /// false: weights stay float32 behind Casts; true: stored in the target type where every use is.
   bool cast_optional_params = false;
   /// "keep" (inputs and outputs keep their types) or "low".
@@ -72,6 +74,8 @@ struct Options {
   std::string opset = "keep";
   /// Samples (.npz, .npy, or ONNX tensor files) on which value ranges are measured.
   std::vector<std::filesystem::path> calibration = {};
+  /// A value that is this many times larger than on the samples must still be finite; at least 1.
+  double headroom = 4;
   /// "none", "load" (ONNX Runtime loads it), "run" (no output stops being finite) or "compare" (and
   /// agrees with the original): what must be confirmed before the target is written. The judge of
   /// "run", "compare", `calibration` and `tolerance` is the built-in evaluator on LibTorch or,

@@ -216,6 +216,8 @@ void add_policy(CLI::App& app, Options& options) {
                  "All that lies on a way from one value to another stays float32")
       ->type_name("FROM TO")
       ->allow_extra_args(false);
+  app.add_flag("--allow-unknown", options.model.allow_unknown_ops,
+               "Lists may name operators that nothing describes");
   app.add_option("--custom-ops", options.model.custom_operators,
                  "Files that describe operators which ONNX does not know (docs/convert.md)")
       ->type_name("FILE")
@@ -229,6 +231,9 @@ void add_policy(CLI::App& app, Options& options) {
 void add_judges(CLI::App& app, Options& options) {
   app.add_option("--calibration", options.calibration, "Samples: .npz, .npy or ONNX tensor files")
       ->type_name("FILE");
+  app.add_option("--headroom", options.model.headroom,
+                 "How many times larger than on the samples values may become")
+      ->type_name("X");
   app.add_option("--verify", options.model.verify, "What must be confirmed before OUT is written")
       ->type_name("none|load|run|compare");
   app.add_option("--evaluator", options.model.evaluator,
@@ -286,6 +291,8 @@ Action setup_convert(CLI::App& app) {
                             "--exclude-input",
                             "--exclude-region",
                             "--custom-ops",
+                            "--allow-unknown",
+                            "--headroom",
                             "--include",
                             "--conditional-fp32-ops",
                             "--opset",

@@ -214,6 +214,8 @@ class Conversion {
     report.opset_before = choice_.opset == 0 ? report.opset_after : opset_of_input();
     report.nodes = static_cast<std::int64_t>(graph_.nodes.size());
     report.decisions = decisions_.list;
+    report.warnings.insert(report.warnings.end(), policy_.warnings().begin(),
+                           policy_.warnings().end());
     report.warnings.insert(report.warnings.end(), decisions_.warnings.begin(),
                            decisions_.warnings.end());
     for (const Finding& finding : before_) {

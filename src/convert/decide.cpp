@@ -12,9 +12,6 @@
 namespace mezzo::convert {
 namespace {
 
-/// A value measured on samples may be that many times larger on other inputs.
-constexpr double kHeadroom = 4.0;
-
 class Decider {
  public:
   Decider(const Graph& graph, const ConvertPolicy& policy, Constants& constants)
@@ -228,7 +225,7 @@ class Decider {
 
   void pin_ranges(const ValueRanges* ranges) {
     if (ranges == nullptr) return;
-    const double limit = largest(policy_.low()) / kHeadroom;
+    const double limit = largest(policy_.low()) / policy_.options().headroom;
     // Whose largest is normal loses, measured by it, what normal values lose. Where other inputs
     // make it smaller, it fades digit by digit, while what grows overflows at once.
     const double floor = smallest_normal(policy_.low());
@@ -242,7 +239,8 @@ class Decider {
       text << '\'' << graph_.value(id).name << (is_large ? "' reaches " : "' reaches only ")
            << magnitude << " on the calibration data, ";
       if (is_large) {
-        text << "beyond " << limit << " (a quarter of the range)";
+        text << "beyond " << limit << " (" << policy_.options().headroom
+             << " times below the range)";
       } else {
         text << "below " << floor << " (the smallest normal value)";
       }

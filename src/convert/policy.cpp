@@ -71,6 +71,9 @@ void check_choices(const Options& options) {
                        "'; expected one of spec, ort, ort-cpu, ort-cuda, trt, openvino");
   }
   check_opset(options.opset);
+  if (!(options.headroom >= 1 && options.headroom <= 65504)) {
+    raise<ConfigError>("convert", "headroom ", options.headroom, "; expected 1 to 65504");
+  }
   if (options.tolerance && !(*options.tolerance > 0)) {
     raise<ConfigError>("convert", "tolerance ", *options.tolerance, "; expected a positive number");
   }
@@ -180,8 +183,12 @@ void ConvertPolicy::read_custom_operators() {
   custom_ = std::move(custom);
 }
 
-void ConvertPolicy::check_operator(const std::string& op, std::string_view option) const {
+void ConvertPolicy::check_operator(const std::string& op, std::string_view option) {
   if (is_known_operator(op) || custom_->find(op) != nullptr) return;
+  if (options_.allow_unknown_ops) {
+    warnings_.push_back(concat({option, " names '", op, "', which nothing describes"}));
+    return;
+  }
   raise<ConfigError>("convert", option, " names '", op, "', which no ONNX opset up to ",
                      newest_opset(), " knows and no file of custom operators describes");
 }

@@ -64,6 +64,7 @@ class ConvertPolicy {
   const CustomOperators& custom_operators() const { return *custom_; }
   /// The texts of the caller's descriptions, as plans keep them.
   const std::vector<std::string>& custom_texts() const { return custom_texts_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
   /// The conditions on this operator.
   const std::vector<Conditional>& conditions() const { return conditions_; }
   const std::vector<NamePattern>& excluded() const { return excluded_; }
@@ -76,7 +77,7 @@ class ConvertPolicy {
 
  private:
   void read_custom_operators();
-  void check_operator(const std::string& op, std::string_view option) const;
+  void check_operator(const std::string& op, std::string_view option);
   void read_list(const std::optional<std::vector<std::string>>& list, CastClass cast,
                  std::string_view option);
 
@@ -84,7 +85,7 @@ class ConvertPolicy {
   Element low_ = Element::kFloat16;
   std::map<std::string, ClassOf, std::less<>> classes_;
   std::set<CastClass> replaced_;  // classes whose default lists the options replace
-  std::vector<std::string> custom_texts_;
+  std::vector<std::string> custom_texts_, warnings_;
   std::shared_ptr<const CustomOperators> custom_;
   std::vector<Conditional> conditions_;
   std::vector<NamePattern> excluded_, included_, excluded_tensors_;

@@ -170,6 +170,8 @@ TEST(MeasuredRanges, BeyondAQuarterOfTheRangeAValueStaysFloat) {
   EXPECT_THAT(decision.why, HasSubstr("'a' reaches 1.7e+04 on the calibration data"));
   EXPECT_TRUE(decision_on(products(), "c", {{"a", 1.7e4}}).low) << "reads what another one made";
   EXPECT_TRUE(decision_on(products(), "a", {{"a", 1e30}}, "bfloat16").low);
+  EXPECT_TRUE(decision_on(products(), "a", {{"a", 6e4}}, "float16", 1).low);
+  EXPECT_FALSE(decision_on(products(), "a", {{"a", 1.6e4}}, "float16", 5).low);
 }
 
 TEST(MeasuredRanges, AmongTheSubnormalsAValueStaysFloat) {

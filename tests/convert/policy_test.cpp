@@ -191,8 +191,21 @@ TEST_F(PolicyTest, WhatCannotBeIsRefusedAndLeavesNothing) {
   options_.target_dtype_ops = std::vector<std::string>{"-Relu"};
   expect_refused("takes 'Relu' out, which is not in that list");
   options_.target_dtype_ops.reset();
+  options_.headroom = 0.5;
+  expect_refused("headroom 0.5; expected 1 to 65504");
+  options_.headroom = 4;
   options_.conditional_fp32_ops = std::vector<Conditional>{{"Conv", "grup", {"1"}}};
   expect_refused("the attribute 'grup', which Conv has in no opset");
+}
+
+TEST_F(PolicyTest, ListsMayNameWhatNothingDescribesWhereTheCallerAllowsIt) {
+  options_.fp32_ops = std::vector<std::string>{"+acme::Blur", "+Gemm"};
+  expect_refused("fp32_ops names 'acme::Blur', which no ONNX opset");
+  options_.allow_unknown_ops = true;
+  const Result result = convert_model(in(), out(), options_);
+  EXPECT_FALSE(is_low(result.plan.decisions, "logits"));
+  EXPECT_THAT(result.report.warnings,
+              Contains(HasSubstr("fp32_ops names 'acme::Blur', which nothing describes")));
 }
 
 TEST_F(PolicyTest, OnlyFloatInputsAndOutputsChangeTheirTypes) {
