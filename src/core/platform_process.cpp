@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -190,11 +191,13 @@ namespace {
 
 // Those that end a program first.
 constexpr int kCaught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
-volatile std::sig_atomic_t came[std::size(kCaught)] = {};
+// Any thread may be the one that the system interrupts.
+std::atomic<bool> came[std::size(kCaught)] = {};
+static_assert(std::atomic<bool>::is_always_lock_free, "set inside a signal handler");
 
 void note_signal(int signal) {
   for (std::size_t i = 0; i < std::size(kCaught); ++i) {
-    if (kCaught[i] == signal) came[i] = 1;
+    if (kCaught[i] == signal) came[i] = true;
   }
 }
 
@@ -209,7 +212,7 @@ SignalCatcher::SignalCatcher() : previous_(std::make_unique<Previous>().release(
   action.sa_handler = note_signal;
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < std::size(kCaught); ++i) {
-    came[i] = 0;
+    came[i] = false;
     struct sigaction& before = previous_->actions[i];
     sigaction(kCaught[i], nullptr, &before);
     const bool is_nohup = kCaught[i] == SIGHUP && before.sa_handler == SIG_IGN;
@@ -226,9 +229,7 @@ SignalCatcher::~SignalCatcher() {
 
 std::optional<int> SignalCatcher::taken() {
   for (std::size_t i = 0; i < std::size(kCaught); ++i) {
-    if (came[i] == 0) continue;
-    came[i] = 0;
-    return kCaught[i];
+    if (came[i].exchange(false)) return kCaught[i];
   }
   return std::nullopt;
 }
