@@ -13,8 +13,7 @@
 
 #include "core/raise.h"
 
-// Whoever builds everything need not have what only `./run bench` installs.
-#if __has_include(<valgrind/callgrind.h>)
+#ifdef MEZZO_WITH_VALGRIND
 #include <valgrind/callgrind.h>
 #endif
 
@@ -71,13 +70,13 @@ std::optional<std::pair<std::string, double>> read_dump(const std::filesystem::p
 }  // namespace
 
 void start_counting() {
-#ifdef CALLGRIND_ZERO_STATS
+#ifdef MEZZO_WITH_VALGRIND
   CALLGRIND_ZERO_STATS;
 #endif
 }
 
 void write_counts([[maybe_unused]] const std::string& label) {
-#ifdef CALLGRIND_DUMP_STATS_AT
+#ifdef MEZZO_WITH_VALGRIND
   CALLGRIND_DUMP_STATS_AT(label.c_str());
 #endif
 }
@@ -88,6 +87,11 @@ void take_memory_from_free_blocks() {
 }
 
 std::map<std::string, double> counted_instructions(const std::string& what) {
+#ifndef MEZZO_WITH_VALGRIND
+  raise("bench",
+        "counting instructions needs valgrind, and its header was not there when this "
+        "program was built; install valgrind and build again");
+#endif
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("mezzo_bench_callgrind_" + what);
   std::filesystem::remove_all(folder);
@@ -101,12 +105,7 @@ std::map<std::string, double> counted_instructions(const std::string& what) {
     if (const auto dump = read_dump(file.path())) counts.insert(*dump);
   }
   std::filesystem::remove_all(folder);
-  if (counts.empty()) {
-    raise(
-        "bench",
-        "callgrind wrote no counts; if valgrind was installed after this program was built, build "
-        "bench/callgrind.cpp again");
-  }
+  if (counts.empty()) raise("bench", "callgrind wrote no counts");
   return counts;
 }
 

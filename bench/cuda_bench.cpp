@@ -9,15 +9,11 @@
 namespace mezzo::bench {
 
 void run_cuda(Report& report, const Settings& settings) {
-  if (settings.device != "cuda") {
-    std::cerr << "bench: suite cuda is skipped: it runs with --device cuda\n";
-    return;
-  }
   if (const std::string why = why_no_cuda(); !why.empty()) {
     raise("bench", "nothing can be measured on a GPU: ", why);
   }
   const double bandwidth = copy_bandwidth_on_cuda();
-  std::cout << "copy: " << bandwidth / 1e9 << " GB/s\n";
+  std::cerr << "copy: " << bandwidth / 1e9 << " GB/s\n";
   run_cuda_steps(report, settings.repeats, bandwidth);
   run_cuda_weights(report, settings.repeats, bandwidth);
   run_cuda_layers(report, settings.repeats, bandwidth);

@@ -146,74 +146,87 @@ torch::nn::Sequential layers() {
   return net;
 }
 
-void steps(int repeats) {
-  const at::Tensor x = torch::randn({128, 768});
-  const auto backward = [&](const at::Tensor& y) { y.square().mean().backward(); };
-  torch::nn::Sequential plain = layers();
-  const auto by_hand = [&] {
-    plain->zero_grad();
-    backward(plain->forward(x));
-    for (const at::Tensor& p : plain->parameters()) {
+// The same network without wrapper, and under DistributedDataParallel.
+class Steps {
+ public:
+  void plain() {
+    plain_->zero_grad();
+    plain_->forward(x_).square().mean().backward();
+  }
+  void by_hand() {
+    plain();
+    for (const at::Tensor& p : plain_->parameters()) {
       world().all_reduce(p.grad(), ReduceOp::kAverage);
     }
-  };
-  const auto wrapped = [&](DDPOptions options) {
-    return DistributedDataParallel(layers(), std::move(options));
-  };
-  const auto step = [&](const auto& ddp) {
+  }
+  void overlapped() { step(overlapped_); }
+  void delayed() { step(delayed_); }
+  std::int64_t copied_bytes() const { return overlapped_.statistics().copied_bytes; }
+
+ private:
+  using Wrapped = DistributedDataParallel<torch::nn::Sequential>;
+  void step(const Wrapped& ddp) const {
     ddp.zero_grad();
-    backward(ddp(x));
-  };
-  const std::string ranks = ", " + std::to_string(world_size()) + " ranks";
-  const auto overlapped = wrapped({.message_size = 1'200'000});
-  const auto delayed = wrapped({.delay_allreduce = true});
-  const Pair hand = in_turns([&] { step(overlapped); }, by_hand, 1, repeats);
-  tell({.name = "forward and backward of 12 x Linear(768), batch 128" + ranks,
+    ddp(x_).square().mean().backward();
+  }
+  const at::Tensor x_ = torch::randn({128, 768});
+  torch::nn::Sequential plain_ = layers();
+  const Wrapped overlapped_{layers(), {.message_size = 1'200'000}};
+  const Wrapped delayed_{layers(), {.delay_allreduce = true}};
+};
+
+std::string all_ranks() {
+  return ", " + std::to_string(world_size()) + " ranks";
+}
+
+void time_steps(Steps& steps, int repeats) {
+  const auto overlapped = [&] { steps.overlapped(); };
+  const Pair hand = in_turns(
+      overlapped, [&] { steps.by_hand(); }, 1, repeats);
+  tell({.name = "forward and backward of 12 x Linear(768), batch 128" + all_ranks(),
         .ours = hand.ours,
         .peer = hand.peer,
         .peer_name = "an all-reduce per tensor by hand",
         .spread = hand.spread,
         .target = 1.0});
-  const Pair overlap = in_turns([&] { step(overlapped); }, [&] { step(delayed); }, 1, repeats);
-  tell({.name = "the same, sent during the backward" + ranks,
+  const Pair overlap = in_turns(
+      overlapped, [&] { steps.delayed(); }, 1, repeats);
+  tell({.name = "the same, sent during the backward" + all_ranks(),
         .ours = overlap.ours,
         .peer = overlap.peer,
         .peer_name = "sent after the backward",
         .spread = overlap.spread});
-  const Pair watched = in_turns(
-      [&] {
-        const OverflowWatch watch;
-        step(overlapped);
-      },
-      [&] { step(overlapped); }, 1, repeats);
-  tell({.name = "the same, to name the rank of an overflow" + ranks,
+  const auto watched_step = [&] {
+    const OverflowWatch watch;
+    steps.overlapped();
+  };
+  const Pair watched = in_turns(watched_step, overlapped, 1, repeats);
+  tell({.name = "the same, to name the rank of an overflow" + all_ranks(),
         .ours = watched.ours,
         .peer = watched.peer,
         .peer_name = "without",
         .spread = watched.spread});
-  const Pair alone = in_turns([&] { step(overlapped); },
-                              [&] {
-                                plain->zero_grad();
-                                backward(plain->forward(x));
-                              },
-                              1, repeats);
-  tell({.name = "the same" + ranks,
+  const Pair alone = in_turns(
+      overlapped, [&] { steps.plain(); }, 1, repeats);
+  tell({.name = "the same" + all_ranks(),
         .ours = alone.ours,
         .peer = alone.peer,
         .peer_name = "no communication at all",
         .spread = alone.spread});
+}
 
-  tell({.name = "collectives of a step" + ranks,
+void count_what_steps_do(Steps& steps) {
+  tell({.name = "collectives of a step" + all_ranks(),
         .unit = "count",
-        .ours = collectives_of([&] { step(overlapped); }),
-        .peer = collectives_of(by_hand),
+        .ours = collectives_of([&] { steps.overlapped(); }),
+        .peer = collectives_of([&] { steps.by_hand(); }),
         .peer_name = "one per tensor",
         .target = 1.0});
-  const std::int64_t copied = overlapped.statistics().copied_bytes;
-  step(overlapped);
-  tell({.name = "gradient bytes copied in a step after the first" + ranks,
+  const std::int64_t copied = steps.copied_bytes();
+  steps.overlapped();
+  tell({.name = "gradient bytes copied in a step after the first" + all_ranks(),
         .unit = "bytes",
-        .ours = static_cast<double>(overlapped.statistics().copied_bytes - copied),
+        .ours = static_cast<double>(steps.copied_bytes() - copied),
         .peer = 0,
         .peer_name = "none",
         .target = 1.0});
@@ -337,7 +350,9 @@ int run_distributed_rank(int repeats) {
   averages(repeats);
   ways(repeats);
   if (world_size() == 2) {
-    steps(repeats);
+    Steps steps;
+    time_steps(steps, repeats);
+    count_what_steps_do(steps);
     overflow_flags(repeats);
   }
   batch_norms(repeats);

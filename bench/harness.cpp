@@ -117,10 +117,4 @@ void Report::write_json(std::ostream& out) const {
   }
 }
 
-bool Report::all_targets_reached() const {
-  return std::all_of(results_.begin(), results_.end(), [](const Result& result) {
-    return !result.target || result.ratio() >= *result.target;
-  });
-}
-
 }  // namespace mezzo::bench

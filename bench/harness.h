@@ -44,7 +44,6 @@ class Report {
   void heading(const std::string&);
   void write_json(const std::string& path) const;
   void write_json(std::ostream& out) const;
-  bool all_targets_reached() const;
 
  private:
   std::ostream& table_;

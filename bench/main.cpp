@@ -12,6 +12,7 @@
 
 #include "amp_instructions.h"
 #include "casting_instructions.h"
+#include "core/raise.h"
 #ifdef MEZZO_WITH_DISTRIBUTED
 #include "distributed_ranks.h"
 #endif
@@ -36,23 +37,31 @@ int run(const std::vector<std::string>& names, const std::optional<std::string>&
     if (prints_json) report.write_json(std::cout);
     if (json && !prints_json) report.write_json(*json);
   };
+  int ran = 0;
+  int failed = 0;
   for (const auto& suite : mezzo::bench::kSuites) {
     const bool wanted = std::find(names.begin(), names.end(), suite.name) != names.end();
     // Every suite runs on the processor but one.
     const bool on_device = suite.name == "cuda";
-    if (!wanted && on_device != (settings.device == "cuda")) continue;
+    const bool has_device = on_device == (settings.device == "cuda");
+    if (!wanted && !has_device) continue;
     if (!names.empty() && !wanted && std::find(names.begin(), names.end(), "all") == names.end())
       continue;
     report.heading(std::string(suite.name) + ": " + std::string(suite.what));
     try {
+      ++ran;
+      if (!has_device) {
+        mezzo::raise("bench", "this suite runs with --device ", on_device ? "cuda" : "cpu");
+      }
       suite.run(report, settings);
-    } catch (...) {
-      write();  // what there is of it
-      throw;
+    } catch (const std::exception& e) {
+      ++failed;
+      std::cerr << "mezzo bench: suite " << suite.name << ": " << e.what() << '\n';
     }
   }
   write();
-  return 0;
+  if (ran == 0) std::cerr << "mezzo bench: this build has no suite for --device cuda\n";
+  return ran > 0 && failed == 0 ? 0 : 1;
 }
 
 }  // namespace

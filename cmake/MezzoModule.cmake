@@ -29,10 +29,7 @@ function(mezzo_module)
     string(APPEND objects _objects)
   endif()
   add_library(${objects} OBJECT ${m_SOURCES})
-  target_include_directories(${objects} PRIVATE ${PROJECT_SOURCE_DIR}/include
-                                                     ${PROJECT_SOURCE_DIR}/src
-                                                     ${PROJECT_BINARY_DIR}/include)
-  target_compile_definitions(${objects} PRIVATE MEZZO_BUILDING)
+  target_include_directories(${objects} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${objects} PRIVATE mezzo_flags ${m_LINK})
   set_target_properties(${objects} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   if(m_TORCH)
@@ -64,7 +61,6 @@ function(mezzo_library name kind)
   endforeach()
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-                                            $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
                                             $<INSTALL_INTERFACE:include>)
   target_compile_features(${name} PUBLIC cxx_std_20)
 endfunction()

@@ -89,6 +89,18 @@ torch::optim::AdamOptions adam_options(const Settings& settings) {
   return torch::optim::AdamOptions(settings.lr).betas({settings.beta1, 0.999});
 }
 
+// With first weights of its own, or with those of a file.
+void prepare(torch::nn::Sequential& net, const std::string& file, at::Device device) {
+  examples::initialize_weights(*net);
+  if (!file.empty()) torch::load(net, file);
+  net->to(device);
+}
+
+at::Tensor loss_of(const at::Tensor& logits, double target) {
+  return torch::nn::functional::binary_cross_entropy_with_logits(logits,
+                                                                 torch::full_like(logits, target));
+}
+
 void train(const Settings& settings) {
   const at::Device device = examples::device_of(settings.device);
   torch::manual_seed(static_cast<std::uint64_t>(settings.manual_seed));
@@ -100,12 +112,8 @@ void train(const Settings& settings) {
 
   torch::nn::Sequential net_d = examples::make_discriminator(sizes),
                         net_g = examples::make_generator(sizes);
-  examples::initialize_weights(*net_d);
-  examples::initialize_weights(*net_g);
-  if (!settings.net_d.empty()) torch::load(net_d, settings.net_d);
-  if (!settings.net_g.empty()) torch::load(net_g, settings.net_g);
-  net_d->to(device);
-  net_g->to(device);
+  prepare(net_d, settings.net_d, device);
+  prepare(net_g, settings.net_g, device);
   torch::optim::Adam adam_d(net_d->parameters(), adam_options(settings));
   torch::optim::Adam adam_g(net_g->parameters(), adam_options(settings));
 
@@ -117,10 +125,6 @@ void train(const Settings& settings) {
   auto& [discriminator, generator] = models;
   auto& [optimizer_d, optimizer_g] = optimizers;
 
-  const auto loss_of = [](const at::Tensor& logits, double target) {
-    return torch::nn::functional::binary_cross_entropy_with_logits(
-        logits, torch::full_like(logits, target));
-  };
   const auto noise = [&](std::int64_t count) {
     return torch::randn({count, sizes.noise, 1, 1}, device);
   };

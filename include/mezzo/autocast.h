@@ -37,7 +37,7 @@ class MEZZO_API Autocast {
  public:
   /// Throws UnsupportedError where other libraries have taken every dispatch key that casts could
   /// live on.
-  [[nodiscard]] explicit Autocast(Policy policy);
+  [[nodiscard]] explicit Autocast(const Policy& policy);
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;

@@ -76,16 +76,16 @@ class MEZZO_API Policy {
   std::shared_ptr<const State> state_;
 };
 
-/// An operator that runs in float32 where `argument` has one of `values`.
+/// An operator of MXNet that runs in float32 where `argument` has one of `values`.
 struct Conditional {
-  std::string op;                   ///< as the dispatcher names it, with its overload
-  std::string argument;             ///< as its schema names it
+  std::string op;                   ///< as MXNet names it
+  std::string argument;             ///< as MXNet names it
   std::vector<std::string> values;  ///< as text
 };
 
-// The default lists for float16 or bfloat16; another type is a ConfigError. Names are overloads as
-// the dispatcher has them, without "aten::", sorted. Operators that a program registered are not in
-// them.
+// The default lists for float16 or bfloat16; another type is a ConfigError. Where nothing else is
+// said, names are overloads as the dispatcher has them, without "aten::", sorted. Operators that a
+// program registered are not in them.
 
 /// Operators that run in the low type.
 MEZZO_API std::vector<std::string> list_lp16_ops(at::ScalarType target_dtype);

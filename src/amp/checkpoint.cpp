@@ -162,6 +162,8 @@ amp::Checkpoint load_training(const std::string& path, const ModelStates& models
     check_optimizer(*optimizers[i], name_of("optimizer", i), file, path);
   }
   check_scales(file, path);
+  if (options.rng_state) check_generators(file, path);
+  session.weights().absorb();
 
   std::vector<std::unique_ptr<OptimizerBackup>> backups;
   for (const auto& optimizer : optimizers)

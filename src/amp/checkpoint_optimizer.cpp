@@ -1,4 +1,6 @@
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -10,8 +12,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <sstream>
 #include <typeinfo>
+#include <utility>
 
 #include "amp/checkpoint_parts.h"
 #include "amp/module_types.h"
@@ -108,6 +112,73 @@ const std::string& entry(const SafetensorsFile& file, const std::string& key) {
   return found->second;
 }
 
+/// How gradients in the file are still scaled, if they are.
+std::optional<StillScaled> scaled_in(const SafetensorsFile& file, const std::string& prefix) {
+  const auto found = file.metadata.find(prefix + "scaled");
+  if (found == file.metadata.end()) return std::nullopt;
+  std::istringstream words(found->second);
+  std::string scale;
+  StillScaled still;
+  words >> still.loss_id >> scale >> still.delay_overflow_check >> still.until_step >> still.block;
+  still.scale.number = std::strtod(scale.c_str(), nullptr);
+  // Blocks of this process have numbers above 0.
+  still.block = -std::abs(still.block);
+  still.inverse = at::empty({}, at::kDouble).fill_(1.0 / scaling::multiplier(still.scale.number));
+  return still;
+}
+
+/// A parameter's gradients: what is unscaled, and what is as the scopes left it.
+struct Gradients {
+  at::Tensor settled, as_left;
+};
+
+/// What the file holds of a parameter, whichever level saved it. A weight without master has both
+/// in one tensor, so that all of it is scaled while anything is.
+Gradients gradients_in(const SafetensorsFile& file, const std::string& prefix, std::size_t i,
+                       bool had_master, bool still_scaled) {
+  const auto find = [&](const std::string& name) {
+    const at::Tensor* found = file.tensors.find(prefix + name + std::to_string(i));
+    return found == nullptr ? at::Tensor() : *found;
+  };
+  const at::Tensor gradient = find("gradient.");
+  if (had_master) return {gradient, find("low_gradient.")};
+  if (still_scaled) return {{}, gradient};
+  return {gradient, {}};
+}
+
+/// Both in one, for a weight without master; `scale` is that of what is as the scopes left it.
+at::Tensor joined(const Gradients& gradients, double scale) {
+  if (!gradients.settled.defined()) return gradients.as_left;
+  if (!gradients.as_left.defined() && scale == 1) return gradients.settled;
+  const at::Tensor scaled = at::mul(gradients.settled, scale);
+  return gradients.as_left.defined() ? at::add(scaled, gradients.as_left) : scaled;
+}
+
+void load_gradients(OptimizerState& optimizer, const std::string& prefix,
+                    const std::optional<StillScaled>& still, const SafetensorsFile& file) {
+  const auto saved_masters = file.metadata.find(prefix + "masters");
+  for (std::size_t i = 0; i < optimizer.slots().size(); ++i) {
+    Slot& slot = optimizer.slots()[i];
+    const auto give = [](const at::Tensor& grad, const at::Tensor& to, at::ScalarType type) {
+      if (grad.defined()) to.mutable_grad() = grad.to(to.device(), type, false, /*copy=*/true);
+    };
+    const bool had_master = saved_masters != file.metadata.end() && i < saved_masters->second.size()
+                                ? saved_masters->second[i] == '1'
+                                : slot.has_master();
+    const Gradients saved = gradients_in(file, prefix, i, had_master, still.has_value());
+    if (!slot.has_master()) {
+      const double scale = still ? scaling::multiplier(still->scale.number) : 1;
+      give(joined(saved, scale), slot.weight, slot.weight.scalar_type());
+      continue;
+    }
+    give(saved.settled, slot.master, slot.master.scalar_type());
+    if (!saved.as_left.defined()) continue;
+    // Blocks that were left scaled add up in float, also beside a low weight.
+    const at::ScalarType type = saved.as_left.scalar_type();
+    give(saved.as_left, slot.weight, is_low(saved.as_left) ? slot.weight.scalar_type() : type);
+  }
+}
+
 }  // namespace
 
 void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool gradients,
@@ -126,6 +197,10 @@ void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool g
       file.tensors.insert(prefix + "snapshot." + std::to_string(i), copies[i]);
     }
     file.metadata[prefix + "snapshot"] = std::to_string(copies.size());
+    const auto& generators = optimizer.snapshot().generator_states();
+    for (std::size_t i = 0; i < generators.size(); ++i) {
+      file.tensors.insert(prefix + "snapshot_generator." + std::to_string(i), generators[i]);
+    }
   }
   if (!gradients) return;
   if (progress.still_scaled) {
@@ -135,6 +210,7 @@ void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool g
         std::to_string(scaled.delay_overflow_check) + " " + std::to_string(scaled.until_step) +
         " " + std::to_string(scaled.block);
   }
+  std::string masters;
   for (std::size_t i = 0; i < optimizer.slots().size(); ++i) {
     const Slot& slot = optimizer.slots()[i];
     const auto keep = [&](const std::string& name, const at::Tensor& grad) {
@@ -143,7 +219,9 @@ void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool g
     };
     keep("gradient.", slot.master.grad());
     if (slot.has_master()) keep("low_gradient.", slot.weight.grad());
+    masters += slot.has_master() ? '1' : '0';
   }
+  file.metadata[prefix + "masters"] = masters;
 }
 
 void check_optimizer(OptimizerState& optimizer, const std::string& prefix,
@@ -160,6 +238,12 @@ void check_optimizer(OptimizerState& optimizer, const std::string& prefix,
   }
   if (!file.tensors.contains(prefix + "state"))
     raise(kWhere, "'", path, "' has no '", prefix, "state'");
+  const int losses = static_cast<int>(optimizer.session().num_losses());
+  const auto scaled = scaled_in(file, prefix);
+  if (scaled && scaled->loss_id >= losses) {
+    raise(kWhere, "'", path, "' holds gradients that are scaled for the loss ", scaled->loss_id,
+          "; num_losses is ", losses, " here");
+  }
 }
 
 void load_inner_state(OptimizerState& optimizer, const std::string& prefix,
@@ -171,37 +255,16 @@ void load_progress(OptimizerState& optimizer, const std::string& prefix, bool gr
                    const SafetensorsFile& file) {
   OptimizerProgress progress;
   progress.had_backward = entry(file, prefix + "had_backward") == "1";
-  progress.loss_id = std::atoi(entry(file, prefix + "loss_id").c_str());
+  const int last_loss = static_cast<int>(optimizer.session().num_losses()) - 1;
+  progress.loss_id = std::clamp(std::atoi(entry(file, prefix + "loss_id").c_str()), 0, last_loss);
   progress.scale_before.number = std::strtod(entry(file, prefix + "scale_before").c_str(), nullptr);
   if (const at::Tensor* found = file.tensors.find(prefix + "found_inf"))
     progress.found_inf = found->clone();
 
   optimizer.zero_grad(true);
-  const auto scaled = file.metadata.find(prefix + "scaled");
-  if (gradients && scaled != file.metadata.end()) {
-    std::istringstream words(scaled->second);
-    std::string scale;
-    StillScaled still;
-    words >> still.loss_id >> scale >> still.delay_overflow_check >> still.until_step >>
-        still.block;
-    still.scale.number = std::strtod(scale.c_str(), nullptr);
-    // Blocks of this process have numbers above 0.
-    still.block = -std::abs(still.block);
-    still.inverse = at::empty({}, at::kDouble).fill_(1.0 / scaling::multiplier(still.scale.number));
-    progress.still_scaled = still;
-  }
-  for (std::size_t i = 0; gradients && i < optimizer.slots().size(); ++i) {
-    Slot& slot = optimizer.slots()[i];
-    const auto give = [&](const std::string& name, at::Tensor& to) {
-      const at::Tensor* grad = file.tensors.find(prefix + name + std::to_string(i));
-      if (grad == nullptr) return;
-      // Blocks that were left scaled add up in float, also beside a low weight.
-      const bool stays_wide = slot.has_master() && !is_low(*grad);
-      to.mutable_grad() = grad->to(to.device(), stays_wide ? grad->scalar_type() : to.scalar_type(),
-                                   false, /*copy=*/true);
-    };
-    give("gradient.", slot.master);
-    if (slot.has_master()) give("low_gradient.", slot.weight);
+  if (gradients) {
+    progress.still_scaled = scaled_in(file, prefix);
+    load_gradients(optimizer, prefix, progress.still_scaled, file);
   }
   optimizer.set_progress(progress);
 
@@ -214,7 +277,12 @@ void load_progress(OptimizerState& optimizer, const std::string& prefix, bool gr
   for (std::size_t i = 0; i < number; ++i) {
     copies.push_back(file.tensors[prefix + "snapshot." + std::to_string(i)]);
   }
-  optimizer.snapshot().remember(copies);
+  std::vector<at::Tensor> generators;
+  while (const at::Tensor* state = file.tensors.find(prefix + "snapshot_generator." +
+                                                     std::to_string(generators.size()))) {
+    generators.push_back(*state);
+  }
+  optimizer.snapshot().remember(copies, std::move(generators));
 }
 
 OptimizerBackup::OptimizerBackup(OptimizerState& optimizer)

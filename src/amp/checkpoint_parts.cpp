@@ -109,9 +109,13 @@ void check_scales(const SafetensorsFile& file, const std::string& path) {
 
 void load_scales(Session& session, const SafetensorsFile& file) {
   const std::vector<SavedScale> scales = scales_in(file);
+  const auto asked = file.metadata.find("loss_scale");
+  const bool same_was_asked = asked != file.metadata.end() &&
+                              asked->second == session.plan().properties.loss_scale.to_string();
   for (std::size_t i = 0; i < session.num_losses() && i < scales.size(); ++i) {
     scaling::LossScaler& scaler = session.scaler(static_cast<int>(i), kWhere);
-    if (scaler.rules().dynamic == scales[i].dynamic) scaler.set_state(scales[i].state);
+    if (scaler.rules().dynamic != scales[i].dynamic) continue;
+    if (scales[i].dynamic || same_was_asked) scaler.set_state(scales[i].state);
   }
 }
 
@@ -120,6 +124,24 @@ void save_generators(SafetensorsFile& file) {
   for (std::size_t i = 0; i < generators.size(); ++i) {
     const std::lock_guard lock(generators[i].mutex());
     file.tensors.insert("generator." + std::to_string(i), generators[i].get_state());
+  }
+}
+
+void check_generators(const SafetensorsFile& file, const std::string& path) {
+  std::vector<at::Generator> generators = default_generators();
+  if (file.tensors.find("generator.0") == nullptr) {
+    raise(kWhere, "'", path,
+          "' holds no state of random generators; it was saved without rng_state");
+  }
+  for (std::size_t i = 0; i < generators.size(); ++i) {
+    const at::Tensor* state = file.tensors.find("generator." + std::to_string(i));
+    if (state == nullptr) continue;
+    const std::lock_guard lock(generators[i].mutex());
+    const at::Tensor own = generators[i].get_state();
+    if (state->scalar_type() != own.scalar_type() || state->numel() != own.numel()) {
+      raise(kWhere, "'", path, "' holds a random generator's state of ", state->numel(),
+            " bytes; expected ", own.numel());
+    }
   }
 }
 

@@ -17,7 +17,8 @@ std::string checksum_of(const SafetensorsFile& file);
 void save_scales(Session& session, SafetensorsFile& file);
 /// Throws Error for scales that no scaler has.
 void check_scales(const SafetensorsFile& file, const std::string& path);
-/// Scales of the same kind, dynamic or static, continue; others keep what their level says.
+/// Dynamic scales continue, and static ones where the same number was asked for (it may have been
+/// set since); others keep what the options say.
 void load_scales(Session& session, const SafetensorsFile& file);
 
 void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool gradients,
@@ -33,6 +34,8 @@ void load_progress(OptimizerState& optimizer, const std::string& prefix, bool gr
                    const SafetensorsFile& file);
 
 void save_generators(SafetensorsFile& file);
+/// Throws Error for a file without such states, and for states of another size.
+void check_generators(const SafetensorsFile& file, const std::string& path);
 void load_generators(const SafetensorsFile& file);
 
 /// The inner optimizer's state at one moment.

@@ -164,7 +164,13 @@ const at::Tensor* ScaledLoss::operator->() const {
 void ScaledLoss::backward(const at::Tensor& gradient, std::optional<bool> retain_graph,
                           bool create_graph) {
   scope_->check_open();
-  scope_->scaled().backward(gradient, retain_graph, create_graph);
+  try {
+    scope_->scaled().backward(gradient, retain_graph, create_graph);
+  } catch (...) {
+    // Caught by the program inside of the scope, it would be nothing to the scope's end.
+    scope_->undo();
+    throw;
+  }
 }
 
 void ScaledLoss::close() {

@@ -24,6 +24,13 @@ std::optional<Policy> low_policy_of(const torch::nn::Module& module) {
   return std::nullopt;
 }
 
+// LibTorch moves values alone.
+void move_gradient(const at::Tensor& tensor, bool non_blocking) {
+  const at::Tensor& grad = tensor.grad();
+  if (!grad.defined() || grad.device() == tensor.device()) return;
+  tensor.mutable_grad() = grad.to(tensor.device(), non_blocking);
+}
+
 }  // namespace
 
 ModelState::ModelState(Session& session, std::shared_ptr<torch::nn::Module> module)
@@ -37,11 +44,12 @@ ModelState::~ModelState() {
 }
 
 void ModelState::add_owner(OptimizerState& owner) {
+  // Batch norms may have come since.
+  if (session_.options().protect_batchnorm) owner.snapshot().watch(batch_norm_statistics(*module_));
   for (const OptimizerState* known : owners_) {
     if (known == &owner) return;
   }
   owners_.push_back(&owner);
-  if (session_.options().protect_batchnorm) owner.snapshot().watch(batch_norm_statistics(*module_));
 }
 
 void ModelState::before_call() {
@@ -165,7 +173,9 @@ void ModelHandle::to(at::Device device, bool non_blocking) const {
   module_->to(device, non_blocking);
   Session& session = state_->session();
   session.weights().absorb();
+  for (const at::Tensor& parameter : module_->parameters()) move_gradient(parameter, non_blocking);
   for (const auto& optimizer : session.optimizers()) {
+    for (const Slot& slot : optimizer->slots()) move_gradient(slot.master, non_blocking);
     auto& states = optimizer->inner().state();
     for (Slot& slot : optimizer->slots()) {
       const auto found = states.find(slot.master.unsafeGetTensorImpl());

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "amp/generators.h"
 #include "scaling/to_device.h"
@@ -71,13 +72,14 @@ void Snapshot::give_back() {
   copy_all(watched_, copies_);
   if (!with_generators_) return;
   std::vector<at::Generator> generators = default_generators();
-  for (std::size_t i = 0; i < generator_states_.size(); ++i) {
+  for (std::size_t i = 0; i < std::min(generators.size(), generator_states_.size()); ++i) {
     const std::lock_guard lock(generators[i].mutex());
     generators[i].set_state(generator_states_[i]);
   }
 }
 
-void Snapshot::remember(const std::vector<at::Tensor>& copies) {
+void Snapshot::remember(const std::vector<at::Tensor>& copies,
+                        std::vector<at::Tensor> generator_states) {
   if (copies.size() != watched_.size()) return;
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < copies.size(); ++i) {
@@ -85,6 +87,7 @@ void Snapshot::remember(const std::vector<at::Tensor>& copies) {
     copies_[i] =
         copies[i].to(watched_[i].device(), watched_[i].scalar_type(), false, /*copy=*/true);
   }
+  generator_states_ = std::move(generator_states);
   taken_ = true;
 }
 

@@ -30,8 +30,12 @@ class Snapshot {
   /// The remembered values, in the order of `watched`.
   const std::vector<at::Tensor>& copies() const noexcept { return copies_; }
 
-  /// Takes these for the remembered values; they fit `watched`, or nothing is remembered.
-  void remember(const std::vector<at::Tensor>& copies);
+  /// The remembered states of the default generators; empty without them.
+  const std::vector<at::Tensor>& generator_states() const noexcept { return generator_states_; }
+
+  /// Takes these for the remembered values; they fit `watched`, or nothing is remembered. Without
+  /// states of generators these are not given back.
+  void remember(const std::vector<at::Tensor>& copies, std::vector<at::Tensor> generator_states);
 
   void forget() noexcept { taken_ = false; }
   bool is_taken() const noexcept { return taken_; }

@@ -23,7 +23,7 @@ struct ScopeState {
 
 namespace mezzo::amp {
 
-Autocast::Autocast(Policy policy) : scope_(std::make_unique<casting::Scope>(policy)) {}
+Autocast::Autocast(const Policy& policy) : scope_(std::make_unique<casting::Scope>(policy)) {}
 
 Autocast::~Autocast() = default;
 

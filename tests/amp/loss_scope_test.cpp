@@ -64,6 +64,50 @@ TEST(LossScope, ABackwardPassAfterItsEndIsAnError) {
   }
 }
 
+/// A network whose backward pass may break off after some of the gradients have come.
+struct FragileImpl : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) {
+    at::Tensor y = first(x);
+    if (breaks && y.requires_grad()) {
+      y.register_hook([](const at::Tensor& grad) -> at::Tensor {
+        throw std::runtime_error("out of memory, say");
+        return grad;
+      });
+    }
+    return second(y);
+  }
+  bool breaks = false;
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(3, 3));
+  torch::nn::Linear second = register_module("second", torch::nn::Linear(3, 1));
+};
+TORCH_MODULE(Fragile);
+
+TEST(LossScope, ABackwardPassThatBreaksOffInsideItLeavesEverythingAsBefore) {
+  for (const std::string& level : kLevels) {
+    Fragile net;
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    auto [model, optimizer] = initialize(net, sgd, dynamic(level));
+    scale_loss(model(x_row()).sum(), optimizer).backward();
+    std::vector<at::Tensor> before;
+    for (const at::Tensor& master : master_params(optimizer))
+      before.push_back(master.grad().clone());
+    const StateDict scales = state_dict(optimizer);
+
+    net->breaks = true;
+    {
+      ScaledLoss scaled = scale_loss(model(x_row()).sum(), optimizer);
+      EXPECT_THROW(scaled.backward(), std::runtime_error) << level;
+    }
+    std::vector<at::Tensor> after;
+    for (const at::Tensor& master : master_params(optimizer)) after.push_back(master.grad());
+    EXPECT_TRUE(same_values(after, before)) << level;
+    EXPECT_EQ(state_dict(optimizer), scales) << level;
+    net->breaks = false;
+    scale_loss(model(x_row()).sum(), optimizer).backward();
+    EXPECT_TRUE(optimizer.step().applied()) << level;
+  }
+}
+
 TEST(LossScope, AGroupAddedInsideItKeepsTheGradientsFromBefore) {
   for (const std::string& level : kLevels) {
     TinyNet net;

@@ -110,6 +110,8 @@ TEST(Options, ThatTheOriginalAcceptsAreAccepted) {
       {.opt_level = "O2", .cast_model_type = at::kBFloat16},
       {.opt_level = "O3", .keep_batchnorm_fp32 = true, .master_weights = true},
       {.opt_level = "O3", .loss_scale = "128.0"},
+      {.opt_level = "O0", .policy = Policy::defaults(at::kBFloat16)},
+      {.opt_level = "O2", .policy = Policy::defaults(at::kBFloat16)},
   };
   for (Options options : rows) {
     options.verbosity = 0;

@@ -221,6 +221,24 @@ TEST(ScaleLoss, ASkippedStepGivesBackBatchNormStatistics) {
   }
 }
 
+TEST(ScaleLoss, ASkippedStepGivesBackStatisticsOfBatchNormsThatCameLater) {
+  torch::nn::Sequential net{torch::nn::Linear(4, 2)};
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  auto [model, optimizer] = initialize(net, sgd, at_level("O1"));
+  torch::nn::BatchNorm1d late(2);
+  net->push_back(late);
+  optimizer.add_param_group(late->parameters());
+  const auto step = [&model = model, &optimizer = optimizer](double factor) {
+    optimizer.zero_grad();
+    scale_loss(model(inputs() * 3).square().sum() * factor, optimizer).backward();
+    return optimizer.step().applied();
+  };
+  EXPECT_TRUE(step(1));
+  const std::vector<at::Tensor> before = values_of(*net);
+  EXPECT_FALSE(step(kInf));
+  EXPECT_TRUE(same_values(values_of(*net), before));
+}
+
 TEST(ScaleLoss, ASkippedStepGivesBackProtectedTensorsAndRandomState) {
   TinyNet net;
   torch::optim::SGD sgd(net->parameters(), 0.01);
