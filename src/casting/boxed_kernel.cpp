@@ -14,7 +14,8 @@ void look(Operands& seen, const c10::IValue& value) {
   } else if (value.isTensorList()) {
     for (const at::Tensor& tensor : value.toTensorList()) see(seen, tensor);
   } else if (value.isOptionalTensorList()) {
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
+    for (const auto& element : value.toOptionalTensorList()) {
+      const std::optional<at::Tensor> tensor = element;
       if (tensor) see(seen, *tensor);
     }
   }
@@ -26,7 +27,7 @@ void cast(c10::IValue& value, Casting& casting) {
   } else if (value.isTensorList()) {
     c10::List<at::Tensor> list = value.toTensorList().copy();
     for (std::size_t i = 0; i < list.size(); ++i) {
-      const at::Tensor tensor = list.get(i);
+      const at::Tensor& tensor = list.get(i);
       if (casting.needs(tensor)) list.set(i, casting.apply(tensor));
     }
     value = std::move(list);

@@ -46,7 +46,7 @@ at::Tensor batch_moments(const at::Tensor& x) {
   const at::Tensor mean = x.to(arithmetic_of(x)).mean(dims).to(at::kDouble);
   const at::Tensor deviations = centred(x, mean);
   const at::Tensor off = deviations.mean(dims).to(at::kDouble);
-  const double count = static_cast<double>(x.numel() / x.size(1));
+  const double count = static_cast<double>(x.numel()) / static_cast<double>(x.size(1));
   const at::Tensor m2 = deviations.square().sum(dims).to(at::kDouble) - off * off * count;
   return at::stack({mean + off, m2});
 }

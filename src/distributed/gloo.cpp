@@ -2,7 +2,7 @@
 
 // The only file that sees LibTorch's Gloo group, with the declarations of Gloo beside it.
 #ifndef USE_C10D_GLOO
-#define USE_C10D_GLOO
+#define USE_C10D_GLOO  // NOLINT(readability-identifier-naming)
 #endif
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>

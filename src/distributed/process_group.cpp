@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 
 #include "core/platform_process.h"
 #include "distributed/averaging.h"
@@ -52,8 +53,8 @@ void init_process_group(const InitOptions& options) {
   // Gloo writes to its sockets without asking to be spared the signal; Python's programs ignore it.
   platform::survive_broken_connections();
   const std::shared_ptr<Session> session = meet(options);
-  std::vector<int> all;
-  for (int rank = 0; rank < session->size(); ++rank) all.push_back(rank);
+  std::vector<int> all(static_cast<std::size_t>(session->size()));
+  std::iota(all.begin(), all.end(), 0);
   auto world = detail::Group::connect(0, session, std::move(all));
   // Rank 0 may host the store: nobody leaves before all are connected.
   ProcessGroup(world).barrier();
@@ -191,7 +192,7 @@ at::Tensor ProcessGroup::all_gather(const at::Tensor& tensor) const {
   check_tensor(tensor, "all_gather");
   std::vector<std::int64_t> shape = tensor.sizes().vec();
   shape.insert(shape.begin(), size());
-  const at::Tensor all = at::empty(shape, tensor.options().requires_grad(false));
+  at::Tensor all = at::empty(shape, tensor.options().requires_grad(false));
   group_->calls().all_gather(all, tensor.detach().contiguous())->wait();
   return all;
 }

@@ -37,7 +37,7 @@ at::Tensor row_of(const at::Tensor& moments, double count, Backward backward) {
 }
 
 at::Tensor gather_rows(const at::Tensor& row, const detail::Group& group) {
-  const at::Tensor all = at::empty({group.size(), row.size(0)}, row.options());
+  at::Tensor all = at::empty({group.size(), row.size(0)}, row.options());
   group.statistics().all_gather(all, row)->wait();
   return all;
 }

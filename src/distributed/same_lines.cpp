@@ -55,7 +55,7 @@ void check_same_lines(Lane& lane, const std::vector<std::string>& lines, std::st
   const std::int64_t* values = all.const_data_ptr<std::int64_t>();
   bool same = true;
   std::int64_t longest = 0;
-  for (int rank = 0; rank < lane.size(); ++rank) {
+  for (std::int64_t rank = 0; rank < lane.size(); ++rank) {
     same = same && values[2 * rank] == values[0] && values[2 * rank + 1] == values[1];
     longest = std::max(longest, values[2 * rank + 1]);
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <thread>
 
 #include "distributed/store.h"
@@ -8,8 +9,8 @@ namespace mezzo::parallel {
 std::vector<int> Store::wait(const std::vector<std::string>& keys,
                              std::chrono::milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
-  std::vector<int> missing;
-  for (int i = 0; i < static_cast<int>(keys.size()); ++i) missing.push_back(i);
+  std::vector<int> missing(keys.size());
+  std::iota(missing.begin(), missing.end(), 0);
   // Asked again and again rather than by a waiting call, which would hold the connection.
   for (auto pause = std::chrono::milliseconds(2);;
        pause = std::min(2 * pause, decltype(pause)(50))) {

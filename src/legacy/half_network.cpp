@@ -10,8 +10,8 @@ namespace mezzo::fp16_utils {
 namespace {
 
 void change_type(at::Tensor& tensor, at::ScalarType type) {
-  at::Tensor grad = tensor.grad();
   // A gradient of another type than its tensor would be refused.
+  const at::Tensor grad = tensor.grad();  // NOLINT(performance-unnecessary-copy-initialization)
   tensor.mutable_grad().reset();
   tensor.set_data(tensor.detach().to(type));
   if (grad.defined()) tensor.mutable_grad() = grad.to(type);

@@ -35,7 +35,7 @@ thread_local Open open_here;
 
 namespace detail {
 
-HandleState::HandleState(InitOptions wanted) : options(std::move(wanted)) {
+HandleState::HandleState(const InitOptions& wanted) : options(wanted) {
   level.enabled = options.enabled;
   level.opt_level = "O1";
   level.loss_scale = options.loss_scale;
@@ -81,7 +81,7 @@ std::shared_ptr<mezzo::detail::OptimizerState> only_optimizer(
 
 AmpHandle init(InitOptions options) {
   open_here.end_closed();
-  auto state = std::make_shared<detail::HandleState>(std::move(options));
+  auto state = std::make_shared<detail::HandleState>(options);
   state->open();
   open_here.handles.push_back(state);
   return AmpHandle(state);
@@ -144,7 +144,7 @@ ScaledLoss AmpHandle::scale_loss(const at::Tensor& loss, torch::optim::Optimizer
   session->scaler(0, "legacy::scale_loss").set_state(state_->scale);
   auto scope =
       std::make_unique<mezzo::detail::LossScope>(loss, std::vector{state}, ScaleLossOptions{});
-  scope->on_exit([handle = state_, session, state](std::exception_ptr error) {
+  scope->on_exit([handle = state_, session, state](const std::exception_ptr& error) {
     if (error) {
       handle->pending = error;
       return;

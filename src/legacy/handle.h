@@ -18,7 +18,7 @@ namespace mezzo::amp::legacy::detail {
 
 /// A handle: its casts, and the scale of bare optimizers.
 struct HandleState {
-  explicit HandleState(InitOptions wanted);
+  explicit HandleState(const InitOptions& wanted);
 
   /// Opens the casts on this thread.
   void open();

@@ -57,7 +57,7 @@ void check_lists(std::string_view where, const std::vector<at::Tensor>& model,
   }
 }
 
-void give_gradient(at::Tensor master, const at::Tensor& gradient) {
+void give_gradient(const at::Tensor& master, const at::Tensor& gradient) {
   at::Tensor& own = master.mutable_grad();
   if (!gradient.defined()) {
     own.reset();
@@ -68,7 +68,7 @@ void give_gradient(at::Tensor master, const at::Tensor& gradient) {
   }
 }
 
-void give_flat_gradient(at::Tensor master, const std::vector<at::Tensor>& model) {
+void give_flat_gradient(const at::Tensor& master, const std::vector<at::Tensor>& model) {
   std::vector<at::Tensor> gradients;
   for (const at::Tensor& each : model) {
     const at::Tensor& grad = each.grad();
@@ -98,11 +98,13 @@ std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>> prep_param_lists(
   std::vector<at::Tensor> master;
   if (flat_master) {
     std::vector<at::Tensor> values;
+    values.reserve(model.size());
     for (const at::Tensor& each : model) values.push_back(each.detach());
     at::Tensor flat = flatten(values).to(at::kFloat).set_requires_grad(true);
     flat.mutable_grad() = at::zeros_like(flat);
-    return {std::move(model), {flat}};
+    return {model, {flat}};
   }
+  master.reserve(model.size());
   for (const at::Tensor& each : model) {
     master.push_back(each.detach()
                          .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true)

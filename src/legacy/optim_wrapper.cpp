@@ -15,7 +15,7 @@ ScaledLoss OptimWrapper::scale_loss(const at::Tensor& loss) {
   auto scope = std::make_unique<mezzo::detail::LossScope>(
       loss, std::vector{state_->optimizer}, ScaleLossOptions{.loss_id = state_->next_loss});
   if (!state_->optimizer->session().enabled()) return ScaledLoss(std::move(scope));
-  scope->on_exit([state = state_](std::exception_ptr error) {
+  scope->on_exit([state = state_](const std::exception_ptr& error) {
     if (!error) ++state->next_loss;
   });
   return ScaledLoss(std::move(scope));
