@@ -1,5 +1,5 @@
 // Nodes of autograd. LibTorch 2.11 owns them by std::shared_ptr, later versions by
-// c10::intrusive_ptr: with core/torch.h, all that tells the versions apart.
+// c10::intrusive_ptr.
 #pragma once
 
 #include <torch/csrc/autograd/edge.h>

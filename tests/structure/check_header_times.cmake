@@ -2,7 +2,7 @@
 cmake_minimum_required(VERSION 3.25)
 set(limit 5)
 # What holds modules, optimizers with modules, or checkpoints of both.
-set(may_see_nn amp.h checkpoint.h fp16_utils.h gluon.h half_network.h initialize.h legacy_amp.h mezzo.h model.h model_values.h nn.h parallel.h)
+set(may_see_nn amp.h checkpoint.h fp16_utils.h half_network.h initialize.h legacy_amp.h mezzo.h model.h model_values.h nn.h parallel.h)
 file(GLOB headers RELATIVE ${ROOT}/include ${ROOT}/include/mezzo/*.h)
 foreach(header IN LISTS headers)
   cmake_path(GET header FILENAME name)

@@ -42,7 +42,7 @@ forbidden("a namespace is not opened for everyone in a header" "^using namespace
 file(GLOB_RECURSE texts RELATIVE ${ROOT} ${ROOT}/*.md ${ROOT}/*.cmake ${ROOT}/CMakeLists.txt ${ROOT}/examples/*.cpp ${ROOT}/bench/*.cpp
      ${ROOT}/tests/*.cpp)
 list(FILTER texts EXCLUDE REGEX "^(build|out|\\.deps)/")
-forbidden("a path of one machine" "(^|[^A-Za-z0-9_.}])/(home|root|work|Users|mnt)/[a-z]" ${ours} ${texts} run .ci/run .ci/lint)
+forbidden("a path of one machine" "(^|[^A-Za-z0-9_.}])/(home|root|work|Users|mnt)/[a-z]" ${ours} ${texts} run .ci/run .ci/lint .ci/lint_groups.awk)
 
 # One concept a file: the aim is 400 lines, and 500 is too long. Tables may be longer: they say so in their name.
 set(limit 500)
