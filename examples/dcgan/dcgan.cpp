@@ -43,7 +43,8 @@ at::Tensor load_pixels(const Settings& settings) {
     return torch::nn::functional::interpolate(pixels, options);
   }
   if (settings.dataset == "fake")
-    return torch::randint(0, 256, {4 * settings.batch_size, 3, side, side}, at::kByte);
+    return torch::randint(0, 256, {std::int64_t{4} * settings.batch_size, 3, side, side},
+                          at::kByte);
   if (settings.dataset != "folder") {
     throw mezzo::ConfigError("--dataset: unknown '" + settings.dataset +
                              "'; expected fashion-mnist, folder or fake");

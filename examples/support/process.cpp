@@ -15,7 +15,7 @@
 #include <malloc.h>
 #endif
 
-extern char** environ;
+extern char** environ;  // NOLINT(readability-redundant-declaration): glibc alone declares it
 
 namespace examples {
 
@@ -23,6 +23,7 @@ namespace {
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> all;
+  all.reserve(texts.size() + 1);
   for (std::string& text : texts) all.push_back(text.data());
   all.push_back(nullptr);
   return all;

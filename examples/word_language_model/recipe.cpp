@@ -16,7 +16,7 @@ namespace fp16 = mezzo::fp16_utils;
 /// The level casts, scales and keeps masters.
 class AmpRecipe : public Recipe {
  public:
-  AmpRecipe(const RecipeSettings& s, LanguageModel net, torch::optim::SGD& sgd)
+  AmpRecipe(const RecipeSettings& s, const LanguageModel& net, torch::optim::SGD& sgd)
       : amp_(amp::initialize(
             net, sgd,
             amp::Options::from_flags({{"opt_level", s.opt_level}, {"loss_scale", s.loss_scale}}))) {
@@ -153,7 +153,7 @@ class MastersRecipe : public Recipe {
 
 std::unique_ptr<Recipe> make_recipe(const RecipeSettings& settings, LanguageModel net,
                                     torch::optim::SGD& sgd) {
-  if (settings.how == "amp") return std::make_unique<AmpRecipe>(settings, std::move(net), sgd);
+  if (settings.how == "amp") return std::make_unique<AmpRecipe>(settings, net, sgd);
   if (settings.how == "fp16_optimizer")
     return std::make_unique<Fp16OptimizerRecipe>(settings, std::move(net), sgd);
   if (settings.how == "masters")

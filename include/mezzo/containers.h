@@ -147,6 +147,7 @@ template <typename Sequence>
 struct CastableSequence : Castable<typename Sequence::value_type> {
   static Sequence cast(const Sequence& sequence, const TensorCast& cast, Kept& kept) {
     Sequence result;
+    if constexpr (requires { result.reserve(sequence.size()); }) result.reserve(sequence.size());
     for (const auto& element : sequence) result.push_back(cast_value(element, cast, kept));
     return result;
   }
