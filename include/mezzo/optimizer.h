@@ -79,7 +79,8 @@ class MEZZO_API Optimizer {
   void unscale(at::TensorList tensors, int loss_id = 0) const;
 
   /// Tensors that are given back when a step is skipped, with the values they had at the first
-  /// training forward since the last step: moving averages and the like.
+  /// training forward since the last step: moving averages and the like. What moves after `step()`
+  /// is the caller's to leave alone: ask its result.
   void protect(const std::vector<at::Tensor>& tensors);
 
   /// For the library itself.
