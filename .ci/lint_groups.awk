@@ -1,6 +1,6 @@
-# Joins sources that compile with the same flags, so that clang-tidy parses LibTorch's headers once for several of them.
+# Joins sources that compile with the same flags, so that clang-tidy parses their headers once for several of them.
 #   awk -v size=N -v folder=FOLDER -f lint_groups.awk FILES COMPILE_COMMANDS
-# FILES: absolute paths of sources, a line each. Prints a line for each group, "GROUP FILE...". Writes GROUP with the files one
+# FILES: absolute paths of sources, a line each. Prints a line for each group, "torch|plain GROUP FILE...". Writes GROUP with the files one
 # after the other, FOLDER/compile_commands.json with the groups' commands added, and FOLDER/lines with "GROUP LINE FILE" for each
 # file: the line of GROUP that comes before the file's first.
 # Neighbours in FILES (one folder's, whose local names are alike) go to different groups.
@@ -26,13 +26,15 @@ function write(line) {
   ++group_lines
 }
 
-# Names that many sources declare, each for itself, get the source's ordinal.
+# Names that many sources declare, each for itself, get the source's ordinal; `main` always: at a macro the check for duplicate
+# includes forgets those of before.
 function append(file, ordinal,   text, line, lines, i, own) {
   while ((getline line < file) > 0) {
     text = text line "\n"
     for (i = 1; i <= local_count; ++i) if (line ~ "^(constexpr|const|int) .*[ &]" locals[i] "[^A-Za-z0-9_]") own[i] = 1
   }
   close(file)
+  own[1] = 1
   for (i in own) write("#define " locals[i] " " locals[i] "_" ordinal "  // NOLINT")
   print group, group_lines, file > (folder "/lines")
   lines = gsub(/\n/, "\n", text)
@@ -43,7 +45,7 @@ function append(file, ordinal,   text, line, lines, i, own) {
 
 # The members START, START + STEP, ... of those with FLAGS.
 function make_group(flags, start, step,   i, place, quoted) {
-  printf "%s", group
+  printf "%s %s", (flags ~ /torch\/csrc\/api\/include/ ? "torch" : "plain"), group
   group_lines = 0
   for (i = start; i < count[flags]; i += step) {
     file = members[flags, i]
