@@ -50,9 +50,11 @@ convert::Options resolve(const CLI::App& app, const Options& options) {
   convert::Options resolved = options.model;
   resolved.cast_optional_params = options.cast_weights;
   const auto given = [&](const char* name) { return app.count(name) != 0; };
-  if (given("--cast-optional-params") && !options.cast_weights && resolved.weights_only) {
-    raise<ConfigError>("convert",
-                       "--weights-only stores weights in 16 bits, and --cast-optional-params=false "
+  const bool is_for_cpu = resolved.profile == "ort-cpu";
+  if (given("--cast-optional-params") && !options.cast_weights &&
+      (resolved.weights_only || is_for_cpu)) {
+    raise<ConfigError>("convert", is_for_cpu ? "--profile ort-cpu" : "--weights-only",
+                       " stores weights in 16 bits, and --cast-optional-params=false "
                        "keeps them float32; give one of the two");
   }
   if (given("--target-ops")) resolved.target_dtype_ops = options.target_ops;
@@ -229,8 +231,10 @@ void add_policy(CLI::App& app, Options& options) {
 }
 
 void add_judges(CLI::App& app, Options& options) {
-  app.add_option("--calibration", options.calibration, "Samples: .npz, .npy or ONNX tensor files")
-      ->type_name("FILE");
+  app.add_option("--calibration", options.calibration,
+                 "Samples: .npz, .npy or ONNX tensor files; may be repeated")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
   app.add_option("--headroom", options.model.headroom,
                  "How many times larger than on the samples values may become")
       ->type_name("X");

@@ -127,7 +127,9 @@ void Editor::set_output_type(const Node& node, Message& message) {
     if (attribute.text(field::attribute::kName) != name) continue;
     if (name == "value") {
       Field* tensor = attribute.find(field::attribute::kTensor);
-      if (tensor != nullptr) replace(*tensor, rounded_tensor(document_, tensor->open(), low_, ""));
+      if (tensor == nullptr) return;
+      count_rounding(constants_.facts_of(tensor->open()));
+      replace(*tensor, rounded_tensor(document_, tensor->open(), low_, ""));
     } else if (attribute.find(field::attribute::kString) != nullptr) {
       attribute.set(field::attribute::kString, std::string_view("FLOAT16"));
     } else {

@@ -1,11 +1,13 @@
 // Constants: which are stored in the low type, and their copies.
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "convert/concat.h"
 #include "convert/editor.h"
 #include "convert/fields.h"
 #include "convert/opset.h"
+#include "convert/quantised.h"
 
 namespace mezzo::convert {
 namespace {
@@ -37,7 +39,7 @@ void Editor::outside_value(ValueId id, std::vector<Message>& first,
   if (is_constant(id) && storage_ == Storage::kConverted && !made_low) {
     ++changes_.duplicated_weights;
     ++changes_.low_weights;
-    count_rounding(id);
+    count_rounding(constants_.facts(id));
     Message tensor = rounded_tensor(document_, *value.initializer, low_, names.low);
     if (graph_.ir_version >= 4) {
       initializers.push_back(made(field::graph::kInitializer, std::move(tensor)));
@@ -53,7 +55,7 @@ void Editor::outside_value(ValueId id, std::vector<Message>& first,
 void Editor::weights_only(ValueId id, std::vector<Message>& casts) {
   const Value& value = graph_.value(id);
   ++changes_.low_weights;
-  count_rounding(id);
+  count_rounding(constants_.facts(id));
   std::string_view& name = twins_[static_cast<std::size_t>(id)].low;
   name = document_.keep(names_->take(concat({value.name, suffix(true)})));
   casts.push_back(cast_message(name, value.name, Element::kFloat, value.scope));
@@ -76,12 +78,29 @@ bool Editor::may_be_stored_low_only(ValueId id) const {
   if (output_label(id).has_value()) return false;
   if (constants_.count(id) < kWorthStoringLow) return false;
   for (const Use& use : value.uses) {
-    if (use.node == kNone) continue;
-    if (stays_float(graph_.node(use.node))) return false;
-    if (!objection(graph_, constants_, id, graph_.node(use.node), use.input, low_).empty())
-      return false;
+    if (use.node == kNone) {  // given by a body, to whoever reads it
+      if (!range_objection("", constants_.facts(id), low_).empty()) return false;
+      continue;
+    }
+    const Node& reader = graph_.node(use.node);
+    if (stays_float(reader) || keeps_digits(reader, use.input)) return false;
+    if (!objection(graph_, constants_, id, reader, use.input, low_).empty()) return false;
   }
   return true;
+}
+
+// Scales of integers, and what an operator takes in float32 alone.
+bool Editor::keeps_digits(const Node& reader, int input) const {
+  constexpr std::array<std::string_view, 8> kOfIntegers{
+      "Quant", "QLinear", "QAttention", "QEmbed", "QGemm", "QOrdered", "IntegerToFloat", "NBits"};
+  if (is_quantised(graph_, reader)) return true;
+  if (std::ranges::any_of(kOfIntegers, [&](std::string_view part) {
+        return reader.op.find(part) != std::string_view::npos;
+      }))
+    return true;
+  if (reader.schema == nullptr) return false;
+  const Formal* formal = reader.schema->input(static_cast<std::size_t>(input));
+  return formal != nullptr && reader.schema->variable_of(*formal).is_fixed;
 }
 
 bool Editor::stays_float(const Node& reader) const {
@@ -93,12 +112,11 @@ void Editor::count_weight(ValueId id) {
   ++changes_.weights;
   if (storage_ != Storage::kWeightsOnly && stored_low(id)) {
     ++changes_.low_weights;
-    count_rounding(id);
+    count_rounding(constants_.facts(id));
   }
 }
 
-void Editor::count_rounding(ValueId id) {
-  const ConstantFacts& facts = constants_.facts(id);
+void Editor::count_rounding(const ConstantFacts& facts) {
   changes_.flushed_values += static_cast<std::int64_t>(facts.vanishing);
   changes_.infinite_values += static_cast<std::int64_t>(facts.overflowing);
 }
@@ -166,7 +184,7 @@ void Editor::edit_constant_node(const Node& node, Message& message, std::vector<
   if (storage_ == Storage::kConverted && !stored) {
     ++changes_.duplicated_weights;
     ++changes_.low_weights;
-    count_rounding(out);
+    count_rounding(constants_.facts(out));
     after.push_back(constant_node(names.low, rounded_value(node)));
   } else {
     after.push_back(cast_node(out, stored));

@@ -135,6 +135,16 @@ ConstantFacts Constants::measure(const Tensor& tensor) const {
   return facts;
 }
 
+ConstantFacts Constants::facts_of(const Message& tensor) const {
+  return measure(read_tensor(graph_.document(), tensor));
+}
+
+ConstantFacts Constants::facts_of(std::span<const float> values) const {
+  ConstantFacts facts;
+  count_values(values, low_, facts);
+  return facts;
+}
+
 const ConstantFacts& Constants::facts(ValueId id) {
   const auto [found, is_new] = facts_.try_emplace(id);
   if (!is_new) return found->second;
@@ -180,8 +190,10 @@ bool is_one_of(std::string_view op, std::initializer_list<std::string_view> ops)
   return std::ranges::find(ops, op) != ops.end();
 }
 
-bool is_clip_bound(const Node& node, int index) {
-  return node.op == "Clip" && index > 0;
+// A bound of Clip that becomes infinite on its own side bounds nothing before and after.
+bool is_open_bound(const Node& node, int index, const std::vector<double>& values) {
+  if (node.op != "Clip" || values.size() != 1) return false;
+  return index == 1 ? values[0] < 0 : index == 2 && values[0] > 0;
 }
 
 bool is_arithmetic(const Node& node) {
@@ -214,14 +226,26 @@ std::string sentence(const Parts&... parts) {
 
 }  // namespace
 
+std::string range_objection(std::string_view what, const ConstantFacts& facts, Element low) {
+  if (facts.overflowing != 0) {
+    return sentence(what, " reaches ", facts.largest, ", beyond ", name_of(low), "'s ",
+                    largest(low));
+  }
+  if (facts.largest != 0 && facts.largest < smallest_normal(low)) {
+    return sentence(what, " reaches only ", facts.largest, ", below ", name_of(low),
+                    "'s smallest normal value ", smallest_normal(low));
+  }
+  return {};
+}
+
 std::string objection(const Graph& graph, Constants& constants, ValueId id, const Node& node,
                       int index, Element low) {
   const ConstantFacts& facts = constants.facts(id);
   const std::string_view name = graph.value(id).name;
-  if (facts.overflowing != 0 && !is_clip_bound(node, index)) {
+  if (facts.overflowing != 0 && !is_open_bound(node, index, constants.values(id))) {
     const bool is_sentinel = facts.count == 1 && is_arithmetic(node);
-    return sentence(is_sentinel ? "mask value '" : "constant '", name, "' reaches ", facts.largest,
-                    ", beyond ", name_of(low), "'s ", largest(low));
+    return range_objection(sentence(is_sentinel ? "mask value '" : "constant '", name, "'"), facts,
+                           low);
   }
   const bool is_harmless = is_bias(graph, node, index, facts.count, low);
   const bool is_scalar = facts.count <= kSmall && is_arithmetic(node);
@@ -229,10 +253,8 @@ std::string objection(const Graph& graph, Constants& constants, ValueId id, cons
     return sentence("epsilon '", name, "' is ", facts.smallest, ", below ", name_of(low),
                     "'s smallest normal value ", smallest_normal(low));
   }
-  if (facts.largest != 0 && facts.largest < smallest_normal(low) && !is_harmless) {
-    return sentence("constant '", name, "' reaches only ", facts.largest, ", below ", name_of(low),
-                    "'s smallest normal value ", smallest_normal(low));
-  }
+  if (facts.largest != 0 && facts.largest < smallest_normal(low) && !is_harmless)
+    return range_objection(sentence("constant '", name, "'"), facts, low);
   // Products with a large factor leave the range before anything sees it.
   const double factor_limit = low == Element::kFloat16 ? 1024.0 : 1e30;
   if (facts.count == 1 && node.op == "Mul" && facts.largest >= factor_limit) {

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -37,6 +39,9 @@ class Constants {
   /// A float32 tensor whose values stand in the model and that no caller can replace.
   bool is_constant(ValueId) const;
   const ConstantFacts& facts(ValueId);
+  /// Of float32 values that are no constant of the graph: a tensor of a default or an attribute.
+  ConstantFacts facts_of(const Message& tensor) const;
+  ConstantFacts facts_of(std::span<const float>) const;
   /// Number of elements without reading them.
   std::uint64_t count(ValueId) const;
   /// The values of a small constant (up to 64); empty for larger ones.
@@ -53,6 +58,10 @@ class Constants {
 
 /// The values of a Constant node's value_float or value_floats; nothing for other nodes.
 std::optional<std::vector<float>> listed_floats(const Graph&, const Node&);
+
+/// Why rounding loses such values whoever reads them: they leave the range on either side. Empty:
+/// it does not. `what` names them: "constant 'c'".
+std::string range_objection(std::string_view what, const ConstantFacts&, Element low);
 
 /// Why rounding this constant would change what input `index` of `node` computes; empty: it would
 /// not. Follows the constant's role: weight, statistic, epsilon, mask sentinel, clip bound.

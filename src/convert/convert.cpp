@@ -1,5 +1,6 @@
 // Plan, apply, verify, replace: the conversion from file to file.
 #include <algorithm>
+#include <random>
 #include <set>
 
 #include "convert/apply.h"
@@ -268,14 +269,37 @@ class Conversion {
 
 }  // namespace
 
+namespace {
+
+// Where a plan is made without a model beside it: a folder that nobody else reads or writes.
+std::unique_ptr<const platform::Temporary> private_folder() {
+  constexpr int kMostTries = 1000;
+  std::error_code failure;
+  const fs::path parent = fs::temp_directory_path(failure);
+  std::random_device random;
+  for (int i = 0; i < kMostTries && !failure; ++i) {
+    const fs::path path = parent / concat({"mezzo-plan-", std::to_string(random())});
+    auto folder = platform::Temporary::new_folder(path, failure);
+    if (!folder) continue;
+    fs::permissions(path, fs::perms::owner_all, failure);
+    if (!failure) return folder;
+  }
+  raise("convert", "cannot make a folder for what a plan needs in '", parent.string(),
+        "': ", failure.message());
+}
+
+}  // namespace
+
 Result convert_model(const fs::path& in, const fs::path& out, const Options& options) {
   return Conversion(in, options, nullptr).run(out);
 }
 
 Plan plan_model(const fs::path& in, const Options& options) {
   Conversion conversion(in, options, nullptr);
-  std::error_code missing;  // most plans need no files
-  conversion.decide_all(fs::temp_directory_path(missing) / "mezzo-plan");
+  const bool needs_files = options.tolerance || !options.calibration.empty() ||
+                           options.verify == "run" || options.verify == "compare";
+  const auto folder = needs_files ? private_folder() : nullptr;
+  conversion.decide_all(folder ? folder->path() / "plan" : fs::path("plan"));
   return conversion.plan();
 }
 

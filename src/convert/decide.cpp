@@ -44,7 +44,10 @@ class Decider {
     }
     // Constants are looked at only where the type is still open, so that nothing is read in vain.
     map().slots.settle();
-    pin_constants(evidence.plan != nullptr);
+    for (std::string& warning :
+         pin_constants(graph_, policy_, constants_, map(), evidence.plan != nullptr)) {
+      result_.warnings.push_back(std::move(warning));
+    }
     map().slots.settle();
     result_.low = place_casts(graph_, policy_, map());
     list();
@@ -162,27 +165,28 @@ class Decider {
       if (!pattern.matches(name_of_node(graph_, node))) continue;
       ++matches;
       const auto id = static_cast<NodeId>(n);
-      if (keep) {
-        keep_float(id, Level::kName, why);
-        pin_inside(node, why);
-      } else if (const std::size_t v = primary_variable(graph_, map(), id);
-                 v < variables(id).size()) {
-        map().slots.pin(variables(id)[v], Label::kLow, Level::kName, why);
-      }
+      pin_named(id, keep, why);
     }
     return matches;
   }
 
-  // Excluding a node excludes what stands in its bodies.
-  void pin_inside(const Node& node, const std::string& why) {
+  void pin_named(NodeId id, bool keep, const std::string& why) {
+    const std::size_t primary = primary_variable(graph_, map(), id);
+    if (keep) {
+      keep_float(id, Level::kName, why);
+    } else if (primary < variables(id).size()) {
+      map().slots.pin(variables(id)[primary], Label::kLow, Level::kName, why);
+    }
+    pin_inside(graph_.node(id), keep, why);
+  }
+
+  // Naming a node names what stands in its bodies.
+  void pin_inside(const Node& node, bool keep, const std::string& why) {
     std::vector<ScopeId> scopes;
     for (const Body& body : node.bodies) scopes.push_back(body.scope);
     if (node.instance != kNone) scopes.push_back(node.instance);
     for (const ScopeId scope : scopes) {
-      for (const NodeId id : graph_.scope(scope).nodes) {
-        keep_float(id, Level::kName, why);
-        pin_inside(graph_.node(id), why);
-      }
+      for (const NodeId id : graph_.scope(scope).nodes) pin_named(id, keep, why);
     }
   }
 
@@ -259,33 +263,6 @@ class Decider {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       if (!kept->contains(plan_key(graph_, graph_.nodes[n]))) continue;
       keep_float(static_cast<NodeId>(n), Level::kNumeric, "found by the search for the tolerance");
-    }
-  }
-
-  void pin_constants(bool planned) {
-    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
-      if (!map().is_constant[v]) continue;
-      const Value& value = graph_.values[v];
-      for (std::size_t u = 0; u < value.uses.size(); ++u) {
-        const Slot slot = map().uses[v][u];
-        const Pin* pin = map().slots.pin_of(slot);
-        if (pin != nullptr && pin->label == Label::kHigh && !is_weights_only()) continue;
-        if (value.uses[u].node == kNone) continue;
-        const Node& reader = graph_.node(value.uses[u].node);
-        const std::string why = objection(graph_, constants_, static_cast<ValueId>(v), reader,
-                                          value.uses[u].input, policy_.low());
-        if (why.empty()) continue;
-        const bool goes_low = pin != nullptr && pin->label == Label::kLow;
-        if (planned && goes_low && pin->level == Level::kPlan) {
-          raise<ConfigError>("convert", "the plan does not fit this checkpoint: ", why, "; ",
-                             graph_.describe(reader), " would need it in ", name_of(policy_.low()));
-        }
-        if (goes_low && pin->level == Level::kName) {
-          result_.warnings.push_back(
-              concat({graph_.describe(reader), " is included by name, though ", why}));
-        }
-        map().slots.pin(slot, Label::kHigh, Level::kNumeric, why);
-      }
     }
   }
 

@@ -74,6 +74,12 @@ void pin_patterns(const Graph&, SlotMap&);
 /// Pins and equalities for what is chosen by its size: scores, boxes, peaks.
 void pin_selections(const Graph&, SlotMap&);
 
+/// Pins what reads numbers of the model that rounding would lose: constants, the value of
+/// ConstantOfShape, bounds and borders in attributes. The slots must be settled; the answer is what
+/// to warn of. Throws ConfigError where a plan (`planned`) wants them low.
+std::vector<std::string> pin_constants(const Graph&, const ConvertPolicy&, Constants&, SlotMap&,
+                                       bool planned);
+
 /// For every slot: is it low? Pins hold; what is free takes the fewest Casts, then the fewest bytes
 /// through them. The slots must be settled.
 std::vector<bool> place_casts(const Graph&, const ConvertPolicy&, const SlotMap&);

@@ -78,8 +78,9 @@ class Editor {
   bool may_be_stored_low_only(ValueId id) const;
   // Did the caller name this reader of weights to stay float32?
   bool stays_float(const Node& reader) const;
+  bool keeps_digits(const Node& reader, int input) const;
   void count_weight(ValueId id);
-  void count_rounding(ValueId id);
+  void count_rounding(const ConstantFacts& facts);
   void report_cast(const Value& value, bool from_low, std::string_view reason);
   Message cast_node(ValueId id, bool from_low);
   Message cast_message(std::string_view from, std::string_view to, Element element, ScopeId scope);

@@ -66,7 +66,8 @@ const OperatorLibrary* open_operators(const fs::path& path, std::string* why) {
   if (path.empty()) {
     const fs::path folder = platform::program_path().parent_path();
     places = platform::library_candidates(kLibrary, "mezzo");
-    for (const fs::path& place : {folder / ".." / kLibrary, folder / ".." / "lib" / kLibrary})
+    for (const fs::path& place :
+         {folder / ".." / kLibrary, folder / MEZZO_LIBRARY_FOLDER / kLibrary})
       places.push_back(place.string());
   } else {
     places = {fs::is_directory(path) ? (path / kLibrary).string() : path.string()};

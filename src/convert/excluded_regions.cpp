@@ -1,6 +1,7 @@
 // Regions that the caller keeps float32: what lies on a way from one tensor to another.
 #include <algorithm>
 
+#include "convert/body_ways.h"
 #include "convert/decide.h"
 
 namespace mezzo::convert {
@@ -31,17 +32,15 @@ class Ways {
     return is_reached;
   }
 
-  static bool is_hollow(const Node& node) { return !node.bodies.empty() || node.instance != kNone; }
-
  private:
   template <typename Visit>
   void step(ValueId id, const Visit& visit) const {
     for (const Use& use : graph_.value(id).uses) {
+      const auto at = static_cast<std::size_t>(use.input);
       if (use.node == kNone) {
-        const NodeId owner = graph_.scope(use.scope).owner;
-        if (owner != kNone) std::ranges::for_each(graph_.node(owner).outputs, visit);
+        std::ranges::for_each(values_after_result(graph_, use.scope, at), visit);
       } else if (const Node& node = graph_.node(use.node); is_hollow(node)) {
-        inside(node, [&](const Scope& scope) { std::ranges::for_each(scope.inputs, visit); });
+        std::ranges::for_each(values_after_input(graph_, node, at), visit);
       } else {
         std::ranges::for_each(node.outputs, visit);
       }
@@ -51,21 +50,16 @@ class Ways {
   template <typename Visit>
   void step_back(ValueId id, const Visit& visit) const {
     const Value& value = graph_.value(id);
-    if (value.is_scope_input && graph_.scope(value.scope).owner != kNone)
-      std::ranges::for_each(graph_.node(graph_.scope(value.scope).owner).inputs, visit);
+    const auto at = static_cast<std::size_t>(value.output);
+    if (value.is_scope_input)
+      std::ranges::for_each(values_before_entry(graph_, value.scope, at), visit);
     if (value.producer == kNone) return;
     const Node& node = graph_.node(value.producer);
     if (is_hollow(node)) {
-      inside(node, [&](const Scope& scope) { std::ranges::for_each(scope.outputs, visit); });
+      std::ranges::for_each(values_before_output(graph_, node, at), visit);
     } else {
       std::ranges::for_each(node.inputs, visit);
     }
-  }
-
-  template <typename Visit>
-  void inside(const Node& node, const Visit& visit) const {
-    for (const Body& body : node.bodies) visit(graph_.scope(body.scope));
-    if (node.instance != kNone) visit(graph_.scope(node.instance));
   }
 
   const Graph& graph_;
@@ -85,7 +79,7 @@ std::vector<NodeId> nodes_between(const Graph& graph, const NamePattern& from,
   std::vector<NodeId> nodes;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (!Ways::is_hollow(node) && any(node.inputs, behind) && any(node.outputs, before))
+    if (!is_hollow(node) && any(node.inputs, behind) && any(node.outputs, before))
       nodes.push_back(static_cast<NodeId>(n));
   }
   return nodes;

@@ -141,7 +141,7 @@ std::vector<OutputError> Judge::errors(const ConvertPolicy& policy, const Eviden
                                        Storage emulation) const {
   const std::unique_ptr<Document> opened = open_raised(original_, opset_);
   Document& document = *opened;
-  const Graph graph(document);
+  const Graph graph(document, policy.custom_operators());
   Constants constants(graph, policy.low());
   const Decisions decisions = decide(graph, policy, constants, evidence);
   apply(document, graph, decisions, constants, policy.low(), emulation);

@@ -5,6 +5,7 @@
 
 #include "convert/concat.h"
 #include "convert/decide.h"
+#include "convert/quantised.h"
 #include "convert/rules.h"
 
 namespace mezzo::convert {
@@ -25,8 +26,8 @@ class Patterns {
       if (is_float_to_integer(node)) indices(static_cast<NodeId>(n));
       if (node.op == "Sub") norm_in_pieces(node);
       if (is_matrix_product(node)) positions(static_cast<NodeId>(n));
-      if (stores_float_weights(node)) continue;
-      if (is_quantised_neighbour(node)) keep(static_cast<NodeId>(n), "part of a quantised region");
+      if (stores_float_weights(graph_, node)) continue;
+      if (is_quantised(graph_, node)) keep(static_cast<NodeId>(n), "part of a quantised region");
     }
   }
 
@@ -97,10 +98,6 @@ class Patterns {
     return node.op == "MatMul" || node.op == "Gemm" || node.op == "Einsum";
   }
 
-  static bool is_product(const Node& node) {
-    return is_matrix_product(node) || node.op == "Conv" || node.op == "ConvTranspose";
-  }
-
   // Products with counted positions (angles of rotary embeddings): half counts to 2048 only.
   void positions(NodeId id) {
     for (const ValueId in : graph_.node(id).inputs) {
@@ -126,73 +123,6 @@ class Patterns {
     }
     counts_[static_cast<std::size_t>(id)] = answer ? 1 : 0;
     return answer;
-  }
-
-  bool is_dequantised(ValueId id) const {
-    if (id == kNone || graph_.value(id).producer == kNone) return false;
-    return graph_.node(graph_.value(id).producer).op == "DequantizeLinear";
-  }
-
-  // The value whose elements these are, in another order or shape.
-  ValueId rearranged(ValueId id) const {
-    constexpr std::array<std::string_view, 7> kRearrange{
-        "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"};
-    constexpr int kFar = 8;
-    for (int i = 0; i < kFar && id != kNone && graph_.value(id).producer != kNone; ++i) {
-      const Node& node = graph_.node(graph_.value(id).producer);
-      if (std::ranges::find(kRearrange, node.op) == kRearrange.end() || node.inputs.empty()) break;
-      id = node.inputs[0];
-    }
-    return id;
-  }
-
-  // A product of integers has both its factors from DequantizeLinear. Weights alone that come from
-  // there are float weights in small storage.
-  bool multiplies_integers(const Node& node) const {
-    return node.inputs.size() > 1 && is_dequantised(rearranged(node.inputs[0])) &&
-           is_dequantised(rearranged(node.inputs[1]));
-  }
-
-  // Are these weights of products of floats, stored as integers?
-  bool stores_float_weights(const Node& node) const {
-    if (node.op != "DequantizeLinear" || node.inputs.empty() || node.inputs[0] == kNone ||
-        graph_.constant(node.inputs[0]) == nullptr || node.outputs.empty() ||
-        node.outputs[0] == kNone)
-      return false;
-    const auto& uses = graph_.value(node.outputs[0]).uses;
-    return !uses.empty() && std::ranges::all_of(uses, [&](const Use& use) {
-      if (use.node == kNone || !is_product(graph_.node(use.node))) return false;
-      return use.input < 2 && !multiplies_integers(graph_.node(use.node));
-    });
-  }
-
-  bool is_quantised_neighbour(const Node& node) const {
-    if (node.op == "DequantizeLinear" || node.op == "QuantizeLinear" ||
-        node.op == "DynamicQuantizeLinear")
-      return true;
-    const auto to = [&](ValueId out) {
-      return out != kNone && std::ranges::any_of(graph_.value(out).uses, [&](const Use& use) {
-               if (use.node == kNone) return false;
-               const std::string_view op = graph_.node(use.node).op;
-               return (op == "QuantizeLinear" || op == "DynamicQuantizeLinear") && use.input == 0;
-             });
-    };
-    // Arithmetic on integer products: scales that must keep their digits.
-    const auto rescales = [&](ValueId in) {
-      if (in == kNone || graph_.value(in).producer == kNone) return false;
-      const Node& producer = graph_.node(graph_.value(in).producer);
-      if (producer.op == "DynamicQuantizeLinear") return true;
-      if (producer.op != "Cast" || producer.inputs.empty() || producer.inputs[0] == kNone)
-        return false;
-      const NodeId source = graph_.value(producer.inputs[0]).producer;
-      return source != kNone &&
-             (graph_.node(source).op == "MatMulInteger" || graph_.node(source).op == "ConvInteger");
-    };
-    const auto is_read = [&](const auto& what) { return std::ranges::any_of(node.inputs, what); };
-    const bool reads_integers = is_product(node)
-                                    ? multiplies_integers(node)
-                                    : is_read([&](ValueId in) { return is_dequantised(in); });
-    return reads_integers || std::ranges::any_of(node.outputs, to) || is_read(rescales);
   }
 
   const Graph& graph_;

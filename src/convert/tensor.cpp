@@ -63,7 +63,10 @@ std::uint64_t stored_floats(const Message& message) {
   std::uint64_t count = 0;
   for (const Field& field : message.fields()) {
     if (field.number != f::kFloatData) continue;
-    count += field.wire == Wire::kBytes ? field.bytes.size() / 4 : 1;
+    const bool is_packed = field.wire == Wire::kBytes && field.bytes.size() % 4 == 0;
+    if (!is_packed && field.wire != Wire::kFixed32)
+      raise("onnx", "tensor '", message.text(f::kName), "' has float_data that are no floats");
+    count += is_packed ? field.bytes.size() / 4 : 1;
   }
   return count;
 }
@@ -149,17 +152,21 @@ void for_each_chunk(const Tensor& tensor,
   };
   if (!tensor.raw.empty()) return from_bytes(tensor.raw);
   std::size_t filled = 0;
+  const auto flush = [&] {
+    if (filled != 0) visit(std::span(chunk).first(std::exchange(filled, 0)));
+  };
   for (const Field& field : tensor.message->fields()) {
     if (field.number != f::kFloatData) continue;
     if (field.wire == Wire::kBytes) {
+      flush();  // both ways may mix, and share the chunk
       from_bytes(field.bytes);
     } else if (field.wire == Wire::kFixed32) {
       const auto bits = static_cast<std::uint32_t>(field.value);
       std::memcpy(&chunk[filled++], &bits, 4);
-      if (filled == chunk.size()) visit(std::span(chunk).first(std::exchange(filled, 0)));
+      if (filled == chunk.size()) flush();
     }
   }
-  if (filled != 0) visit(std::span(chunk).first(filled));
+  flush();
 }
 
 namespace {

@@ -85,7 +85,7 @@ const std::set<std::string>* Verifier::kept(const Evidence& evidence, Report& re
   const Decisions decisions = decide(graph_, policy_, constants, evidence);
   const std::vector<std::string> candidates = candidates_of(decisions);
   int attempts = 0;
-  SearchJournal journal(target_.string() + ".search", purpose_of_search(candidates));
+  SearchJournal journal(target_.string() + ".search", purpose_of_search(decisions));
   const auto error_of = [&](const NodeSet& set) {
     if (const auto known = journal.find(set)) return *known;
     tell("searching", static_cast<double>(++attempts) / kSearchBudget);
@@ -130,8 +130,8 @@ Storage Verifier::judged() const {
   return policy_.options().weights_only ? Storage::kWeightsOnly : Storage::kEmulated;
 }
 
-// What was judged counts again for the same model, samples, options and candidates.
-std::uint64_t Verifier::purpose_of_search(const std::vector<std::string>& candidates) const {
+// What was judged counts again for the same model, samples, options and decisions.
+std::uint64_t Verifier::purpose_of_search(const Decisions& decisions) const {
   const Options& options = policy_.options();
   Hash hash;
   hash.add(judge_->engine().name());
@@ -142,11 +142,23 @@ std::uint64_t Verifier::purpose_of_search(const std::vector<std::string>& candid
     hash.add(static_cast<std::int64_t>(std::filesystem::file_size(file)));
     hash.add(std::filesystem::last_write_time(file).time_since_epoch().count());
   }
-  hash.add(options.target_dtype);
-  hash.add(options.profile);
-  hash.add(options.opset);
-  hash.add(static_cast<std::int64_t>(options.weights_only));
-  for (const std::string& node : candidates) hash.add(node);
+  for (const std::string& text : {options.target_dtype, options.profile, options.opset, options.io})
+    hash.add(text);
+  for (const auto& [name, dtype] : options.io_of) {
+    hash.add(name);
+    hash.add(dtype);
+  }
+  for (const std::string& text : policy_.custom_texts()) hash.add(text);
+  hash.add(std::int64_t{options.weights_only});
+  hash.add(std::int64_t{options.cast_optional_params});
+  // Lists, names, ranges and what the caller chooses have come to these.
+  for (const std::string& key : decisions.float_weights) hash.add(key);
+  for (const Decision& decision : decisions.list) {
+    for (const std::string& text :
+         {decision.key, decision.variable, decision.rule, decision.why, decision.otherwise})
+      hash.add(text);
+    hash.add(std::int64_t{decision.low});
+  }
   return hash.value();
 }
 
@@ -184,12 +196,22 @@ double Verifier::accepted(const Report& report) const {
 void Verifier::confirm(const std::filesystem::path& result, const Evidence& evidence,
                        Report& report) {
   const Options& options = policy_.options();
+  const bool compares = options.verify == "compare" || options.tolerance.has_value();
+  if (options.verify == "none" && !compares) return;
   if (runtime_) {
     confirm_load(result, report);
-  } else if (options.verify != "none") {
+  } else {
     report.verified = "types of all scopes; ONNX Runtime was not found";
   }
-  if (!judge_) return;
+  // The judge may be here for calibration alone.
+  if (!judge_ || (options.verify != "run" && !compares)) return;
+  confirm_run(result, evidence, report);
+  if (compares) confirm_agreement(evidence, report);
+}
+
+void Verifier::confirm_run(const std::filesystem::path& result, const Evidence& evidence,
+                           Report& report) const {
+  const Options& options = policy_.options();
   report.errors = judge_->engine().rounds_every_value() || options.weights_only
                       ? judge_->errors_of(result)
                       : judge_->errors(policy_, evidence, Storage::kEmulated);
@@ -209,7 +231,10 @@ void Verifier::confirm(const std::filesystem::path& result, const Evidence& evid
   report.verified += concat({report.verified.empty() ? "" : ", ", "runs in ",
                              judge_->engine().name(), " with every low value rounded on ",
                              options.calibration.empty() ? "made-up inputs" : "the given samples"});
-  if (options.verify != "compare" && !options.tolerance) return;
+}
+
+void Verifier::confirm_agreement(const Evidence& evidence, Report& report) const {
+  const Options& options = policy_.options();
   if (!options.weights_only)
     report.weight_floor = judge_->errors(policy_, evidence, Storage::kEmulatedWeights);
   const double limit = accepted(report);

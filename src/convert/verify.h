@@ -41,10 +41,14 @@ class Verifier {
   void open_judge(int opset);
   std::vector<std::string> candidates_of(const Decisions&) const;
   Storage judged() const;
-  std::uint64_t purpose_of_search(const std::vector<std::string>& candidates) const;
+  std::uint64_t purpose_of_search(const Decisions&) const;
   void tell(std::string_view what, double share) const;
   void confirm_load(const std::filesystem::path& result, Report& report) const;
   double accepted(const Report& report) const;
+  // Throws Error where the result is not finite; notes what was run.
+  void confirm_run(const std::filesystem::path& result, const Evidence&, Report&) const;
+  // Throws Error where it differs too much.
+  void confirm_agreement(const Evidence&, Report&) const;
 
   std::filesystem::path original_;
   const Graph& graph_;

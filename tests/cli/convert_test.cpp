@@ -196,7 +196,8 @@ TEST_F(ConvertCommand, WhatCannotBeIsWrongUsageOrAFailure) {
   for (const char* arguments :
        {"--dtype float8", "--io high", "--io-of x", "--io-of z=float16", "--io-of x=int8",
         "--profile cpu", "--opset old", "--opset 0", "--opset 99", "--opset 9",
-        "--weights-only --cast-optional-params=false", "--verify perhaps", "--tolerance -1",
+        "--weights-only --cast-optional-params=false",
+        "--profile ort-cpu --cast-optional-params=false", "--verify perhaps", "--tolerance -1",
         "--report r.txt", "--conditional-fp32-ops Conv", "--target-ops Convolve", "--exclude '/(/'",
         "--unknown"}) {
     const Outcome outcome = convert(arguments, kWrongUsage);
@@ -209,6 +210,12 @@ TEST_F(ConvertCommand, WhatCannotBeIsWrongUsageOrAFailure) {
   convert::save(folder_ / "bad.onnx", std::string("not a model"));
   EXPECT_EQ(mezzo("inspect " + path("bad.onnx")).code, kFailed);
   EXPECT_EQ(mezzo("inspect " + path("missing.onnx") + " --json").code, kFailed);
+}
+
+TEST_F(ConvertCommand, TheModelMayStandBehindAnyList) {
+  const Outcome outcome = mezzo("convert --calibration " + path("none.npz") + " --exclude a " +
+                                path("in.onnx") + " -o " + path("out.onnx"));
+  EXPECT_EQ(outcome.code, kFailed) << outcome.err;  // and not a missing IN
 }
 
 TEST_F(ConvertCommand, SamplesThatAreNotThereOrDoNotFitAreRefused) {

@@ -1,6 +1,7 @@
 // Builds ONNX models for tests.
 #pragma once
 
+#include <bit>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -73,6 +74,15 @@ inline Message attribute(const std::string& name, const char* value) {
   message.add(field::attribute::kName, kept(name));
   message.add(field::attribute::kString, kept(value));
   message.add(field::attribute::kType, std::uint64_t{3});
+  return message;
+}
+
+inline Message float_attribute(const std::string& name, float value) {
+  Message message;
+  message.add(field::attribute::kName, kept(name));
+  message.add(field::attribute::kFloat, std::uint64_t{std::bit_cast<std::uint32_t>(value)}).wire =
+      Wire::kFixed32;
+  message.add(field::attribute::kType, std::uint64_t{1});
   return message;
 }
 

@@ -145,6 +145,45 @@ TEST_F(EvaluatorJudges, CalibrationKeepsTheOverflowingPartFloat) {
   EXPECT_THAT(report.verified, HasSubstr("the built-in evaluator"));
 }
 
+TEST_F(EvaluatorJudges, CalibrationAloneJudgesNoResult) {
+  save(in(), overflowing_model());
+  save(folder_ / "x.pb", floats("x", {2, 2}, {1, -2, 3, 4}));
+  options_.calibration = {folder_ / "x.pb"};
+  for (const char* verify : {"none", "load"}) {
+    options_.verify = verify;
+    const Report report = convert_model(in(), out(), options_).report;
+    EXPECT_THAT(report.errors, testing::IsEmpty()) << verify;
+    EXPECT_THAT(report.verified, testing::Not(HasSubstr("runs in"))) << verify;
+  }
+}
+
+TEST_F(EvaluatorJudges, WhatWasJudgedWithOtherOptionsDoesNotCount) {
+  save(in(), overflowing_model());
+  options_.tolerance = 0.01;
+  const auto interrupted = [&](int after) {
+    int judged = 0;
+    options_.progress = [&, after](std::string_view what, double) {
+      if (what == "searching" && ++judged == after) throw std::runtime_error("interrupted");
+    };
+    EXPECT_THROW(convert_model(in(), out(), options_), std::runtime_error);
+    options_.progress = {};
+  };
+  const int whole = static_cast<int>(convert_model(in(), out(), options_).report.search_attempts);
+  fs::remove(out());
+  interrupted(4);
+  options_.io = "low";
+  EXPECT_GE(convert_model(in(), out(), options_).report.search_attempts, whole);
+}
+
+TEST_F(EvaluatorJudges, APlanIsSearchedForInAFolderOfItsOwn) {
+  save(in(), overflowing_model());
+  options_.tolerance = 0.01;
+  const fs::path shared = fs::temp_directory_path() / "mezzo-plan.search";
+  fs::remove(shared);
+  options_.progress = [&](std::string_view, double) { EXPECT_FALSE(fs::exists(shared)); };
+  EXPECT_FALSE(plan_model(in(), options_).decisions.empty());
+}
+
 TEST_F(EvaluatorJudges, TheSearchFindsWhatMustStayFloat) {
   save(in(), overflowing_model());
   options_.tolerance = 0.01;

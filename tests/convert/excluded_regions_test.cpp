@@ -86,6 +86,30 @@ TEST_F(ExcludedRegions, GoThroughBodies) {
   EXPECT_THAT(low_products(branched()), UnorderedElementsAre("a", "t", "aside", "e"));
 }
 
+// A loop with two states that do not meet: p grows by products with a, q by those with b.
+Message two_states() {
+  GraphBuilder body("body");
+  body.input("i", Element::kInt64, {}).input("go", Element::kBool, {}).input("p0").input("q0");
+  body.node("Identity", {"go"}, {"on"}).output("on", Element::kBool, {});
+  body.node("MatMul", {"p0", "w"}, {"p1"}).node("MatMul", {"q0", "w"}, {"q1"});
+  GraphBuilder g;
+  g.input("turns", Element::kInt64, {}).input("flag", Element::kBool, {});
+  g.input("a").input("b").weight("w");
+  g.node("Loop", {"turns", "flag", "a", "b"}, {"p", "q"},
+         body_attribute("body", body.output("p1").output("q1").take()));
+  g.node("MatMul", {"p", "w"}, {"y"}).node("MatMul", {"q", "w"}, {"z"});
+  return g.output("y").output("z").take();
+}
+
+TEST_F(ExcludedRegions, ComeOutOfABodyWhereTheyWentIn) {
+  options_.excluded_regions = {{"a", "y"}};
+  EXPECT_THAT(low_products(two_states()), UnorderedElementsAre("q1", "z"));
+  options_.excluded_regions = {{"q1", "z"}};
+  EXPECT_THAT(low_products(two_states()), UnorderedElementsAre("p1", "y"));
+  options_.excluded_regions = {{"a", "z"}};
+  EXPECT_THAT(low_products(two_states()), UnorderedElementsAre("p1", "q1", "y", "z"));
+}
+
 TEST_F(ExcludedRegions, ThatNoWayLeadsThroughAreWarnedOf) {
   options_.excluded_regions = {{"c", "a"}};
   EXPECT_THAT(low_products(diamond()), UnorderedElementsAre("a", "b", "c", "d", "y"));

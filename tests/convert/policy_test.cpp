@@ -126,6 +126,24 @@ TEST_F(PolicyTest, NamesAreExactGlobsOrExpressions) {
               Contains(HasSubstr("'nothing*' matches no node")));
 }
 
+TEST_F(PolicyTest, NamingANodeNamesWhatStandsInItsBodies) {
+  const auto low = [&] {
+    GraphBuilder then("then");
+    then.node("Softmax", {"x"}, {"s"}).output("s");
+    GraphBuilder other("else");
+    other.node("Softmax", {"x"}, {"e"}).output("e");
+    GraphBuilder g;
+    g.input("x").input("flag", Element::kBool, {});
+    g.named("choice").node("If", {"flag"}, {"y"}, body_attribute("then_branch", then.take()),
+                           body_attribute("else_branch", other.take()));
+    save(folder_ / "if.onnx", model(g.output("y").take()));
+    return convert_model(folder_ / "if.onnx", folder_ / "if16.onnx", options_).report.low_nodes;
+  };
+  EXPECT_EQ(low(), 0);
+  options_.included_names = {"choice"};
+  EXPECT_EQ(low(), 2);
+}
+
 TEST_F(PolicyTest, TensorsStayFloatWhereTheyAreMadeAndRead) {
   options_.excluded_tensors = {"r?"};  // made by a Relu, read by a convolution and an addition
   const Plan plan = plan_model(in(), options_);

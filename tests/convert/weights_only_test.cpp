@@ -158,6 +158,40 @@ TEST_F(WeightsOnly, WhatIsNamedToStayFloatKeepsItsWeights) {
   EXPECT_EQ(stored().at("b"), "float32");
 }
 
+// Integers are as many as their scales make them: rounding these moves every one.
+TEST_F(WeightsOnly, QuantisedPartsKeepTheirScales) {
+  const std::vector<std::int64_t> square{64, 64};
+  const std::vector<float> scales(64, 0.1F);
+  GraphBuilder g;
+  g.input("x", Element::kFloat, square).weight("s", {0.1F}, {}).weight("scales", scales, {64});
+  g.initializer(tensor("zero", Element::kInt8, {}, std::vector<std::int8_t>(1)));
+  g.initializer(tensor("zeros", Element::kInt8, {64}, std::vector<std::int8_t>(64)));
+  g.initializer(tensor("wq", Element::kInt8, square, std::vector<std::int8_t>(4096, 3)));
+  g.node("QuantizeLinear", {"x", "s", "zero"}, {"q"});
+  g.node("DequantizeLinear", {"q", "s", "zero"}, {"d"});
+  g.node("DequantizeLinear", {"wq", "scales", "zeros"}, {"w"});
+  g.node("MatMul", {"d", "w"}, {"m"}).node("QuantizeLinear", {"m", "s", "zero"}, {"mq"});
+  g.node("QLinearMatMul", {"mq", "s", "zero", "wq", "scales", "zeros", "s", "zero"}, {"pq"});
+  g.node("MatMulInteger", {"q", "wq"}, {"i"}).node("Cast", {"i"}, {"f"}, attribute("to", 1));
+  g.node("Mul", {"f", "scales"}, {"y"});
+  g.output("y", Element::kFloat, square).output("pq", Element::kInt8, square);
+  const Report report = convert(model(g.take()));
+  EXPECT_EQ(report.low_weights, 0);
+  EXPECT_EQ(contents(out()), contents(in()));
+}
+
+TEST_F(WeightsOnly, WhatABodyGivesStaysInRange) {
+  GraphBuilder large("then");
+  large.weight("masked", std::vector<float>(64, -1e9F), {8, 8}).output("masked");
+  GraphBuilder small("else");
+  small.weight("ones", std::vector<float>(64, 1), {8, 8}).output("ones");
+  GraphBuilder g;
+  g.input("flag", Element::kBool, {});
+  g.node("If", {"flag"}, {"y"}, body_attribute("then_branch", large.take()),
+         body_attribute("else_branch", small.take()));
+  EXPECT_EQ(convert(model(g.output("y", Element::kFloat, {8, 8}).take())).low_weights, 1);
+}
+
 TEST_F(WeightsOnly, WhatAsksForLowArithmeticIsAWarning) {
   options_.target_dtype_ops = std::vector<std::string>{"Gemm"};
   options_.included_names = {"first"};
