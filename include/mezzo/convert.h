@@ -108,7 +108,9 @@ struct Options {
 /// The type of one type variable of one node, and why.
 struct Decision {
   std::string node;  ///< where it is: scope path, name, operator
-  std::string key;   ///< stable key: the first output's name in its scope
+  /// Stable key: the name of the first output; in bodies and functions behind those of the nodes
+  /// that hold it.
+  std::string key;
   std::string op;
   std::string variable;  ///< the schema's name of the type variable: "T"
   bool low = false;

@@ -10,7 +10,7 @@ namespace mezzo::convert {
 
 void Editor::report_cast(const Value& value, bool from_low, std::string_view reason) {
   const std::string low(name_of(low_));
-  changes_.casts.push_back({std::string(value.name), graph_.scope(value.scope).path,
+  changes_.casts.push_back({std::string(value.name), graph_.path_of(value.scope),
                             from_low ? low : "float32", from_low ? "float32" : low,
                             std::string(reason)});
 }

@@ -105,7 +105,7 @@ bool Editor::keeps_digits(const Node& reader, int input) const {
 
 bool Editor::stays_float(const Node& reader) const {
   const auto& keys = decisions_.float_weights;
-  return !keys.empty() && std::ranges::binary_search(keys, plan_key(graph_, reader));
+  return !keys.empty() && std::ranges::binary_search(keys, graph_.key_of(reader));
 }
 
 void Editor::count_weight(ValueId id) {

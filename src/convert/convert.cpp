@@ -1,5 +1,6 @@
 // Plan, apply, verify, replace: the conversion from file to file.
 #include <algorithm>
+#include <map>
 #include <random>
 #include <set>
 
@@ -125,13 +126,31 @@ class Conversion {
            std::ranges::none_of(decisions_.low, [](bool low) { return low; });
   }
 
+  // Findings name the opset at hand, which is another one after raising.
+  static std::string without_opset(std::string what) {
+    constexpr std::string_view kWord = "opset ";
+    for (std::size_t at = what.find(kWord); at != std::string::npos; at = what.find(kWord, at)) {
+      at += kWord.size();
+      what.erase(at, what.find_first_not_of("0123456789", at) - at);
+    }
+    return what;
+  }
+
   // Raising a model adds no fault to it.
   void check_raised() const {
     if (choice_.opset == 0 || before_.empty()) return;
     Document original(in_);
-    if (check_graph(Graph(original, policy_.custom_operators())).size() >= before_.size()) return;
-    raise<UnsupportedError>("convert", "the model cannot be raised to opset ", choice_.opset,
-                            ": the result would not be valid: ", before_.front().what);
+    std::multiset<std::string> known;
+    for (const Finding& finding : check_graph(Graph(original, policy_.custom_operators())))
+      known.insert(without_opset(finding.what));
+    for (const Finding& finding : before_) {
+      const auto found = known.find(without_opset(finding.what));
+      if (found == known.end()) {
+        raise<UnsupportedError>("convert", "the model cannot be raised to opset ", choice_.opset,
+                                ": the result would not be valid: ", finding.what);
+      }
+      known.erase(found);
+    }
   }
 
   void check_io_names() const {
@@ -215,6 +234,9 @@ class Conversion {
     report.opset_before = choice_.opset == 0 ? report.opset_after : opset_of_input();
     report.nodes = static_cast<std::int64_t>(graph_.nodes.size());
     report.decisions = decisions_.list;
+    const std::vector<Decision> others = consequences_of(graph_, decisions_);
+    report.decisions.insert(report.decisions.end(), others.begin(), others.end());
+    warn_of_unknown_operators();
     report.warnings.insert(report.warnings.end(), policy_.warnings().begin(),
                            policy_.warnings().end());
     report.warnings.insert(report.warnings.end(), decisions_.warnings.begin(),
@@ -227,6 +249,21 @@ class Conversion {
       report.warnings.push_back(without_cast_to(policy_.low(), opset, "everything stays as it is"));
     }
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) count_node(static_cast<NodeId>(n));
+  }
+
+  // What nothing describes may make a model's heart stay float32.
+  void warn_of_unknown_operators() {
+    std::map<std::string_view, std::size_t> counts;
+    for (const Node& node : graph_.nodes) {
+      if (node.schema == nullptr && node.instance == kNone && !node.domain.empty())
+        ++counts[node.domain];
+    }
+    for (const auto& [domain, count] : counts) {
+      report_.warnings.push_back(
+          concat({std::to_string(count), count == 1 ? " node" : " nodes", " of domain ", domain,
+                  ": described by nothing, so float32 stays around them; "
+                  "custom_operators (--custom-ops) describes operators"}));
+    }
   }
 
   void count_node(NodeId id) {

@@ -50,7 +50,7 @@ class Decider {
     }
     map().slots.settle();
     result_.low = place_casts(graph_, policy_, map());
-    list();
+    result_.list = decisions_of(graph_, result_);
     std::ranges::sort(result_.float_weights);
     return std::move(result_);
   }
@@ -89,7 +89,7 @@ class Decider {
   // The caller's word on a node holds for its weights, too.
   void keep_float(NodeId id, Level level, const std::string& why) {
     pin_all(id, level, why);
-    if (is_weights_only()) result_.float_weights.push_back(plan_key(graph_, graph_.node(id)));
+    if (is_weights_only()) result_.float_weights.push_back(graph_.key_of(graph_.node(id)));
   }
 
   void pin_all(NodeId id, Level level, const std::string& why) {
@@ -204,7 +204,7 @@ class Decider {
   void pin_values() {
     ExcludedValues excluded = pin_excluded_values(graph_, policy_, map());
     for (const NodeId reader : excluded.readers) {
-      if (is_weights_only()) result_.float_weights.push_back(plan_key(graph_, graph_.node(reader)));
+      if (is_weights_only()) result_.float_weights.push_back(graph_.key_of(graph_.node(reader)));
     }
     for (std::string& warning : excluded.warnings) result_.warnings.push_back(std::move(warning));
   }
@@ -218,11 +218,11 @@ class Decider {
       if (!is_decidable(node)) continue;
       for (std::size_t v = 0; v < variables(id).size(); ++v) {
         if (variables(id)[v] == kNoSlot) continue;
-        const std::optional<bool> low = policy_.options().choose(question(node, v));
+        const std::optional<bool> low = policy_.options().choose(question_about(graph_, node, v));
         if (!low || (*low && is_weights_only())) continue;
         map().slots.pin(variables(id)[v], *low ? Label::kLow : Label::kHigh, Level::kName,
                         std::string(kWhy));
-        if (is_weights_only()) result_.float_weights.push_back(plan_key(graph_, node));
+        if (is_weights_only()) result_.float_weights.push_back(graph_.key_of(node));
       }
     }
   }
@@ -261,24 +261,29 @@ class Decider {
   void pin_kept(const std::set<std::string>* kept) {
     if (kept == nullptr || kept->empty()) return;
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
-      if (!kept->contains(plan_key(graph_, graph_.nodes[n]))) continue;
+      if (!kept->contains(graph_.key_of(graph_.nodes[n]))) continue;
       keep_float(static_cast<NodeId>(n), Level::kNumeric, "found by the search for the tolerance");
     }
   }
 
   void pin_plan(const Plan& plan) {
     result_.float_weights = plan.float_weights;
-    std::map<std::pair<std::string_view, std::string_view>, const Decision*> planned;
-    for (const Decision& decision : plan.decisions)
-      planned[{decision.key, decision.variable}] = &decision;
+    using Asked = std::pair<std::string_view, std::string_view>;
+    std::map<Asked, const Decision*> planned;
+    for (const Decision& decision : plan.decisions) {
+      if (!planned.emplace(Asked(decision.key, decision.variable), &decision).second) {
+        raise<ConfigError>("convert", "the plan decides twice about ", decision.node, " (key '",
+                           decision.key, "', type variable ", decision.variable, ")");
+      }
+    }
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
       if (!is_decidable(node) || !node.bodies.empty()) continue;
-      const std::string key = plan_key(graph_, node);
+      const std::string key = graph_.key_of(node);
       for (std::size_t v = 0; v < variables(static_cast<NodeId>(n)).size(); ++v) {
         const Slot slot = variables(static_cast<NodeId>(n))[v];
         if (slot == kNoSlot) continue;
-        const auto found = planned.find({key, node.schema->variables[v].name});
+        const auto found = planned.find(Asked(key, node.schema->variables[v].name));
         if (found == planned.end()) {
           raise<ConfigError>("convert", "the plan says nothing about ", graph_.describe(node));
         }
@@ -286,42 +291,6 @@ class Decider {
                         found->second->why);
       }
     }
-  }
-
-  void list() {
-    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
-      const Node& node = graph_.nodes[n];
-      if (!is_decidable(node)) continue;
-      for (std::size_t v = 0; v < variables(static_cast<NodeId>(n)).size(); ++v) {
-        const Slot slot = variables(static_cast<NodeId>(n))[v];
-        if (slot != kNoSlot) result_.list.push_back(describe(node, v, slot));
-      }
-    }
-  }
-
-  // What there is to decide, without the answer.
-  Decision question(const Node& node, std::size_t v) const {
-    Decision decision;
-    decision.node = graph_.describe(node);
-    decision.key = plan_key(graph_, node);
-    decision.op = node.op;
-    decision.variable = node.schema->variables[v].name;
-    return decision;
-  }
-
-  Decision describe(const Node& node, std::size_t v, Slot slot) const {
-    Decision decision = question(node, v);
-    decision.low = result_.is_low(slot);
-    if (const Pin* pin = result_.map.slots.pin_of(slot)) {
-      decision.rule = name_of(pin->level);
-      decision.why = pin->why;
-    } else {
-      decision.rule = "cut";
-      decision.why = decision.low ? "its neighbours are low: fewest casts" : "fewest casts";
-    }
-    if (const Pin* lost = result_.map.slots.overruled(slot))
-      decision.otherwise = concat({"low by ", name_of(lost->level), ": ", lost->why});
-    return decision;
   }
 
   const Graph& graph_;
@@ -339,13 +308,6 @@ bool is_decidable(const Node& node) {
 std::string_view name_of_node(const Graph& graph, const Node& node) {
   const ValueId first = node.outputs.empty() ? kNone : node.outputs[0];
   return !node.name.empty() || first == kNone ? node.name : graph.value(first).name;
-}
-
-std::string plan_key(const Graph& graph, const Node& node) {
-  const ValueId first = node.outputs.empty() ? kNone : node.outputs[0];
-  const std::string& path = graph.scope(node.scope).path;
-  return concat(
-      {path, path.empty() ? "" : "/", first == kNone ? node.name : graph.value(first).name});
 }
 
 std::size_t primary_variable(const Graph& graph, const SlotMap& map, NodeId id) {

@@ -42,6 +42,17 @@ struct Decisions {
   }
 };
 
+/// What there is to decide about a type variable of a node, without the answer.
+Decision question_about(const Graph&, const Node&, std::size_t variable);
+
+/// What was decided about every type variable of every node, and by whom.
+std::vector<Decision> decisions_of(const Graph&, const Decisions&);
+
+/// What became of nodes that have nothing to decide, for the report: operators that nothing
+/// describes, and float outputs of nodes with bodies and of calls. `variable` is empty, or the
+/// output's name.
+std::vector<Decision> consequences_of(const Graph&, const Decisions&);
+
 /// What else speaks about a graph besides the policy.
 struct Evidence {
   const ValueRanges* ranges = nullptr;          // measured on samples
@@ -89,9 +100,6 @@ bool is_decidable(const Node&);
 
 /// What patterns are matched with: the node's name or, where it has none, its first output's.
 std::string_view name_of_node(const Graph&, const Node&);
-
-/// The key of a node in a plan: its scope's path and its first output.
-std::string plan_key(const Graph&, const Node&);
 
 /// The variable that decides what the node computes in: that of its first output or input.
 std::size_t primary_variable(const Graph&, const SlotMap&, NodeId);

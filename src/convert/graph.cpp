@@ -129,6 +129,28 @@ const Message* Graph::constant(ValueId id) const {
   return tensor == nullptr ? nullptr : &tensor->open();
 }
 
+std::string Graph::path_of(ScopeId id) const {
+  const Scope& scope = this->scope(id);
+  if (scope.owner == kNone) return "";
+  return concat({describe(node(scope.owner)), "/", scope.attribute});
+}
+
+// Names of nodes may be there twice; names of values are not, in one scope.
+std::string Graph::key_of(ScopeId id) const {
+  const Scope& scope = this->scope(id);
+  if (scope.owner == kNone) return "";
+  return concat({key_of(node(scope.owner)), "/", scope.attribute, "/"});
+}
+
+std::string Graph::key_of(const Node& node) const {
+  const auto first = std::ranges::find_if(node.outputs, [](ValueId out) { return out != kNone; });
+  if (first != node.outputs.end()) return concat({key_of(node.scope), value(*first).name});
+  const std::vector<NodeId>& siblings = scope(node.scope).nodes;
+  const auto at = std::ranges::find_if(
+      siblings, [&](NodeId id) { return this->node(id).message == node.message; });
+  return concat({key_of(node.scope), "#", std::to_string(at - siblings.begin())});
+}
+
 std::string Graph::describe(const Node& node) const {
   std::string text = "node without outputs";
   if (!node.name.empty()) {
@@ -138,12 +160,12 @@ std::string Graph::describe(const Node& node) const {
              first != node.outputs.end()) {
     text = concat({"node making '", value(*first).name, "'"});
   }
-  const std::string& path = scope(node.scope).path;
+  const std::string path = path_of(node.scope);
   return concat({path, path.empty() ? "" : "/", text, " (", node.op, ")"});
 }
 
 std::string Graph::describe(const Value& value) const {
-  const std::string& path = scope(value.scope).path;
+  const std::string path = path_of(value.scope);
   return concat({"'", value.name, "'", path.empty() ? "" : " in ", path});
 }
 

@@ -78,7 +78,7 @@ struct Scope {
   Message* message = nullptr;  // GraphProto or FunctionProto
   ScopeId parent = kNone;      // whose names are seen inside; none for a function
   NodeId owner = kNone;        // the node that holds the body or calls the function
-  std::string path;            // "", "node 'x'/then_branch", ...
+  std::string_view attribute;  // of the owner, that has the body; "function" for a function
   std::vector<ValueId> inputs, outputs;
   std::vector<NodeId> nodes;    // in file order
   std::vector<NodeId> ordered;  // in an order in which every value is made before it is read
@@ -122,6 +122,13 @@ class Graph {
   /// The tensor of a constant: an initializer that no caller can replace, or the `value` of a
   /// Constant node. Null for anything else.
   const Message* constant(ValueId) const;
+
+  /// Where a scope is, for readers: "", "node 'x' (If)/then_branch", ...
+  std::string path_of(ScopeId) const;
+  /// What names a scope and nothing else, from the outputs of its owners: "", "y/then_branch/", ...
+  std::string key_of(ScopeId) const;
+  /// The same of a node, from its first output: "y", "y/then_branch/t".
+  std::string key_of(const Node&) const;
 
   /// "node 'conv1' (Conv)" or "node 7 (Conv)" with the scope it stands in.
   std::string describe(const Node&) const;

@@ -2,19 +2,16 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "convert/concat.h"
 #include "convert/fields.h"
+#include "convert/functions.h"
 #include "convert/graph.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
 namespace {
-
-constexpr int kDeepestNesting = 64;
-constexpr std::size_t kMostNodes = 4'000'000;
 
 std::string_view text_of(const Field& field) {
   return field.wire == Wire::kBytes ? field.bytes : std::string_view();
@@ -24,21 +21,19 @@ std::string_view text_of(const Field& field) {
 // that the order of nodes in the file does not matter.
 class Builder {
  public:
-  Builder(Graph& graph, const CustomOperators& custom) : graph_(graph), custom_(custom) {}
+  Builder(Graph& graph, const CustomOperators& custom)
+      : graph_(graph), custom_(custom), functions_(graph.document().model()) {}
 
   void build() {
     Message& model = graph_.document().model();
     graph_.ir_version = static_cast<std::int64_t>(model.number(field::model::kIrVersion));
-    for (Field& field : model.fields()) {
-      if (field.number == field::model::kFunctions) read_function(field.open());
-    }
     Message& main = model.find(field::model::kGraph)->open();
+    functions_.check_size(main);
     add_scope(main, ScopeKind::kMain, kNone, kNone, "",
               read_opsets(model, field::model::kOpsetImport));
   }
 
  private:
-  using FunctionKey = std::tuple<std::string_view, std::string_view, std::string_view>;
   using Opsets = std::map<std::string_view, std::int64_t>;
 
   static Opsets read_opsets(Message& message, std::uint32_t number) {
@@ -51,15 +46,6 @@ class Builder {
       opsets[domain] = static_cast<std::int64_t>(entry.number(field::opset::kVersion));
     }
     return opsets;
-  }
-
-  void read_function(Message& function) {
-    namespace f = field::function;
-    const FunctionKey key{function.text(f::kDomain), function.text(f::kName),
-                          function.text(f::kOverload)};
-    if (!functions_.emplace(key, &function).second) {
-      raise("onnx", "function '", std::get<1>(key), "' is defined twice");
-    }
   }
 
   ValueId add_value(ScopeId scope, std::string_view name, Origin origin) {
@@ -75,12 +61,12 @@ class Builder {
   }
 
   std::string in(ScopeId scope) const {
-    const std::string& path = graph_.scope(scope).path;
+    const std::string path = graph_.path_of(scope);
     return path.empty() ? std::string() : concat({" in ", path});
   }
 
   ScopeId add_scope(Message& message, ScopeKind kind, ScopeId parent, NodeId owner,
-                    std::string path, Opsets opsets) {
+                    std::string_view attribute, Opsets opsets) {
     if (++depth_ > kDeepestNesting)
       raise("onnx", "graphs are nested deeper than ", kDeepestNesting);
     const auto id = static_cast<ScopeId>(graph_.scopes.size());
@@ -89,7 +75,7 @@ class Builder {
     scope.message = &message;
     scope.parent = parent;
     scope.owner = owner;
-    scope.path = std::move(path);
+    scope.attribute = attribute;
     scope.opsets = std::move(opsets);
     if (kind == ScopeKind::kFunction) {
       add_function_inputs(id, message);
@@ -185,10 +171,7 @@ class Builder {
 
   void add_nodes(ScopeId id, Message& message, std::uint32_t number) {
     for (Field& field : message.fields()) {
-      if (field.number != number) continue;
-      if (graph_.nodes.size() >= kMostNodes)
-        raise("onnx", "the model has more than ", kMostNodes, " nodes");
-      add_node(id, field.open());
+      if (field.number == number) add_node(id, field.open());
     }
   }
 
@@ -214,8 +197,7 @@ class Builder {
       }
       node.outputs.push_back(value);
     }
-    const auto function = functions_.find({node.domain, node.op, message.text(f::kOverload)});
-    if (function == functions_.end()) node.schema = schema_of(node);
+    if (functions_.called_by(message) == nullptr) node.schema = schema_of(node);
     graph_.nodes.push_back(std::move(node));
     graph_.scope(scope_id).nodes.push_back(id);
   }
@@ -271,29 +253,19 @@ class Builder {
       if (field.number != f::kGraph && field.number != f::kGraphs) continue;
       const ScopeId parent = graph_.node(node_id).scope;
       const std::string_view name = attribute.text(f::kName);
-      std::string path = concat({graph_.describe(graph_.node(node_id)), "/", name});
-      const ScopeId body = add_scope(field.open(), ScopeKind::kBody, parent, node_id,
-                                     std::move(path), graph_.scope(parent).opsets);
+      const ScopeId body = add_scope(field.open(), ScopeKind::kBody, parent, node_id, name,
+                                     graph_.scope(parent).opsets);
       graph_.node(node_id).bodies.push_back({name, body});
     }
   }
 
   void add_instance(NodeId node_id) {
-    const Node& node = graph_.node(node_id);
-    const auto found =
-        functions_.find({node.domain, node.op, node.message->text(field::node::kOverload)});
-    if (found == functions_.end()) return;
-    Message* function = found->second;
-    if (std::ranges::find(calls_, function) != calls_.end()) {
-      raise("onnx", "function '", node.op, "' calls itself");
-    }
-    calls_.push_back(function);
+    Message* function = functions_.called_by(*graph_.node(node_id).message);
+    if (function == nullptr) return;
     Opsets opsets = read_opsets(*function, field::function::kOpsetImport);
-    std::string path = concat({graph_.describe(node), "/function"});
-    const ScopeId instance = add_scope(*function, ScopeKind::kFunction, kNone, node_id,
-                                       std::move(path), std::move(opsets));
+    const ScopeId instance =
+        add_scope(*function, ScopeKind::kFunction, kNone, node_id, "function", std::move(opsets));
     graph_.node(node_id).instance = instance;
-    calls_.pop_back();
   }
 
   void read_outputs(ScopeId id, Message& message) {
@@ -379,8 +351,7 @@ class Builder {
 
   Graph& graph_;
   const CustomOperators& custom_;
-  std::map<FunctionKey, Message*> functions_;
-  std::vector<Message*> calls_;
+  Functions functions_;
   int depth_ = 0;
 };
 

@@ -129,8 +129,12 @@ std::string scatter_11(NodeEdit& node) {
   return "";
 }
 
+std::string upsample_9(NodeEdit& node) {
+  node.attribute_to_input("scales", 1);
+  return "";
+}
+
 std::string upsample_10(NodeEdit& node) {
-  if (node.find("scales") != nullptr) node.attribute_to_input("scales", 1);
   node.set_op("Resize");
   return "";
 }
@@ -142,6 +146,19 @@ std::string resize_11(NodeEdit& node) {
   node.set_text("coordinate_transformation_mode", "asymmetric");
   if (node.text("mode") != "linear") node.set_text("nearest_mode", "floor");
   return "";
+}
+
+std::string resize_13(NodeEdit& node) {
+  return node.text("coordinate_transformation_mode") == "tf_half_pixel_for_nn"
+             ? "uses tf_half_pixel_for_nn, which is no more"
+             : "";
+}
+
+// The defaults changed.
+std::string selu_6(NodeEdit& node) {
+  if (node.find("alpha") == nullptr) node.set_float("alpha", 1.6732F);
+  if (node.find("gamma") == nullptr) node.set_float("gamma", 1.0507F);
+  return drop_legacy(node);
 }
 
 std::string roi_align_16(NodeEdit& node) {
@@ -289,10 +306,11 @@ constexpr Change kChanges[] = {
     {"Relu", 6, drop_legacy},
     {"Reshape", 5, reshape_5},
     {"Resize", 11, resize_11},
+    {"Resize", 13, resize_13},
     {"RoiAlign", 16, roi_align_16},
     {"Scan", 9, refuse},
     {"Scatter", 11, scatter_11},
-    {"Selu", 6, drop_legacy},
+    {"Selu", 6, selu_6},
     {"Sigmoid", 6, drop_legacy},
     {"Slice", 10, slice_10},
     {"Softmax", 13, flattening},
@@ -309,6 +327,7 @@ constexpr Change kChanges[] = {
     {"TopK", 10, topk_10},
     {"Unsqueeze", 13, axes_to_input},
     {"Upsample", 7, refuse},
+    {"Upsample", 9, upsample_9},
     {"Upsample", 10, upsample_10},
     {"Xor", 7, drop_broadcast},
 };

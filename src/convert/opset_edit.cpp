@@ -1,6 +1,7 @@
 #include "convert/opset_edit.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "convert/concat.h"
 #include "convert/element.h"
@@ -94,6 +95,16 @@ void NodeEdit::set_integer(std::string_view attribute, std::int64_t value) {
   remove(attribute);
   message_.add(field::node::kAttribute,
                std::make_unique<Message>(integer_attribute(attribute, value)));
+}
+
+void NodeEdit::set_float(std::string_view attribute, float value) {
+  remove(attribute);
+  auto made = std::make_unique<Message>();
+  made->add(field::attribute::kName, attribute);
+  made->add(field::attribute::kFloat, std::uint64_t{std::bit_cast<std::uint32_t>(value)}).wire =
+      Wire::kFixed32;
+  made->add(field::attribute::kType, field::attribute_type::kFloat);
+  message_.add(field::node::kAttribute, std::move(made));
 }
 
 void NodeEdit::set_text(std::string_view attribute, std::string_view value) {

@@ -28,6 +28,7 @@ class NodeEdit {
 
   void remove(std::string_view attribute);
   void set_integer(std::string_view attribute, std::int64_t value);
+  void set_float(std::string_view attribute, float value);
   void set_text(std::string_view attribute, std::string_view value);
   void set_op(std::string_view op);
   /// Sets input i; inputs in front of it that are not there are left out ("").

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "convert/concat.h"
+#include "convert/body_ways.h"
 #include "convert/decide.h"
 #include "convert/quantised.h"
 #include "convert/rules.h"
@@ -16,7 +16,7 @@ class Patterns {
   Patterns(const Graph& graph, SlotMap& map)
       : graph_(graph),
         map_(map),
-        seen_(graph.nodes.size(), false),
+        seen_(graph.values.size(), false),
         counts_(graph.values.size(), -1) {}
 
   void run() {
@@ -53,26 +53,38 @@ class Patterns {
 
   // Floats that become indices or sizes: everything elementwise on the way to them.
   void indices(NodeId start) {
-    constexpr std::array<std::string_view, 30> kOnTheWay{
-        "Abs",     "Add",   "Cast",       "Ceil",      "Clip",      "Concat",
-        "Div",     "Exp",   "Expand",     "Floor",     "Gather",    "Identity",
-        "Log",     "Max",   "Min",        "Mod",       "Mul",       "Neg",
-        "Pow",     "Range", "Reciprocal", "ReduceMax", "ReduceMin", "ReduceProd",
-        "Reshape", "Round", "Slice",      "Sqrt",      "Sub",       "Where"};
-    std::vector<NodeId> stack{start};
+    constexpr std::array<std::string_view, 35> kOnTheWay{
+        "Abs",        "Add",       "Cast",       "Ceil",      "Clip",       "Concat",    "Div",
+        "Exp",        "Expand",    "Floor",      "Gather",    "Identity",   "Log",       "Max",
+        "Mean",       "Min",       "Mod",        "Mul",       "Neg",        "Pow",       "Range",
+        "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape",
+        "Round",      "Sign",      "Slice",      "Sqrt",      "Sub",        "Sum",       "Where"};
+    constexpr std::string_view kWhy = "its result becomes an index or a size";
+    std::vector<ValueId> stack;
+    const auto read = [&](const std::vector<ValueId>& values) {
+      for (const ValueId id : values) {
+        if (id == kNone || !is_float_based(type_of(id)) || seen_[static_cast<std::size_t>(id)])
+          continue;
+        seen_[static_cast<std::size_t>(id)] = true;
+        stack.push_back(id);
+      }
+    };
+    keep(start, kWhy);
+    read(graph_.node(start).inputs);
     while (!stack.empty()) {
-      const NodeId id = stack.back();
+      const Value& value = graph_.value(stack.back());
       stack.pop_back();
-      if (seen_[static_cast<std::size_t>(id)]) continue;
-      seen_[static_cast<std::size_t>(id)] = true;
-      keep(id, "its result becomes an index or a size");
-      for (const ValueId in : graph_.node(id).inputs) {
-        if (in == kNone || !is_float_based(type_of(in))) continue;
-        const NodeId producer = graph_.value(in).producer;
-        if (producer == kNone) continue;
-        if (std::ranges::find(kOnTheWay, graph_.node(producer).op) != kOnTheWay.end()) {
-          stack.push_back(producer);
-        }
+      const auto at = static_cast<std::size_t>(value.output);
+      if (value.is_scope_input) read(values_before_entry(graph_, value.scope, at));
+      if (value.producer == kNone) continue;
+      const Node& node = graph_.node(value.producer);
+      const Rule* rule = find_rule(node.qualified_name());
+      if (is_hollow(node)) {
+        read(values_before_output(graph_, node, at));
+      } else if ((rule != nullptr && rule->moves) ||
+                 std::ranges::find(kOnTheWay, node.op) != kOnTheWay.end()) {
+        keep(value.producer, kWhy);
+        read(node.inputs);
       }
     }
   }
@@ -127,7 +139,7 @@ class Patterns {
 
   const Graph& graph_;
   SlotMap& map_;
-  std::vector<bool> seen_;
+  std::vector<bool> seen_;  // values that become indices
   std::vector<std::int8_t> counts_;
 };
 

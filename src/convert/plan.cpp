@@ -2,6 +2,7 @@
 #include "convert/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "convert/fields.h"
 #include "convert/hash.h"
@@ -12,7 +13,7 @@
 namespace mezzo::convert {
 namespace {
 
-constexpr std::string_view kFormat = "mezzo-plan-1";
+constexpr std::string_view kFormat = "mezzo-plan-2";
 
 std::string hexadecimal(std::uint64_t value) {
   std::string hex;
@@ -37,9 +38,12 @@ std::vector<std::string> texts_of(const Json& json, std::string_view key) {
 std::string structure_of(const Graph& graph) {
   // Sums of hashes per node do not depend on the order of nodes in the file.
   std::uint64_t sum = 0;
+  ScopeId scope = kNone;
+  std::string key;
   for (const Node& node : graph.nodes) {
+    if (std::exchange(scope, node.scope) != node.scope) key = graph.key_of(node.scope);
     Hash hash;
-    hash.add(graph.scope(node.scope).path);
+    hash.add(key);
     hash.add(node.domain);
     hash.add(node.op);
     hash.add(node.opset);
@@ -96,7 +100,8 @@ std::string Plan::to_json() const {
 Plan Plan::from_json(std::string_view text) {
   const Json json = Json::parse(text);
   if (json.text("format") != kFormat) {
-    raise<ConfigError>("plan", "format '", json.text("format"), "'; expected ", kFormat);
+    raise<ConfigError>("plan", "format '", json.text("format"), "'; expected ", kFormat,
+                       "; make the plan again");
   }
   Plan plan;
   plan.target_dtype = json.text("target_dtype");

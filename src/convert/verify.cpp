@@ -117,7 +117,7 @@ std::vector<std::string> Verifier::candidates_of(const Decisions& decisions) con
     return in != kNone && decisions.map.is_constant[static_cast<std::size_t>(in)];
   };
   for (const Node& node : graph_.nodes) {
-    const std::string key = plan_key(graph_, node);
+    const std::string key = graph_.key_of(node);
     if (std::ranges::any_of(node.inputs, is_weight) &&
         !std::ranges::binary_search(decisions.float_weights, key))
       candidates.push_back(key);

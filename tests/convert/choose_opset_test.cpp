@@ -282,6 +282,66 @@ TEST_F(OpsetTest, FormsOfTheFirstOpsetsAreRaisedToo) {
   EXPECT_THAT(report.warnings, IsEmpty());
 }
 
+// x -> Conv -> one node -> y, as that opset has them.
+Message with_node(int opset, const std::string& op, Message attribute) {
+  const std::vector<std::int64_t> image{1, 2, 4, 4};
+  GraphBuilder g;
+  g.input("x", Element::kFloat, image).weight("w", {1, 2, 3, 4}, {2, 2, 1, 1});
+  g.node("Conv", {"x", "w"}, {"c"}).node(op, {"c"}, {"y"}, std::move(attribute));
+  return model(g.output("y", Element::kFloat, {1, 2, -1, -1}).take(), opset);
+}
+
+TEST_F(OpsetTest, DefaultsThatChangedAreWrittenOut) {
+  options_.opset = "7";
+  convert(with_node(1, "Selu", float_attribute("alpha", 2)));
+  Document document(out());
+  const Graph graph(document);
+  const auto selu = std::ranges::find(graph.nodes, "Selu", &Node::op);
+  ASSERT_NE(selu, graph.nodes.end());
+  EXPECT_EQ(graph.attribute_text(*selu, "alpha"), "2");
+  EXPECT_EQ(graph.attribute_text(*selu, "gamma"), "1.05069995");
+}
+
+TEST_F(OpsetTest, ScalesOfUpsampleBecomeAnInput) {
+  Message scales;
+  scales.add(field::attribute::kName, std::string_view("scales"));
+  const std::vector<float> values{1, 1, 2, 2};
+  scales.add(field::attribute::kFloats,
+             kept(std::string(reinterpret_cast<const char*>(values.data()), 16)));
+  scales.add(field::attribute::kType, std::uint64_t{6});
+  for (const char* opset : {"9", "10", "13"}) {
+    options_.opset = opset;
+    const Report report = convert(with_node(7, "Upsample", scales.clone()));
+    EXPECT_EQ(std::to_string(report.opset_after), opset);
+    EXPECT_THAT(inspect_model(out()).findings, IsEmpty()) << opset;
+  }
+}
+
+TEST_F(OpsetTest, ModesThatAreNoMoreAreRefused) {
+  options_.opset = "13";
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 2, 4, 4}).weight("none", {}, {0});
+  g.weight("scales", {1, 1, 2, 2}, {4});
+  g.node("Resize", {"x", "none", "scales"}, {"y"},
+         attribute("coordinate_transformation_mode", "tf_half_pixel_for_nn"));
+  try {
+    convert(model(g.output("y", Element::kFloat, {1, 2, 8, 8}).take(), 11));
+    ADD_FAILURE() << "not refused";
+  } catch (const UnsupportedError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("Resize uses tf_half_pixel_for_nn"));
+  }
+}
+
+// One fault goes (an attribute that opset 13 knows), another one comes.
+TEST_F(OpsetTest, AFaultThatGoesHidesNoneThatComes) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 4}).weight("w", std::vector<float>(16, 1), {4, 4});
+  g.node("MatMul", {"x", "w"}, {"m"}).node("Celu", {"m"}, {"c"});
+  g.node("Upsample", {"c"}, {"y"}, float_attribute("height_scale", 1));
+  options_.opset = "12";
+  EXPECT_THROW(convert(model(g.output("y", Element::kFloat, {1, 4}).take(), 11)), UnsupportedError);
+}
+
 // A plan says which opset was taken, so that it does not depend on the policy it is applied with.
 TEST_F(OpsetTest, APlanIsAppliedInTheOpsetItWasMadeIn) {
   const auto applied_like_converted = [&](const Message& made) {

@@ -65,6 +65,15 @@ TEST_F(CustomOperatorsTest, StayFloatWhereNothingDescribesThem) {
   const Result result = convert(blurred());
   EXPECT_TRUE(result.report.unchanged);
   EXPECT_THAT(result.plan.decisions, IsEmpty());
+  ASSERT_THAT(result.report.decisions, SizeIs(1));
+  const Decision& decision = result.report.decisions[0];
+  EXPECT_EQ(decision.op, "acme::Blur");
+  EXPECT_FALSE(decision.low);
+  EXPECT_EQ(decision.rule, "schema");
+  EXPECT_THAT(decision.why, HasSubstr("operators of domain acme are left as they are"));
+  EXPECT_THAT(result.report.warnings,
+              testing::ElementsAre(HasSubstr("1 node of domain acme: described by nothing")));
+  EXPECT_THAT(result.report.to_text(), HasSubstr("1 x schema: operators of domain acme"));
 }
 
 TEST_F(CustomOperatorsTest, GoLowAsTheirDescriptionSays) {

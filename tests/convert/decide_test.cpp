@@ -108,6 +108,37 @@ TEST(ConstantRules, AnEpsilonBeforeADivisionStaysFloat) {
   EXPECT_FALSE(decision_on(model(g.output("y").take()), "a").low);
 }
 
+TEST(Indices, KeepTheirDigitsHoweverTheyAreMoved) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 2}).weight("w").weight("table", {1, 2, 3, 4}, {4});
+  g.node("MatMul", {"x", "w"}, {"m"}).node("Mul", {"m", "m"}, {"p"}).node("Floor", {"p"}, {"f"});
+  g.node("ReduceSum", {"f"}, {"r"}).node("Squeeze", {"r"}, {"s"});
+  g.node("Cast", {"s"}, {"i"}, attribute("to", 7)).node("Gather", {"table", "i"}, {"y"});
+  const Message made = model(g.output("y", Element::kFloat, {}).take());
+  for (const char* node : {"p", "f", "r", "s"}) {
+    EXPECT_FALSE(decision_on(made, node).low) << node;
+    EXPECT_THAT(decision_on(made, node).why, HasSubstr("index or a size")) << node;
+  }
+  EXPECT_TRUE(decision_on(made, "m").low);
+}
+
+TEST(Indices, KeepTheirDigitsInBodiesToo) {
+  const auto branch = [](const char* attribute, const char* out) {
+    GraphBuilder g(attribute);
+    g.node("Mul", {"m", "m"}, {out}).output(out);
+    return body_attribute(attribute, g.take());
+  };
+  GraphBuilder g;
+  g.input("x").input("flag", Element::kBool, {}).weight("w");
+  g.node("MatMul", {"x", "w"}, {"m"});
+  g.node("If", {"flag"}, {"r"}, branch("then_branch", "t"), branch("else_branch", "e"));
+  g.node("Cast", {"r"}, {"i"}, attribute("to", 7)).output("i", Element::kInt64);
+  const Message made = model(g.take());
+  EXPECT_FALSE(decision_on(made, "r/then_branch/t").low);
+  EXPECT_FALSE(decision_on(made, "r/else_branch/e").low);
+  EXPECT_TRUE(decision_on(made, "m").low);
+}
+
 // A convolution with integer weights, and behind it one with float weights.
 TEST(QuantisedRegions, EndWhereWeightsAreFloat) {
   const std::vector<std::int64_t> image{1, 2, 4, 4};
