@@ -115,9 +115,8 @@ void print(const Subject& subject) {
 int run(const Options& options) {
   const Subject subject = subject_named(options.op, rules_of(options));
   if (subject.rows.empty() && !is_foreign(options.op)) {
-    std::cerr << "mezzo explain: unknown operator '" << options.op << "'"
-              << did_you_mean(options.op, known_names()) << '\n';
-    return kFailed;
+    raise<ConfigError>("explain", "unknown operator '", options.op, "'",
+                       did_you_mean(options.op, known_names()));
   }
   if (options.json) {
     std::cout << json_of(subject).dump(2) << '\n';

@@ -4,6 +4,8 @@
 #include <set>
 #include <sstream>
 
+#include "convert/body_ways.h"
+#include "convert/concat.h"
 #include "convert/fields.h"
 
 namespace mezzo::convert {
@@ -14,9 +16,14 @@ class Checker {
   explicit Checker(const Graph& graph) : graph_(graph) {}
 
   std::vector<Finding> run() {
-    for (const Scope& scope : graph_.scopes) check_outputs(scope);
+    for (const Scope& scope : graph_.scopes) {
+      check_inputs(scope);
+      check_outputs(scope);
+    }
+    check_order();
     for (const Node& node : graph_.nodes) {
       if (node.schema != nullptr) check_node(node);
+      if (node.instance != kNone) check_call(node);
       if (node.domain.empty() && node.schema == nullptr && node.instance == kNone) {
         report(graph_.describe(node), " is unknown in opset ", node.opset);
       }
@@ -30,6 +37,63 @@ class Checker {
     std::ostringstream text;
     (text << ... << parts);
     findings_.push_back({text.str()});
+  }
+
+  // What a body reads comes from its owner, whatever it declares.
+  void check_inputs(const Scope& scope) {
+    if (scope.kind != ScopeKind::kBody) return;
+    for (const ValueId id : scope.inputs) {
+      const Value& value = graph_.value(id);
+      if (value.declared.is_known() && value.type.is_known() && value.declared != value.type) {
+        report("input ", graph_.describe(value), " is declared ", name_of(value.declared),
+               " and is ", name_of(value.type));
+      }
+    }
+  }
+
+  // Every value is made before it is read. One finding per scope: its text is the same after a
+  // conversion, which adds nodes.
+  void check_order() {
+    std::vector<std::size_t> position(graph_.nodes.size());
+    for (const Scope& scope : graph_.scopes) {
+      for (std::size_t i = 0; i < scope.nodes.size(); ++i)
+        position[static_cast<std::size_t>(scope.nodes[i])] = i;
+    }
+    std::set<ScopeId> unsorted;
+    for (const Value& value : graph_.values) {
+      if (value.producer == kNone) continue;
+      const std::size_t made = position[static_cast<std::size_t>(value.producer)];
+      for (const Use& use : value.uses) {
+        const NodeId reader = reader_in(value.scope, use);
+        if (reader != kNone && position[static_cast<std::size_t>(reader)] < made)
+          unsorted.insert(value.scope);
+      }
+    }
+    for (const ScopeId id : unsorted) {
+      const std::string path = graph_.path_of(id);
+      report("nodes of ", path.empty() ? "the main graph" : path,
+             " read what nodes behind them make");
+    }
+  }
+
+  // The node of that scope by which a use happens: itself, or the one whose body it stands in.
+  NodeId reader_in(ScopeId id, const Use& use) const {
+    NodeId node = use.node;
+    ScopeId at = node == kNone ? use.scope : graph_.node(node).scope;
+    for (; at != id && at != kNone; at = graph_.scope(at).parent) node = graph_.scope(at).owner;
+    return at == kNone ? kNone : node;
+  }
+
+  void check_call(const Node& node) {
+    const Scope& function = graph_.scope(node.instance);
+    if (node.inputs.size() > function.inputs.size()) {
+      report(graph_.describe(node), " has ", node.inputs.size(), " inputs; the function takes ",
+             function.inputs.size());
+    }
+    if (node.outputs.size() > function.outputs.size()) {
+      report(graph_.describe(node), " has ", node.outputs.size(), " outputs; the function gives ",
+             function.outputs.size());
+    }
   }
 
   void check_outputs(const Scope& scope) {
@@ -150,15 +214,22 @@ class Checker {
       }
     }
     const ScopeId body = node.body("body");
-    if (node.op != "Loop" || body == kNone) return;
+    if (body == kNone || (node.op != "Loop" && node.op != "Scan")) return;
     const Scope& scope = graph_.scope(body);
-    for (std::size_t i = 2; i < std::min(node.inputs.size(), scope.inputs.size()); ++i) {
-      same(name, "carried value " + std::to_string(i - 2), type_of(node.inputs[i]),
-           type_of(scope.inputs[i]));
-      if (i - 1 < scope.outputs.size()) {
-        same(name, "carried value " + std::to_string(i - 2), type_of(scope.inputs[i]),
-             type_of(scope.outputs[i - 1]));
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) check_entry(node, name, i);
+    for (std::size_t i = 0; i < scope.outputs.size(); ++i) {
+      for (const ValueId next : values_after_result(graph_, body, i)) {
+        same(name, concat({"what output ", std::to_string(i), " of the body becomes"}),
+             type_of(scope.outputs[i]), type_of(next));
       }
+    }
+  }
+
+  void check_entry(const Node& node, const std::string& name, std::size_t i) {
+    for (const ValueId inside : values_after_input(graph_, node, i)) {
+      const bool is_entry = graph_.value(inside).is_scope_input;
+      same(name, concat({is_entry ? "input " : "carried value ", std::to_string(i)}),
+           type_of(node.inputs[i]), type_of(inside));
     }
   }
 

@@ -9,6 +9,9 @@ namespace model {
 constexpr std::uint32_t kIrVersion = 1, kGraph = 7, kOpsetImport = 8, kMetadata = 14,
                         kTrainingInfo = 20, kFunctions = 25;
 }
+namespace training {
+constexpr std::uint32_t kInitialization = 1, kAlgorithm = 2;
+}
 namespace opset {
 constexpr std::uint32_t kDomain = 1, kVersion = 2;
 }

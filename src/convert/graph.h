@@ -43,7 +43,7 @@ struct Value {
   const Message* initializer =
       nullptr;  // TensorProto, or SparseTensorProto; also of inputs with defaults
   Type type;
-  Type declared;                   // by the file; asked only where `type` follows from no operator
+  Type declared;                   // by the file; counts only where `type` follows from no operator
   std::vector<std::int64_t> dims;  // where the file tells them; -1: unknown
   bool has_dims = false;
   std::vector<Use> uses;

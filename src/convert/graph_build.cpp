@@ -124,7 +124,7 @@ class Builder {
   void read_info(ValueId id, Message& info) {
     Field* type = info.find(field::value_info::kType);
     if (type == nullptr) return;
-    graph_.value(id).type = read_type(type->open());
+    graph_.value(id).type = graph_.value(id).declared = read_type(type->open());
     read_shape(id, info);
   }
 

@@ -22,6 +22,8 @@ class Placement {
 
   std::vector<bool> solve() {
     Cut cut(map_.slots.size());
+    float_weights_ = cut.add_variable();
+    cut.pay_if_low(float_weights_, Cut::kInfinite);
     for (Slot slot = 0; slot < static_cast<Slot>(map_.slots.size()); ++slot) {
       if (map_.slots.root(slot) != slot) continue;
       if (is_pinned(slot, Label::kHigh)) cut.pay_if_low(slot, Cut::kInfinite);
@@ -53,8 +55,10 @@ class Placement {
   // A value is cast once in each direction, however many readers it has.
   void add_value(Cut& cut, ValueId id) {
     const auto v = static_cast<std::size_t>(id);
-    if (map_.native[v] == kNoSlot) return;
-    const Slot made = map_.slots.root(map_.native[v]);
+    // Weights that stay float32 are made so, and cast for whoever reads them low.
+    const bool is_cast = map_.is_constant[v] && !policy_.options().cast_optional_params;
+    if (map_.native[v] == kNoSlot && !is_cast) return;
+    const Slot made = is_cast ? float_weights_ : map_.slots.root(map_.native[v]);
     std::set<Slot> readers;
     for (const Slot slot : map_.uses[v]) {
       if (slot != kNoSlot && map_.slots.root(slot) != made) readers.insert(map_.slots.root(slot));
@@ -105,6 +109,7 @@ class Placement {
   const ConvertPolicy& policy_;
   const SlotMap& map_;
   std::vector<std::int64_t> sizes_;  // per value
+  std::int32_t float_weights_ = 0;   // high, whatever the answer is
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "convert/store.h"
 
 #include <functional>
+#include <map>
 #include <ostream>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "convert/concat.h"
@@ -68,10 +70,19 @@ class TextContent final : public Content {
 void for_each_tensor(Message& graph_or_function, bool is_function,
                      const std::function<void(Message&)>& visit);
 
+void for_each_sparse_part(Message& sparse, const std::function<void(Message&)>& visit) {
+  namespace f = field::sparse_tensor;
+  for (Field& field : sparse.fields()) {
+    if (field.number == f::kValues || field.number == f::kIndices) visit(field.open());
+  }
+}
+
 void for_each_attribute_tensor(Message& attribute, const std::function<void(Message&)>& visit) {
   namespace f = field::attribute;
   for (Field& field : attribute.fields()) {
     if (field.number == f::kTensor || field.number == f::kTensors) visit(field.open());
+    if (field.number == f::kSparseTensor || field.number == f::kSparseTensors)
+      for_each_sparse_part(field.open(), visit);
     if (field.number == f::kGraph || field.number == f::kGraphs)
       for_each_tensor(field.open(), false, visit);
   }
@@ -82,6 +93,10 @@ void for_each_tensor(Message& message, bool is_function,
   const std::uint32_t node_number = is_function ? field::function::kNode : field::graph::kNode;
   for (Field& field : message.fields()) {
     if (!is_function && field.number == field::graph::kInitializer) visit(field.open());
+    if (!is_function && field.number == field::graph::kSparseInitializer)
+      for_each_sparse_part(field.open(), visit);
+    if (is_function && field.number == field::function::kAttributeProto)
+      for_each_attribute_tensor(field.open(), visit);
     if (field.number != node_number) continue;
     for (Field& attribute : field.open().fields()) {
       if (attribute.number == field::node::kAttribute)
@@ -94,6 +109,12 @@ void for_each_tensor(Message& model, const std::function<void(Message&)>& visit)
   for (Field& field : model.fields()) {
     if (field.number == field::model::kGraph) for_each_tensor(field.open(), false, visit);
     if (field.number == field::model::kFunctions) for_each_tensor(field.open(), true, visit);
+    if (field.number != field::model::kTrainingInfo) continue;
+    for (Field& graph : field.open().fields()) {
+      if (graph.number == field::training::kInitialization ||
+          graph.number == field::training::kAlgorithm)
+        for_each_tensor(graph.open(), false, visit);
+    }
   }
 }
 
@@ -112,7 +133,6 @@ std::string_view location_of(const Message& tensor) {
 
 // The tensors that go to the data file, with what they hold.
 struct Outside {
-  Message* tensor;
   std::shared_ptr<const Content> content;
   std::uint64_t offset = 0;
 
@@ -129,16 +149,21 @@ class Splitter {
     const bool is_large = document_.model().size() > kProtobufLimit;
     if (!external && !is_large) return {};
     std::vector<Outside> outside;
+    // Tensors that share their bytes go on sharing them.
+    std::map<std::pair<const char*, std::size_t>, std::uint64_t> offsets;
     for_each_tensor(document_.model(), [&](Message& tensor) {
-      if (auto content = content_of(tensor, is_large || external))
-        outside.push_back({&tensor, std::move(content), 0});
+      const std::string_view shared =
+          is_external(tensor) ? read_tensor(document_, tensor).raw : std::string_view();
+      const auto known = offsets.find({shared.data(), shared.size()});
+      if (known != offsets.end()) return point(tensor, known->second, shared.size());
+      std::shared_ptr<const Content> content = content_of(tensor, is_large || external);
+      if (!content) return;
+      const std::uint64_t end = outside.empty() ? 0 : outside.back().end();
+      const std::uint64_t offset = (end + kAlignment - 1) / kAlignment * kAlignment;
+      if (!shared.empty()) offsets.emplace(std::pair(shared.data(), shared.size()), offset);
+      point(tensor, offset, content->size());
+      outside.push_back({std::move(content), offset});
     });
-    std::uint64_t offset = 0;
-    for (Outside& part : outside) {
-      part.offset = (offset + kAlignment - 1) / kAlignment * kAlignment;
-      point(*part.tensor, part.offset, part.content->size());
-      offset = part.end();
-    }
     return outside;
   }
 

@@ -22,7 +22,7 @@ std::uint64_t element_count(const Tensor& tensor) {
   for (const std::int64_t dim : tensor.dims) {
     if (dim < 0) raise("onnx", "tensor '", tensor.name, "' has a negative dimension");
     if (dim == 0) return 0;
-    if (count > (std::uint64_t{1} << 60) / static_cast<std::uint64_t>(dim)) {
+    if (count > (std::uint64_t{1} << 58) / static_cast<std::uint64_t>(dim)) {
       raise("onnx", "tensor '", tensor.name, "' has more elements than memory could hold");
     }
     count *= static_cast<std::uint64_t>(dim);
@@ -56,6 +56,10 @@ std::string_view external_bytes(Document& document, const Tensor& tensor, const 
       has_length = true;
     }
   }
+  // Where no length is told the shape tells it, if elements are whole bytes.
+  const std::size_t size = size_of(tensor.element);
+  if (!has_length && size != 0)
+    return document.external(location, offset, tensor.count * size, false);
   return document.external(location, offset, length, !has_length);
 }
 

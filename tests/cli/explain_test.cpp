@@ -53,11 +53,11 @@ TEST(Explain, AsJsonIsOneObject) {
 TEST(Explain, AnUnknownNameFailsWithTheNearest) {
   for (const char* option : {"", " --json"}) {
     const Outcome outcome = mezzo(std::string("explain softmx") + option);
-    EXPECT_EQ(outcome.code, kFailed);
+    EXPECT_EQ(outcome.code, kWrongUsage);
     EXPECT_EQ(outcome.out, "");
     EXPECT_THAT(outcome.err, HasSubstr("unknown operator 'softmx'; did you mean 'softmax'"));
   }
-  EXPECT_EQ(mezzo("explain ''").code, kFailed);
+  EXPECT_EQ(mezzo("explain ''").code, kWrongUsage);
 }
 
 #ifdef MEZZO_WITH_TORCH

@@ -259,6 +259,25 @@ TEST(CastPlacement, BelievesTheShapesThatTheFileTells) {
   EXPECT_TRUE(decision_on(product_of(1), "e").low);
 }
 
+// Weights behind Casts cost one each where they are read low.
+TEST(CastPlacement, CountsTheCastsOfWeights) {
+  GraphBuilder g;
+  g.input("x").weight("w").weight("a", {1, 2}, {2}).weight("b", {1, 2}, {2}).weight("c");
+  g.node("MatMul", {"x", "w"}, {"m"}).node("Sub", {"a", "m"}, {"n"}).node("Sub", {"b", "n"}, {"o"});
+  g.node("Sub", {"c", "o"}, {"p"}).node("MatMul", {"p", "w"}, {"y"}).output("y");
+  const std::string bytes = bytes_of(model(g.take()));
+  for (const bool stored : {false, true}) {
+    Document document(bytes);
+    const Graph graph(document);
+    Options options;
+    options.cast_optional_params = stored;
+    const ConvertPolicy policy(options);
+    Constants constants(graph, policy.low());
+    for (const Decision& decision : decide(graph, policy, constants).list)
+      EXPECT_EQ(decision.low, stored || decision.op == "MatMul") << decision.key;
+  }
+}
+
 // One Cast behind a large value against two behind its small parts.
 TEST(CastPlacement, TakesFewerCastsBeforeFewerBytes) {
   GraphBuilder g;
