@@ -15,14 +15,16 @@ const OneWorker kOne;
 struct NormCase {
   const char* name;
   bool rms;
-  bool affine;
+  bool weight;
   bool residual;
   bool from_output;
+  bool bias = weight && !rms;
 };
 constexpr NormCase kCases[] = {{"Layer", false, true, false, false},
                                {"LayerWithoutWeights", false, false, false, false},
                                {"LayerWithResidual", false, true, true, false},
                                {"LayerFromItsOutput", false, true, false, true},
+                               {"LayerWithBiasFromItsOutput", false, false, false, true, true},
                                {"Rms", true, true, false, false},
                                {"RmsWithoutWeights", true, false, false, false},
                                {"RmsWithResidual", true, true, true, false},
@@ -85,7 +87,7 @@ Expected definition(const Buffers& b, const NormCase& c) {
       const std::int64_t at = row * columns + i;
       return c.residual ? rounded_to(b.x[at] + b.residual[at], b.x.dtype()) : b.x[at];
     };
-    const auto w = [&](std::int64_t i) { return c.affine ? b.weight[i] : 1.0; };
+    const auto w = [&](std::int64_t i) { return c.weight ? b.weight[i] : 1.0; };
     double mean = 0;
     for (std::int64_t i = 0; i < columns && !rms; ++i) mean += x(i) / double(columns);
     double variance = 0;
@@ -99,7 +101,7 @@ Expected definition(const Buffers& b, const NormCase& c) {
     for (std::int64_t i = 0; i < columns; ++i) {
       const double hat = (x(i) - mean) * rstd;
       const double g = b.dy[row * columns + i];
-      e.y.push_back(hat * w(i) + (c.affine && !rms ? b.bias[i] : 0));
+      e.y.push_back(hat * w(i) + (c.bias ? b.bias[i] : 0));
       e.dweight[static_cast<std::size_t>(i)] += g * hat;
       e.dbias[static_cast<std::size_t>(i)] += g;
       along += g * w(i) * hat / double(columns);
@@ -122,8 +124,8 @@ void run(Buffers& b, const NormCase& c, const Workers& workers) {
     f.residual = rows_of(b.residual);
     f.sum = rows_of(b.sum, 0);
   }
-  if (c.affine) f.weight = rows_of(b.weight);
-  if (c.affine && !c.rms) f.bias = rows_of(b.bias);
+  if (c.weight) f.weight = rows_of(b.weight);
+  if (c.bias) f.bias = rows_of(b.bias);
   f.y = rows_of(b.y, 0);
   f.mean = c.rms ? nullptr : b.mean.data();
   f.rstd = b.rstd.data();

@@ -21,8 +21,10 @@ std::vector<at::Tensor> run(const at::Device& device, at::ScalarType type, bool 
   const at::Tensor bias = leaf(torch::randn({768}));
   const at::Tensor y = fused_layer_norm(x, {768}, weight, bias, 1e-5, memory_efficient);
   const at::Tensor rms = fused_rms_norm(x, {768}, weight, 1e-5, memory_efficient);
+  const at::Tensor shifted = fused_layer_norm(x, {768}, {}, bias, 1e-5, memory_efficient);
   const auto [sum, added] = fused_add_layer_norm(x, x * 2, {768}, weight, bias, 1e-5);
-  (y.to(at::kFloat).pow(3).sum() + rms.to(at::kFloat).pow(3).sum() + sum.to(at::kFloat).sum() +
+  (y.to(at::kFloat).pow(3).sum() + rms.to(at::kFloat).pow(3).sum() +
+   shifted.to(at::kFloat).pow(3).sum() + sum.to(at::kFloat).sum() +
    added.to(at::kFloat).pow(3).sum())
       .backward();
   std::vector<at::Tensor> result;

@@ -196,6 +196,26 @@ TEST_P(Norm, TakesNonContiguousInputsAndGradients) {
   EXPECT_EQ(ours(c, x.detach(), {6}, {}, {}).sizes(), x.sizes());
 }
 
+TEST_P(Norm, TakesWeightAndBiasEachWithoutTheOther) {
+  const NormCase& c = GetParam();
+  for (const bool has_weight : {false, true}) {
+    torch::manual_seed(1);
+    const at::Tensor x = leaf(torch::randn({5, 33}), at::kFloat);
+    const at::Tensor affine = leaf(torch::rand({33}) + 0.5, at::kFloat);
+    const at::Tensor weight = has_weight ? affine : at::Tensor();
+    const at::Tensor bias = has_weight ? at::Tensor() : affine;
+    const at::Tensor dy = torch::randn({5, 33});
+    ours(c, x, {33}, weight, bias).backward(dy);
+    const at::Tensor x64 = leaf(x, at::kDouble);
+    const at::Tensor affine64 = leaf(affine, at::kDouble);
+    const at::Tensor weight64 = has_weight ? affine64 : at::Tensor();
+    const at::Tensor bias64 = has_weight ? at::Tensor() : affine64;
+    reference(c, x64, {33}, weight64, bias64).backward(dy.to(at::kDouble));
+    expect_close(x.grad(), x64.grad(), 1e-4, "dx");
+    if (has_weight || !c.rms) expect_close(affine.grad(), affine64.grad(), 1e-4, "daffine");
+  }
+}
+
 TEST_P(Norm, TakesMixturesOfTypes) {
   const NormCase& c = GetParam();
   for (const at::ScalarType x_type : {at::kFloat, at::kHalf, at::kBFloat16}) {

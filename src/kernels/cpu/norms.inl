@@ -89,9 +89,9 @@ struct NormalisedRow {
   inline V load(At at) const {
     const V value = x.load(at);
     if (!n.from_output) return (value - mean) * rstd;
-    if (n.weight.data == nullptr) return value;
     const V without_bias =
         n.bias.data == nullptr ? value : value - at.load(n.bias.data, n.bias.dtype);
+    if (n.weight.data == nullptr) return without_bias;
     return without_bias / away_from_zero(at.load(n.weight.data, n.weight.dtype),
                                          static_cast<S>(n.smallest_weight));
   }

@@ -68,9 +68,9 @@ template <typename S>
 __device__ S normalised(const NormBackward& n, std::int64_t begin, std::int64_t i, S mean, S rstd) {
   const S x = value_at<S>(n.x, begin + i);
   if (!n.from_output) return (x - mean) * rstd;
-  if (n.weight.data == nullptr) return x;
-  return (x - value_or(n.bias, i, S(0))) /
-         away_from_zero(value_at<S>(n.weight, i), static_cast<S>(n.smallest_weight));
+  const S without_bias = x - value_or(n.bias, i, S(0));
+  if (n.weight.data == nullptr) return without_bias;
+  return without_bias / away_from_zero(value_at<S>(n.weight, i), static_cast<S>(n.smallest_weight));
 }
 
 template <typename S>

@@ -12,14 +12,14 @@ struct Affine {
 #pragma unroll
     for (int k = 0; k < kPack; ++k) weight[k] = 1;
     if (n.weight.data != nullptr) Any{n.weight.dtype}.load(n.weight.data, column, weight);
-    if (n.from_output && n.bias.data != nullptr && n.weight.data != nullptr) {
+    if (n.from_output && n.bias.data != nullptr) {
       Any{n.bias.dtype}.load(n.bias.data, column, bias);
     }
   }
   /// What was normalised, from the row or from the result.
   __device__ float normalised(const NormBackward& n, int k, float x, float mean, float rstd) const {
     if (!n.from_output) return (x - mean) * rstd;
-    if (n.weight.data == nullptr) return x;
+    if (n.weight.data == nullptr) return x - bias[k];
     return (x - bias[k]) / away_from_zero(weight[k], static_cast<float>(n.smallest_weight));
   }
 };

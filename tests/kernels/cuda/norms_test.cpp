@@ -32,12 +32,13 @@ constexpr Types kTypes[] = {
 };
 
 struct Variant {
-  bool rms, affine, residual, from_output;
+  bool rms, weight, residual, from_output;
+  bool bias = weight && !rms;
 };
 constexpr Variant kVariants[] = {{false, true, false, false}, {false, false, false, false},
                                  {false, true, true, false},  {false, true, false, true},
                                  {true, true, false, false},  {true, false, true, false},
-                                 {true, true, false, true}};
+                                 {true, true, false, true},   {false, false, false, true, true}};
 
 // The memory of both directions of one norm, on one side.
 struct Memory {
@@ -79,8 +80,8 @@ NormForward forward_of(const Arrays& a, const Memory& m, const Variant& v) {
     f.residual = {m.residual, a.types.residual};
     f.sum = {m.sum, a.of_sum};
   }
-  if (v.affine) f.weight = {m.weight, a.types.weight};
-  if (v.affine && !v.rms) f.bias = {m.bias, a.types.weight};
+  if (v.weight) f.weight = {m.weight, a.types.weight};
+  if (v.bias) f.bias = {m.bias, a.types.weight};
   f.y = {m.y, a.types.x};
   f.mean = v.rms ? nullptr : m.mean;
   f.rstd = m.rstd;
