@@ -87,6 +87,7 @@ struct BadList {
 
 TEST(Lists, BadListsAreErrorsThatNameTheTensor) {
   const at::Tensor x = torch::randn({10});
+  const at::Tensor kept = torch::zeros({2});
   const std::vector<BadList> cases{
       {"lengths",
        [&] {
@@ -117,6 +118,23 @@ TEST(Lists, BadListsAreErrorsThatNameTheTensor) {
        "out[0] and out[1] overlap"},
       {"shifted in place", [&] { scale("f", {x.narrow(0, 0, 4)}, {x.narrow(0, 1, 4)}, 1); },
        "in[0] and out[0] overlap"},
+      {"the same strided output twice",
+       [&] {
+         const at::Tensor column = torch::zeros({4, 3}).select(1, 0);
+         scale("f", {torch::ones({4}), torch::ones({4})}, {column, column}, 1);
+       },
+       "out[1] and another output overlap"},
+      {"a strided output within a dense one",
+       [&] {
+         const at::Tensor all = torch::zeros({4, 3});
+         scale("f", {torch::ones({4}), torch::ones({4, 3})}, {all.select(1, 2), all}, 1);
+       },
+       "and another output overlap"},
+      {"an output that is one element",
+       [&] {
+         scale("f", {torch::ones({2}), torch::ones({5})}, {kept, x.narrow(0, 0, 1).expand({5})}, 1);
+       },
+       "out[1] overlaps itself"},
   };
   for (const BadList& row : cases) {
     try {
@@ -126,6 +144,18 @@ TEST(Lists, BadListsAreErrorsThatNameTheTensor) {
       EXPECT_THAT(error.what(), testing::HasSubstr(row.message)) << row.name;
     }
   }
+  EXPECT_TRUE(kept.eq(0).all().item<bool>()) << "written before the error";
+}
+
+TEST(Lists, OutputsMayLieBetweenTheElementsOfOthers) {
+  at::Tensor all = torch::zeros({50, 40});
+  std::vector<at::Tensor> in, out;
+  for (std::int64_t column = 0; column < 40; ++column) {
+    in.push_back(torch::full({50}, static_cast<double>(column)));
+    out.push_back(all.select(1, column));
+  }
+  EXPECT_TRUE(scale("test", in, out, 2));
+  EXPECT_TRUE(torch::equal(all[7], torch::arange(40).to(at::kFloat) * 2));
 }
 
 // What runs where there are no kernels, on a CPU and against the kernels.
