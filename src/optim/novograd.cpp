@@ -27,6 +27,21 @@ kernels::NovogradRecipe recipe_of(const Options& given) {
   return recipe;
 }
 
+// The norms of the gradients that the host knows, as their groups ask for them.
+void find_norms(StepWork& work, const std::vector<kernels::NovogradRecipe>& recipes) {
+  std::vector<double>& squares = work.norms.squares;
+  std::vector<double>& largest = work.norms.largest;
+  squares.clear();
+  largest.clear();
+  for (std::size_t i = 0; i < work.rows.size(); ++i) {
+    const bool two = !recipes[work.parameters[i].group].largest;
+    std::vector<double>& needed = two ? squares : largest;
+    if (needed.empty() && !work.device.has(i)) {
+      work.gradient_norm(two ? kernels::Norm::kTwo : kernels::Norm::kMax, &needed);
+    }
+  }
+}
+
 void keep_norm(AdamParamState& state, double norm) {
   const at::Tensor& kept = state.exp_avg_sq();
   if (!kept.defined() || kept.scalar_type() != at::kDouble || !kept.is_cpu()) {
@@ -53,18 +68,8 @@ template class FusedOptimizerOf<FusedNovoGradOptions, AdamParamState>;
 
 void FusedNovoGrad::update(StepWork& work) {
   const auto& recipes = work.recipes_of(param_groups(), recipe_of);
-  std::vector<double>& squares = work.norms.squares;
-  std::vector<double>& largest = work.norms.largest;
+  find_norms(work, recipes);
   std::vector<double>& norms = work.norms.kept;
-  squares.clear();
-  largest.clear();
-  for (std::size_t i = 0; i < work.rows.size(); ++i) {
-    const bool two = !recipes[work.parameters[i].group].largest;
-    std::vector<double>& needed = two ? squares : largest;
-    if (needed.empty() && !work.device.has(i)) {
-      work.gradient_norm(two ? kernels::Norm::kTwo : kernels::Norm::kMax, &needed);
-    }
-  }
   auto& table = work.table<kernels::NovogradScalars<double>>();
   norms.resize(work.rows.size());
   const auto prepare = [&](std::size_t i, AdamParamState* state) {
@@ -78,7 +83,7 @@ void FusedNovoGrad::update(StepWork& work) {
     }
     const double scale = static_cast<double>(*work.guard.inv_scale);
     const double factor = work.group_factor[stepped.group] * std::abs(scale);
-    const double now = factor * (recipe.largest ? largest[i] : squares[i]);
+    const double now = factor * (recipe.largest ? work.norms.largest[i] : work.norms.squares[i]);
     // On a device a first step may have been skipped after its state was made.
     const bool first = !state->exp_avg_sq().defined() || state->step() == 0;
     const double before = first ? 0 : state->exp_avg_sq().item<double>();
