@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
+#include <unordered_set>
 
 #include "bridge/tensors.h"
 #include "core/torch.h"
@@ -25,9 +26,8 @@ at::Tensor norm_of(const char* where, at::TensorList grads, double p) {
   if (std::isinf(p)) return bridge::norm_there(where, grads, kernels::Norm::kMax);
   const at::Device device = bridge::device_of_list(grads);
   const at::Tensor sum = at::zeros({}, at::TensorOptions(device).dtype(at::kDouble));
-  for (std::size_t i = 0; i < grads.size(); ++i) {
-    bridge::check_floating_tensor(where, "tensors[" + std::to_string(i) + ']', grads[i]);
-    const at::Tensor norm = at::linalg_vector_norm(grads[i], p, {}, false, at::kDouble);
+  for (const at::Tensor& grad : grads) {
+    const at::Tensor norm = at::linalg_vector_norm(grad, p, {}, false, at::kDouble);
     sum.add_(norm.pow(p).to(device));
   }
   return sum.pow(1 / p);
@@ -46,12 +46,15 @@ at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_nor
   }
   at::NoGradGuard no_grad;
   std::vector<at::Tensor> grads;
+  std::unordered_set<const c10::TensorImpl*> seen;
   bool wide = false;
   for (std::size_t i = 0; i < params.size(); ++i) {
     if (!params[i].defined()) raise<ConfigError>(kWhere, "parameter ", i, " is undefined");
-    if (!params[i].grad().defined()) continue;
-    grads.push_back(params[i].grad());
-    wide = wide || grads.back().scalar_type() == at::kDouble;
+    const at::Tensor& grad = params[i].grad();
+    if (!grad.defined() || !seen.insert(grad.unsafeGetTensorImpl()).second) continue;
+    bridge::check_floating_tensor(kWhere, "the gradient of parameter " + std::to_string(i), grad);
+    grads.push_back(grad);
+    wide = wide || grad.scalar_type() == at::kDouble;
   }
   const at::Tensor norm = norm_of(kWhere, grads, norm_type);
   if (error_if_nonfinite) {

@@ -69,15 +69,32 @@ TEST(ClipGradNorm, GradientsThatHaveNoNormAreNamedWhateverTheNorm) {
   for (const double type : {2.0, 1.0, kInfinity}) {
     const auto params = make_parameters();
     set_gradients(params, 1);
+    params[1].mutable_grad() = at::Tensor();
     params[4].mutable_grad() = torch::zeros({8, 3, 3, 3}).to_sparse();
     const at::Tensor before = params[0].grad().clone();
     try {
       clip_grad_norm_(params, 1e-3, type);
       ADD_FAILURE() << type;
     } catch (const ConfigError& error) {
-      EXPECT_THAT(error.what(), testing::HasSubstr("tensors[4]")) << type;
+      EXPECT_THAT(error.what(), testing::HasSubstr("the gradient of parameter 4")) << type;
     }
     EXPECT_TRUE(torch::equal(params[0].grad(), before));
+  }
+}
+
+TEST(ClipGradNorm, AParameterThatIsListedTwiceCountsOnce) {
+  for (const double type : {2.0, 1.0, kInfinity}) {
+    const auto params = make_parameters();
+    const auto others = make_parameters();
+    set_gradients(params, 1);
+    set_gradients(others, 1);
+    auto twice = params;
+    twice.insert(twice.end(), params.begin(), params.end());
+    const double norm = clip_grad_norm_(twice, 0.01, type).item<double>();
+    EXPECT_EQ(norm, clip_grad_norm_(others, 0.01, type).item<double>());
+    for (std::size_t i = 0; i < params.size(); ++i) {
+      EXPECT_TRUE(torch::equal(params[i].grad(), others[i].grad())) << type << ' ' << i;
+    }
   }
 }
 
