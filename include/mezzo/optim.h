@@ -4,8 +4,8 @@
 // Each is an ordinary torch::optim::Optimizer: groups, schedulers, closures, zero_grad and
 // serialization work as with LibTorch's own. Weights may be float, half, bfloat16 or double, dense
 // in any layout; gradients any of these; state is float (double for double weights). Under
-// mezzo::amp they take low-precision gradients as they are and write the low-precision weights that
-// the model computes with.
+// mezzo::amp the step writes the low-precision weights that the model computes with, and with
+// Options::defer_unscale takes low-precision gradients as they are and looks at them itself.
 //
 // Options are checked at construction and again at each step, where schedulers may have changed
 // them: out of range is a ConfigError that tells the range. Everything a step could find wrong (a
@@ -57,6 +57,9 @@ class StepContext;
 class MEZZO_API FusedOptimizer : public torch::optim::Optimizer {
  public:
   ~FusedOptimizer() override;
+  /// As LibTorch's own; not while mezzo::amp holds it.
+  FusedOptimizer(FusedOptimizer&&) noexcept;
+  FusedOptimizer& operator=(FusedOptimizer&&) noexcept;
 
   /// One update of all parameters that have a gradient. The closure, if any, is called first with
   /// gradients enabled; its result is returned.
@@ -68,7 +71,8 @@ class MEZZO_API FusedOptimizer : public torch::optim::Optimizer {
   /// scale.
   void step_unless(const at::Tensor& found_inf, const at::Tensor& inv_scale = {});
 
-  /// As LibTorch's own; under LibTorch 2.15, too, the group keeps the options that it has.
+  /// As LibTorch's own; under LibTorch 2.15, too, the group keeps the options that it has. Options
+  /// out of range, or of another optimizer, are a ConfigError, and nothing is added.
   void add_param_group(const torch::optim::OptimizerParamGroup& group);
 
  protected:
@@ -350,15 +354,19 @@ struct LARCOptions {
 /// Layer-wise adaptive rates (You et al. 2017) around any optimizer, which must outlive it. Before
 /// the inner step each gradient becomes (g + weight_decay * p) * rate, in place, with rate =
 /// trust_coefficient * |p| / (|g| + |p| * weight_decay + eps); the inner optimizer does no decay
-/// meanwhile. Where either norm is zero the decay is added and nothing is scaled. Groups whose
-/// options have no weight decay count as 0. LBFGS, which needs a closure, is a ConfigError.
+/// meanwhile. Where either norm is zero the decay is added and nothing is scaled. The decay is
+/// known of torch::optim's optimizers and those above; options of any other type count as 0 here,
+/// and their optimizer goes on doing whatever decay it does. LBFGS, which needs a closure, is a
+/// ConfigError.
 class MEZZO_API LARC {
  public:
   explicit LARC(torch::optim::Optimizer& inner, LARCOptions options = {});
   /// The optimizer that does the update.
   torch::optim::Optimizer& inner() { return inner_; }
 
-  /// Changes the gradients and takes the inner optimizer's step.
+  /// Changes the gradients and takes the inner optimizer's step. A gradient that does not fit, a
+  /// learning rate below 0 and, of the optimizers above, options out of range are a ConfigError
+  /// before anything changes; where the inner step throws, the gradients stay changed.
   void step();
 
   /// The inner optimizer's.
@@ -372,15 +380,16 @@ class MEZZO_API LARC {
 
 /// Scales the gradients of these parameters in place so that their norm, over all together, is at
 /// most `max_norm`; returns the norm before. `norm_type` is above 0, infinity for the largest
-/// magnitude. A norm that is not finite is an Error if asked for, before anything changes.
+/// magnitude. A gradient that is listed twice counts once. A norm that is not finite is an Error if
+/// asked for, before anything changes.
 MEZZO_API at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm,
                                      double norm_type = 2.0, bool error_if_nonfinite = false);
 
 /// out[i] = in[i] * scale, any floating-point types. `found_inf` (one element, int or float)
 /// becomes 1 where a result is not finite in its type, and is never cleared; everything is written
-/// anyway. Lists of equal length and sizes; out[i] may be in[i]. Nothing waits for a CUDA device
-/// that has kernels of ours, unless the flag is on the host; so it is below, with clip_grad_norm_
-/// (unless it may throw) and with LARC.
+/// anyway. Lists of equal length and sizes; out[i] may be in[i], but overlap nothing else. Nothing
+/// waits for a CUDA device that has kernels of ours, unless the flag is on the host; so it is
+/// below, with clip_grad_norm_ (unless it may throw) and with LARC.
 MEZZO_API void multi_tensor_scale(at::TensorList in, at::TensorList out, double scale,
                                   at::Tensor& found_inf);
 

@@ -114,6 +114,13 @@ void DeviceRows::add(std::size_t index, const kernels::cuda::Interface& cuda,
   ++rows_;
 }
 
+bool DeviceRows::has_moved(std::size_t index, const at::Tensor& param) const {
+  const bool here = has(index);
+  return std::any_of(parts_.begin(), parts_.end(), [&](const std::unique_ptr<Part>& part) {
+    return !(here && part->device == param.device()) && part->counters.knows(param);
+  });
+}
+
 void DeviceRows::set_flags(const at::Tensor& found_inf, const at::Tensor& inv_scale) {
   for (auto& part : parts_) {
     part->skip = number_on(found_inf, part->device, at::kFloat);

@@ -22,6 +22,10 @@ class DeviceCounters {
 
   /// Makes room, so that the next `count` addresses stay good.
   void reserve(std::size_t count, const at::Device&);
+  /// Was this parameter ever stepped there?
+  bool knows(const at::Tensor& param) const {
+    return of_param_.find(param.unsafeGetTensorImpl()) != of_param_.end();
+  }
   /// Where a parameter's counter is. `host_count` overrides it where its state is `fresh`, or where
   /// it is not what the host knew last; without an opinion a new counter begins at 1.
   std::int64_t* address(const at::Tensor& param, std::int64_t host_count, bool fresh);
@@ -57,6 +61,9 @@ class DeviceRows {
   bool empty() const { return rows_ == 0; }
   std::size_t size() const { return rows_; }
   bool has(std::size_t index) const { return index < has_.size() && has_[index]; }
+
+  /// Do steps of this parameter, row `index`, count on a device that it is not on any more?
+  bool has_moved(std::size_t index, const at::Tensor& param) const;
 
   /// Flag and inverse scale of the step, on any device; undefined: none.
   void set_flags(const at::Tensor& found_inf, const at::Tensor& inv_scale);

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
 
 #include <cmath>
 
@@ -50,8 +51,11 @@ FusedOptimizer::FusedOptimizer(const ParamGroups& groups, std::unique_ptr<Option
 }
 
 FusedOptimizer::~FusedOptimizer() = default;
+FusedOptimizer::FusedOptimizer(FusedOptimizer&&) noexcept = default;
+FusedOptimizer& FusedOptimizer::operator=(FusedOptimizer&&) noexcept = default;
 
 void FusedOptimizer::add_param_group(const torch::optim::OptimizerParamGroup& group) {
+  if (group.has_options()) check(group.options());
   torch::optim::Optimizer::add_param_group(group);
   keep_options(param_groups().back(), group);
 }
@@ -86,6 +90,7 @@ void StepAccess::step(FusedOptimizer& optimizer, StepDecision decision,
   }
   const Borrowed borrowed(work);
   work.gather(name, optimizer.param_groups());
+  if (work.any_moved()) take_counts_back(optimizer);
 
   if (!work.device.empty() && work.device.size() == work.rows.size()) {
     return step_on_device(optimizer, decision, inv_scale, bound);
@@ -139,8 +144,13 @@ void StepAccess::step_on_device(FusedOptimizer& optimizer, const StepDecision& d
   if (work.context) work.context->stepped(true);
 }
 
-void StepAccess::settle_counts(const FusedOptimizer& optimizer) {
+void StepAccess::check_options(const FusedOptimizer& optimizer, const Options& options) {
+  optimizer.check(options);
+}
+
+std::vector<void*> StepAccess::settle_counts(const FusedOptimizer& optimizer) {
   const auto& states = optimizer.state();
+  std::vector<void*> untaken;
   optimizer.work_->device.pull_counts([&](const c10::TensorImpl* param, std::int64_t count) {
     const auto found = states.find(const_cast<c10::TensorImpl*>(param));
     if (found == states.end()) return;
@@ -148,12 +158,33 @@ void StepAccess::settle_counts(const FusedOptimizer& optimizer) {
       adam->step(count);
     } else if (auto* sum = dynamic_cast<torch::optim::AdagradParamState*>(found->second.get())) {
       sum->step(count);
+    } else if (count == 0 && dynamic_cast<torch::optim::SGDParamState*>(found->second.get())) {
+      untaken.push_back(found->first);
     }
   });
+  return untaken;
+}
+
+void StepAccess::take_counts_back(FusedOptimizer& optimizer) {
+  for (void* const key : settle_counts(optimizer)) optimizer.state().erase(key);
+  forget_counts(optimizer);
 }
 
 void StepAccess::forget_counts(FusedOptimizer& optimizer) {
   optimizer.work_->device.forget_counts();
+}
+
+SettledStates::SettledStates(const FusedOptimizer& optimizer)
+    : optimizer_(const_cast<FusedOptimizer&>(optimizer)) {
+  for (void* const key : StepAccess::settle_counts(optimizer_)) {
+    const auto found = optimizer_.state().find(key);
+    aside_.emplace_back(key, std::move(found->second));
+    optimizer_.state().erase(found);
+  }
+}
+
+SettledStates::~SettledStates() {
+  for (auto& [key, state] : aside_) optimizer_.state()[key] = std::move(state);
 }
 
 void StepAccess::clip(FusedOptimizer& optimizer, double norm) {
@@ -166,6 +197,10 @@ void StepAccess::clip(FusedOptimizer& optimizer, double norm) {
 
 void set_step_context(FusedOptimizer& optimizer, std::shared_ptr<StepContext> context) {
   StepAccess::work(optimizer).context = std::move(context);
+}
+
+void settle_step_counts(torch::optim::Optimizer& optimizer) {
+  if (auto* fused = dynamic_cast<FusedOptimizer*>(&optimizer)) StepAccess::take_counts_back(*fused);
 }
 
 void step_checked(FusedOptimizer& optimizer, at::Tensor& found_inf, const at::Tensor& inv_scale,

@@ -3,6 +3,7 @@
 #include "core/torch.h"
 #include "mezzo/optim.h"
 #include "optim/checks.h"
+#include "optim/step_access.h"
 #include "optim/weight_decay.h"
 
 #include <ATen/core/grad_mode.h>
@@ -53,6 +54,17 @@ void check_gradient(const at::Tensor& param, std::size_t group, std::size_t inde
   }
 }
 
+// What the inner step would find only when gradients have changed.
+void check_options(torch::optim::Optimizer& inner) {
+  const auto* fused = dynamic_cast<const FusedOptimizer*>(&inner);
+  for (std::size_t g = 0; g < inner.param_groups().size(); ++g) {
+    const Options& options = inner.param_groups()[g].options();
+    if (fused != nullptr) StepAccess::check_options(*fused, options);
+    const std::string name = "the learning rate of group " + std::to_string(g);
+    check_not_negative("LARC", name.c_str(), options.get_lr());
+  }
+}
+
 // What the gradients of a group are multiplied by: a vector of doubles, wherever the norms are, so
 // that nothing waits for a device.
 at::Tensor rates_of(const at::Tensor& param_norms, const at::Tensor& grad_norms, double lr,
@@ -85,6 +97,7 @@ void LARC::zero_grad(bool set_to_none) {
 
 void LARC::step() {
   at::NoGradGuard no_grad;
+  check_options(inner_);
   std::vector<at::Tensor> params;
   std::vector<at::Tensor> grads;
   std::vector<std::int64_t> ends;  // of the groups, in those lists

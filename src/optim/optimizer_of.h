@@ -41,7 +41,7 @@ double FusedOptimizerOf<OwnOptions, State>::max_grad_norm(const Options& options
 
 template <typename OwnOptions, typename State>
 void FusedOptimizerOf<OwnOptions, State>::save(torch::serialize::OutputArchive& archive) const {
-  StepAccess::settle_counts(*this);
+  const SettledStates settled(*this);
   torch::optim::serialize<State, OwnOptions>(archive, *this);
 }
 

@@ -39,6 +39,10 @@ class StepContext {
 /// Lends a context to an optimizer, or takes it back (null). The optimizer shares it.
 MEZZO_API void set_step_context(FusedOptimizer& optimizer, std::shared_ptr<StepContext> context);
 
+/// Before the states of a fused optimizer move to other keys: its step counters, which a device may
+/// keep, are brought up to date and count from there. Waits for the device. Others are left alone.
+MEZZO_API void settle_step_counts(torch::optim::Optimizer& optimizer);
+
 /// The step of `defer_unscale`: looks at every gradient that the step would read, sets `found_inf`
 /// (one float, on the parameters' device) to 1 if one is not finite, lets `agree` join the flag
 /// with others (ranks, optimizers), and then does what step_unless(found_inf, inv_scale) does.

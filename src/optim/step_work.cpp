@@ -256,6 +256,13 @@ void StepWork::check_gradients_apart(const char* optimizer) {
   }
 }
 
+bool StepWork::any_moved() const {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (device.has_moved(i, *parameters[i].param)) return true;
+  }
+  return false;
+}
+
 bool StepWork::gradients_finite() {
   gradients_.clear();
   for (const kernels::StepRow& row : rows) {

@@ -146,6 +146,9 @@ class StepWork {
   /// Finds the parameters with gradients, checks them and fills `rows` but for their states.
   void gather(const char* optimizer, ParamGroups& groups);
 
+  /// Has a parameter left the device that counts its steps?
+  bool any_moved() const;
+
   /// Is every gradient finite? Reads all of them, writes nothing.
   bool gradients_finite();
 

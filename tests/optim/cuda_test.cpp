@@ -183,6 +183,64 @@ TEST_P(OnCuda, CountsFromTheStartWhenItsStateIsCleared) {
   EXPECT_LT(distance(on_cpu(params), others), 2e-5);
 }
 
+TEST_P(OnCuda, CountsOnWhenItsParametersGoToAnotherDevice) {
+  auto params = parameters();
+  const auto others = make_parameters();
+  const auto ours = kind().make(params);
+  const auto reference = kind().make(others);
+  const auto go_to = [&](const at::Device& where) {
+    for (at::Tensor& param : params) {
+      param.mutable_grad() = at::Tensor();
+      param.set_data(param.detach().to(where));
+    }
+  };
+  for (int step = 0; step < 15; ++step) {
+    const bool is_here = step >= 5 && step < 10;
+    if (step == 5) go_to(at::kCPU);
+    if (step == 10) go_to(device());
+    set_gradients(others, step);
+    copy_gradients(params, others);
+    if (is_here) {
+      ours->step();
+    } else {
+      there([&] { ours->step(); });
+    }
+    reference->step();
+  }
+  EXPECT_LT(distance(on_cpu(params), others), 2e-5);
+}
+
+// Values and states under other keys, as when masters come and go.
+void move_all(FusedOptimizer& optimizer, const std::vector<at::Tensor>& to) {
+  settle_step_counts(optimizer);
+  const at::NoGradGuard no_grad;
+  auto& own = optimizer.param_groups()[0].params();
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    at::Tensor(to[i]).copy_(own[i]);
+    auto state = std::move(optimizer.state().at(own[i].unsafeGetTensorImpl()));
+    optimizer.state().erase(own[i].unsafeGetTensorImpl());
+    optimizer.state()[to[i].unsafeGetTensorImpl()] = std::move(state);
+    own[i] = to[i];
+  }
+}
+
+TEST_P(OnCuda, CountsOnWhenItsStatesGoToOtherKeysAndBack) {
+  const auto params = parameters();
+  const auto masters = parameters();
+  const auto others = make_parameters();
+  const auto ours = kind().make(params);
+  const auto reference = kind().make(others);
+  for (int step = 0; step < 15; ++step) {
+    const auto& now = step >= 5 && step < 10 ? masters : params;
+    if (step == 5 || step == 10) move_all(*ours, now);
+    set_gradients(others, step);
+    copy_gradients(now, others);
+    there([&] { ours->step(); });
+    reference->step();
+  }
+  EXPECT_LT(distance(on_cpu(params), others), 2e-5);
+}
+
 TEST_P(OnCuda, LooksAtEveryGradientItself) {
   const auto params = parameters();
   const auto ours = kind().make(params);

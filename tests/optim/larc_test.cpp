@@ -116,6 +116,56 @@ TEST(LARC, FindsGradientsThatDoNotFitBeforeItChangesAny) {
   }
 }
 
+TEST(LARC, FindsOptionsThatAreOutOfRangeBeforeItChangesAnyGradient) {
+  const auto params = make_parameters();
+  FusedSGD fused(params, FusedSGDOptions(0.1));
+  torch::optim::SGD plain(params, torch::optim::SGDOptions(0.1));
+  static_cast<FusedSGDOptions&>(fused.param_groups()[0].options()).momentum(-1);
+  plain.param_groups()[0].options().set_lr(-1);
+  for (torch::optim::Optimizer* inner : std::vector<torch::optim::Optimizer*>{&fused, &plain}) {
+    set_gradients(params, 0);
+    const at::Tensor before = params[0].grad().clone();
+    EXPECT_THROW(LARC(*inner).step(), ConfigError);
+    EXPECT_TRUE(torch::equal(params[0].grad(), before));
+  }
+}
+
+TEST(LARC, FollowsItsDefinitionAroundAdamAndRMSprop) {
+  for (const bool adam : {true, false}) {
+    const auto params = make_parameters();
+    const auto others = make_parameters();
+    const auto make = [adam](const std::vector<at::Tensor>& of, double decay) {
+      std::unique_ptr<torch::optim::Optimizer> made;
+      if (adam) {
+        made = std::make_unique<torch::optim::Adam>(
+            of, torch::optim::AdamOptions(0.01).weight_decay(decay));
+      } else {
+        made = std::make_unique<torch::optim::RMSprop>(
+            of, torch::optim::RMSpropOptions(0.01).weight_decay(decay));
+      }
+      return made;
+    };
+    const auto inner = make(params, 0.1);
+    const auto reference = make(others, 0);
+    LARC larc(*inner);
+    for (int step = 0; step < 20; ++step) {
+      set_gradients(params, step);
+      set_gradients(others, step);
+      for (const at::Tensor& other : others) {
+        if (other.numel() == 0) continue;
+        const at::Tensor p = other.detach().to(at::kDouble);
+        const at::Tensor g = other.grad().to(at::kDouble);
+        const double norm = p.norm().item<double>();
+        const double rate = 0.02 * norm / (g.norm().item<double>() + norm * 0.1 + 1e-8);
+        other.mutable_grad() = ((g + 0.1 * p) * std::min(rate / 0.01, 1.0)).to(other.scalar_type());
+      }
+      larc.step();
+      reference->step();
+    }
+    EXPECT_LT(distance(params, others), 1e-4) << adam;
+  }
+}
+
 TEST(LARC, AtARateOfZeroNothingMoves) {
   const auto params = make_parameters();
   FusedSGD sgd(params, FusedSGDOptions(0));

@@ -32,8 +32,13 @@ inline std::vector<Kind> kinds() {
            [](std::vector<at::Tensor> params) {
              return std::make_unique<FusedNovoGrad>(params, FusedNovoGradOptions(0.01));
            }},
-          {"FusedAdagrad", [](std::vector<at::Tensor> params) {
-             return std::make_unique<FusedAdagrad>(params, FusedAdagradOptions(0.01));
+          {"FusedAdagrad",
+           [](std::vector<at::Tensor> params) {
+             return std::make_unique<FusedAdagrad>(params, FusedAdagradOptions(0.01).lr_decay(0.1));
+           }},
+          {"FusedSGDWithDampening", [](std::vector<at::Tensor> params) {
+             return std::make_unique<FusedSGD>(params,
+                                               FusedSGDOptions(0.01).momentum(0.9).dampening(0.5));
            }}};
 }
 

@@ -390,6 +390,72 @@ TEST_P(FusedStep, GroupsMayJoinWhileTraining) {
   EXPECT_TRUE(identical(params, others));
 }
 
+TEST_P(FusedStep, AGroupWithTheOptionsOfAnotherOptimizerIsNotAdded) {
+  const auto optimizer = GetParam().make(make_parameters());
+  const torch::optim::OptimizerParamGroup group(make_parameters(),
+                                                std::make_unique<torch::optim::LBFGSOptions>(0.1));
+  EXPECT_THROW(optimizer->add_param_group(group), ConfigError);
+  EXPECT_EQ(optimizer->param_groups().size(), 1);
+}
+
+TEST(FusedStepGroups, OptionsOutOfRangeAreNotAdded) {
+  const auto params = make_parameters();
+  FusedAdam adam(params, FusedAdamOptions(0.1));
+  const torch::optim::OptimizerParamGroup group(
+      make_parameters(), std::make_unique<FusedAdamOptions>(FusedAdamOptions(0.1).eps(-1)));
+  EXPECT_THROW(adam.add_param_group(group), ConfigError);
+  EXPECT_EQ(adam.param_groups().size(), 1);
+  set_gradients(params, 0);
+  adam.step();
+}
+
+TEST(FusedStepMove, TakesStatesAndCountersAlong) {
+  const auto params = make_parameters();
+  const auto others = make_parameters();
+  FusedAdam reference(others, FusedAdamOptions(0.01));
+  std::vector<FusedAdam> several;
+  several.emplace_back(params, FusedAdamOptions(0.01));
+  const auto both_step = [&](int step) {
+    set_gradients(params, step);
+    set_gradients(others, step);
+    several[0].step();
+    reference.step();
+  };
+  both_step(0);
+  several.emplace_back(make_parameters(), FusedAdamOptions(0.1));  // the first moves
+  both_step(1);
+  struct Trainer {
+    FusedAdam adam;
+  };
+  Trainer trainer{std::move(several[0])};
+  several[0] = std::move(trainer.adam);
+  both_step(2);
+  EXPECT_TRUE(identical(params, others));
+}
+
+TEST_P(FusedStep, SchedulersSetTheLearningRate) {
+  const auto params = make_parameters();
+  const auto optimizer = GetParam().make(params);
+  torch::optim::SGD reference(params, torch::optim::SGDOptions(0.01));
+  torch::optim::StepLR schedule(*optimizer, 2, 0.1);
+  torch::optim::StepLR expected(reference, 2, 0.1);
+  const auto rate_of = [](torch::optim::Optimizer& of) {
+    return of.param_groups()[0].options().get_lr();
+  };
+  for (int step = 0; step < 6; ++step) {
+    set_gradients(params, step);
+    optimizer->step();
+    schedule.step();
+    expected.step();
+    EXPECT_DOUBLE_EQ(rate_of(*optimizer), rate_of(reference)) << step;
+  }
+  const auto before = values(params);
+  set_gradients(params, 6);
+  optimizer->param_groups()[0].options().set_lr(0);
+  optimizer->step();
+  EXPECT_TRUE(identical(params, before));
+}
+
 TEST_P(FusedStep, ThatFailsLeavesNoStateOfTheOthersBehind) {
   const at::Tensor a = torch::ones({3}).requires_grad_(true);
   at::Tensor b = torch::ones({4}).requires_grad_(true);
