@@ -7,6 +7,8 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
+#include "mezzo/optim.h"
+
 namespace mezzo::detail {
 namespace {
 
@@ -74,7 +76,8 @@ bool evaluates_repeatedly(const torch::optim::Optimizer& optimizer) {
   using torch::optim::AdamW;
   using torch::optim::RMSprop;
   using torch::optim::SGD;
-  return dynamic_cast<const SGD*>(&optimizer) == nullptr &&
+  return dynamic_cast<const optim::FusedOptimizer*>(&optimizer) == nullptr &&
+         dynamic_cast<const SGD*>(&optimizer) == nullptr &&
          dynamic_cast<const Adam*>(&optimizer) == nullptr &&
          dynamic_cast<const AdamW*>(&optimizer) == nullptr &&
          dynamic_cast<const Adagrad*>(&optimizer) == nullptr &&

@@ -2,7 +2,9 @@
 
 #include <limits>
 
+#include "amp/param_state.h"
 #include "amp/training.h"
+#include "mezzo/optim.h"
 
 namespace mezzo::amp {
 namespace {
@@ -109,6 +111,18 @@ TEST(StepClosure, GivesUpAfter20EvaluationsWithEverythingAsBefore) {
     EXPECT_EQ(optimizer.skipped_steps(), 1);
     EXPECT_TRUE(inner->state().empty());
   }
+}
+
+TEST(StepClosure, OnlyThoseThatEvaluateAgainArePaidABackup) {
+  Line net;
+  const std::vector<at::Tensor> params = net->parameters();
+  EXPECT_TRUE(detail::evaluates_repeatedly(torch::optim::LBFGS(params)));
+  EXPECT_FALSE(detail::evaluates_repeatedly(torch::optim::AdamW(params)));
+  EXPECT_FALSE(detail::evaluates_repeatedly(optim::FusedAdam(params)));
+  EXPECT_FALSE(detail::evaluates_repeatedly(optim::FusedSGD(params, 0.1)));
+  EXPECT_FALSE(detail::evaluates_repeatedly(optim::FusedLAMB(params)));
+  EXPECT_FALSE(detail::evaluates_repeatedly(optim::FusedNovoGrad(params)));
+  EXPECT_FALSE(detail::evaluates_repeatedly(optim::FusedAdagrad(params)));
 }
 
 TEST(StepClosure, AnExceptionOfTheClosureLeavesWeightsAsBefore) {
