@@ -29,6 +29,19 @@ namespace {
 
 constexpr std::string_view kWhere = "checkpoint";
 
+constexpr std::string_view kEitherAdam = "Adam or AdamW";
+
+/// Which of LibTorch's two a FusedAdam is; its groups may differ.
+std::string class_of_adam(const optim::FusedAdam& adam) {
+  std::size_t decoupled = 0;
+  for (const auto& group : adam.param_groups()) {
+    const auto* options = dynamic_cast<const optim::FusedAdamOptions*>(&group.options());
+    if (options != nullptr && options->adam_w_mode()) ++decoupled;
+  }
+  if (decoupled == adam.param_groups().size()) return "AdamW";
+  return decoupled == 0 ? "Adam" : std::string(kEitherAdam);
+}
+
 /// The name of a class in files; a fused one has that of the class whose state it reads.
 std::string class_of(const torch::optim::Optimizer& optimizer) {
   using torch::optim::Adagrad;
@@ -42,7 +55,9 @@ std::string class_of(const torch::optim::Optimizer& optimizer) {
   };
   if (is(static_cast<const SGD*>(nullptr)) || is(static_cast<const optim::FusedSGD*>(nullptr)))
     return "SGD";
-  if (is(static_cast<const optim::FusedAdam*>(nullptr))) return "Adam or AdamW";
+  if (const auto* adam = dynamic_cast<const optim::FusedAdam*>(&optimizer)) {
+    return class_of_adam(*adam);
+  }
   if (is(static_cast<const Adam*>(nullptr))) return "Adam";
   if (is(static_cast<const AdamW*>(nullptr))) return "AdamW";
   if (is(static_cast<const Adagrad*>(nullptr))) return "Adagrad";
@@ -51,14 +66,18 @@ std::string class_of(const torch::optim::Optimizer& optimizer) {
   return typeid(optimizer).name();
 }
 
-/// Does an optimizer of class `to` go on where one of class `from` stopped? FusedAdam is both
-/// Adams.
-bool reads(const std::string& to, const std::string& from) {
-  constexpr std::string_view kBoth = "Adam or AdamW";
-  const auto is_adam = [&](const std::string& name) {
-    return name == kBoth || name == "Adam" || name == "AdamW";
+/// Does an optimizer of class `to` go on where one of class `from` stopped? Between two that are
+/// `fused` the options tell which Adam.
+bool reads(const std::string& to, const std::string& from, bool fused) {
+  const auto is_adam = [](const std::string& name) {
+    return name == kEitherAdam || name == "Adam" || name == "AdamW";
   };
-  return to == from || ((to == kBoth || from == kBoth) && is_adam(to) && is_adam(from));
+  const bool either = fused || to == kEitherAdam || from == kEitherAdam;
+  return to == from || (either && is_adam(to) && is_adam(from));
+}
+
+bool is_fused(const torch::optim::Optimizer& optimizer) {
+  return dynamic_cast<const optim::FusedOptimizer*>(&optimizer) != nullptr;
 }
 
 /// "2;4,8;8;": parameters of each group by their shapes.
@@ -184,6 +203,7 @@ void load_gradients(OptimizerState& optimizer, const std::string& prefix,
 void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool gradients,
                     SafetensorsFile& file) {
   file.metadata[prefix + "class"] = class_of(optimizer.inner());
+  if (is_fused(optimizer.inner())) file.metadata[prefix + "fused"] = "1";
   file.metadata[prefix + "shapes"] = shapes_of(optimizer.inner());
   file.tensors.insert(prefix + "state", bytes_of(archive_of(optimizer)));
   const OptimizerProgress progress = optimizer.progress();
@@ -228,7 +248,8 @@ void check_optimizer(OptimizerState& optimizer, const std::string& prefix,
                      const SafetensorsFile& file, const std::string& path) {
   optimizer.sync();
   const std::string own = class_of(optimizer.inner());
-  if (!reads(own, entry(file, prefix + "class"))) {
+  const bool both_fused = is_fused(optimizer.inner()) && file.metadata.contains(prefix + "fused");
+  if (!reads(own, entry(file, prefix + "class"), both_fused)) {
     raise(kWhere, "'", path, "' holds the state of an optimizer of class ",
           entry(file, prefix + "class"), "; got ", own);
   }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "amp/checkpoint_training.h"
+#include "amp/param_state.h"
 #include "amp/safetensors.h"
 #include "mezzo/error.h"
 #include "mezzo/optim.h"
@@ -124,11 +125,30 @@ TEST(Checkpoint, OfOneLevelLoadsIntoAnother) {
   }
 }
 
+/// The state tensors of all parameters in turn.
+std::vector<at::Tensor> states_of(Training& training) {
+  std::vector<at::Tensor> tensors;
+  for (const at::Tensor& master : master_params(training.optimizer)) {
+    auto& state = *training.inner->state().at(master.unsafeGetTensorImpl());
+    detail::visit_tensors(state, [&](at::Tensor& tensor) { tensors.push_back(tensor.clone()); });
+  }
+  return tensors;
+}
+
+void expect_near(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& expected,
+                 double tolerance, const std::string& what) {
+  ASSERT_EQ(got.size(), expected.size()) << what;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const at::Tensor off = got[i].to(at::kDouble) - expected[i].to(at::kDouble);
+    EXPECT_LT(off.abs().max().item<double>(), tolerance) << what << ' ' << i;
+  }
+}
+
 TEST(Checkpoint, FusedAndPlainOptimizersCarryOver) {
   for (const auto& [from, to] :
-       std::vector<std::pair<std::string, std::string>>{{"Adam", "FusedAdam"},
+       std::vector<std::pair<std::string, std::string>>{{"Adam", "FusedAdamWithL2"},
                                                         {"AdamW", "FusedAdam"},
-                                                        {"FusedAdam", "Adam"},
+                                                        {"FusedAdamWithL2", "Adam"},
                                                         {"FusedAdam", "AdamW"},
                                                         {"SGD", "FusedSGD"},
                                                         {"FusedSGD", "SGD"}}) {
@@ -136,11 +156,40 @@ TEST(Checkpoint, FusedAndPlainOptimizersCarryOver) {
     Training source("O2", from, "dynamic");
     source.play(0, 4);
     save_checkpoint(file.path, source.model, source.optimizer);
-    Training target("O2", to, "dynamic");
+    Training target("O2", to, "dynamic", 9);
     load_checkpoint(file.path, target.model, target.optimizer);
-    target.play(6, 8);
-    EXPECT_EQ(target.optimizer.applied_steps(), 3);
+    expect_near(states_of(target), states_of(source), 1e-30, from + " state");
+    for (Training* each : {&source, &target}) each->play(6, 12);
+    EXPECT_EQ(target.optimizer.applied_steps(), 5);
+    expect_near(states_of(target), states_of(source), 2e-3, from + " state of five steps");
+    expect_near(target.everything(), source.everything(), 2e-3, from);
   }
+}
+
+TEST(Checkpoint, AdamIsNotAdamWNeitherFused) {
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"Adam", "AdamW"},
+                                                        {"Adam", "FusedAdam"},
+                                                        {"FusedAdam", "Adam"},
+                                                        {"AdamW", "FusedAdamWithL2"},
+                                                        {"FusedAdamWithL2", "AdamW"}}) {
+    const File file;
+    Training source("O2", from, "dynamic");
+    source.play(0, 4);
+    save_checkpoint(file.path, source.model, source.optimizer);
+    Training target("O2", to, "dynamic", 9);
+    EXPECT_THAT([&] { load_checkpoint(file.path, target.model, target.optimizer); },
+                ThrowsMessage<Error>(HasSubstr("an optimizer of class Adam")))
+        << from << ' ' << to;
+  }
+  // Between two that are fused the file's options say which.
+  const File file;
+  Training source("O2", "FusedAdamWithL2", "dynamic");
+  save_checkpoint(file.path, source.model, source.optimizer);
+  Training target("O2", "FusedAdam", "dynamic", 9);
+  load_checkpoint(file.path, target.model, target.optimizer);
+  EXPECT_FALSE(static_cast<optim::FusedAdamOptions&>(target.inner->param_groups()[0].options())
+                   .adam_w_mode());
 }
 
 TEST(Checkpoint, KeepsWhatTheProgramPutIn) {

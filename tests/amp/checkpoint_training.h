@@ -43,12 +43,12 @@ inline std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string
                                                torch::optim::SGDOptions(0.05).momentum(0.9));
   }
   if (kind == "Adam") {
-    return std::make_unique<torch::optim::Adam>(net->parameters(),
-                                                torch::optim::AdamOptions(0.01).eps(1e-4));
+    return std::make_unique<torch::optim::Adam>(
+        net->parameters(), torch::optim::AdamOptions(0.01).eps(1e-4).weight_decay(0.5));
   }
   if (kind == "AdamW") {
-    return std::make_unique<torch::optim::AdamW>(net->parameters(),
-                                                 torch::optim::AdamWOptions(0.01).eps(1e-4));
+    return std::make_unique<torch::optim::AdamW>(
+        net->parameters(), torch::optim::AdamWOptions(0.01).eps(1e-4).weight_decay(0.5));
   }
   if (kind == "Adagrad") {
     return std::make_unique<torch::optim::Adagrad>(net->parameters(),
@@ -73,8 +73,9 @@ inline std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string
     return std::make_unique<optim::FusedSGD>(net->parameters(),
                                              optim::FusedSGDOptions(0.05).momentum(0.9));
   }
-  return std::make_unique<optim::FusedAdam>(net->parameters(),
-                                            optim::FusedAdamOptions(0.01).eps(1e-4));
+  return std::make_unique<optim::FusedAdam>(
+      net->parameters(), optim::FusedAdamOptions(0.01).eps(1e-4).weight_decay(0.5).adam_w_mode(
+                             kind != "FusedAdamWithL2"));
 }
 
 /// A training whose micro-batches, two to a step, can be played one by one.
