@@ -22,6 +22,7 @@ namespace mezzo::detail {
 namespace {
 
 void move_state(torch::optim::Optimizer& optimizer, const at::Tensor& from, const at::Tensor& to) {
+  optim::settle_step_counts(optimizer);
   auto& states = optimizer.state();
   const auto found = states.find(from.unsafeGetTensorImpl());
   if (found == states.end()) return;
@@ -338,12 +339,17 @@ std::vector<at::Tensor> OptimizerState::weights() const {
   return weights;
 }
 
+bool OptimizerState::keeps_casts() const {
+  const Plan& plan = session_.plan();
+  return plan.policy.has_value() || (plan.convert && is_low(*plan.convert));
+}
+
 void OptimizerState::refresh_casts() {
-  if (session_.plan().policy) casting::refresh_casts(weights());
+  if (keeps_casts()) casting::refresh_casts(weights());
 }
 
 void OptimizerState::invalidate_casts() {
-  if (session_.plan().policy) casting::invalidate_casts(weights());
+  if (keeps_casts()) casting::invalidate_casts(weights());
 }
 
 void OptimizerState::set_steps(std::int64_t applied, std::int64_t skipped) {

@@ -157,6 +157,8 @@ class OptimizerState {
   void check_step();
   void check_gradients();
   bool has_gradients() const;
+  /// Do scopes keep casts of weights: the level's own, or those of a low type that is emulated?
+  bool keeps_casts() const;
   void forget_overflow();
   void take_foreign_steps();
   bool must_skip() const;

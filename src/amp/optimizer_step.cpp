@@ -35,7 +35,7 @@ std::shared_ptr<const StepRecord> OptimizerState::step() {
 
 void OptimizerState::run_inner(const torch::optim::Optimizer::LossClosure& closure) {
   if (fused_) {
-    fused_->step(slots_, session_.plan().policy.has_value(), closure);
+    fused_->step(slots_, keeps_casts(), closure);
     return;
   }
   if (ref_.step) {
@@ -80,7 +80,7 @@ std::shared_ptr<const StepRecord> OptimizerState::step_scaled() {
     flag.copy_(verdict.found_inf);
     now_.overflow_ranks = verdict.ranks;
   };
-  fused_->step_scaled(slots_, session_.plan().policy.has_value(), found_inf, scaled.inverse, agree);
+  fused_->step_scaled(slots_, keeps_casts(), found_inf, scaled.inverse, agree);
   scaler.update(found_inf);
   leave_settled(/*any=*/true);
   now_.found_inf = found_inf;
@@ -95,9 +95,7 @@ void OptimizerState::leave_settled(bool any) {
   in_scope_ = false;
   now_.had_backward = true;
   now_.still_scaled.reset();
-  const Plan& plan = session_.plan();
-  const bool casts = plan.policy.has_value() || (plan.convert && is_low(*plan.convert));
-  if (any && casts && !models_.empty() && model_calls() == calls_at_step_) {
+  if (any && keeps_casts() && !models_.empty() && model_calls() == calls_at_step_) {
     session_.say_once("bare call",
                       "mezzo: gradients arrived, but the model was not called since the last step: "
                       "calls of the bare "

@@ -23,7 +23,7 @@ bool OptimizerState::device_decides() const {
 }
 
 std::shared_ptr<const StepRecord> OptimizerState::step_by_flag() {
-  fused_->step_unless(slots_, session_.plan().policy.has_value(), now_.found_inf);
+  fused_->step_unless(slots_, keeps_casts(), now_.found_inf);
   undecided_gradients_ = true;
   return finish_undecided();
 }

@@ -177,6 +177,36 @@ void expect_near(const std::vector<at::Tensor>& got, const std::vector<at::Tenso
   }
 }
 
+TEST(FusedStep, LeavesNothingToCastOfANetworkWhoseLowTypeIsEmulated) {
+  set_compute_mode(at::kHalf, ComputeMode::kEmulated);
+  set_compute_mode(at::kBFloat16, ComputeMode::kEmulated);
+  for (const char* level : {"O2", "O3", "O5"}) {
+    TinyNet net;
+    optim::FusedSGD sgd(net->parameters(), optim::FusedSGDOptions(0.05));
+    auto [model, optimizer] = initialize(net, sgd, at_level(level));
+    for (int step = 0; step < 3; ++step) {
+      const std::int64_t before = cast_counts().weight_casts;
+      const at::Tensor loss = loss_of(model);
+      if (step > 0) {
+        EXPECT_EQ(cast_counts().weight_casts - before, 0) << level;
+      }
+      optimizer.zero_grad();
+      scale_loss(loss, optimizer).backward();
+      EXPECT_TRUE(optimizer.step().applied());
+      if (step > 0 && level == std::string("O3")) {
+        EXPECT_EQ(cast_counts().weight_casts - before, 0) << "written by the step itself";
+      }
+    }
+    // They hold the new weights: cast anew, the result is the same.
+    model->eval();
+    const at::Tensor result = model(inputs());
+    optimizer.invalidate_casts();
+    EXPECT_TRUE(torch::equal(model(inputs()), result)) << level;
+  }
+  set_compute_mode(at::kHalf, ComputeMode::kAuto);
+  set_compute_mode(at::kBFloat16, ComputeMode::kAuto);
+}
+
 TEST(FusedStep, ClipsByTheUnscaledNormDeferredOrNotAsClippingAloneDoes) {
   constexpr double kBound = 0.05;
   const auto train = [&](const std::string& level, bool deferred, bool alone) {

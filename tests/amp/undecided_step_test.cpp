@@ -14,6 +14,7 @@
 #include "mezzo/messages.h"
 #include "mezzo/optim.h"
 #include "mezzo/schedule.h"
+#include "optim/step_context.h"
 #include "support/cuda_places.h"
 
 namespace mezzo::amp {
@@ -350,6 +351,42 @@ TEST_P(UndecidedStep, ACheckpointHoldsNoGradientOfASkippedStep) {
   }
   for (Training* training : {&ours, &other}) training->step(2);
   expect_near(other.values(), ours.values(), 1e-30);
+}
+
+TEST_P(UndecidedStep, AnOptimizerThatWasTrainedBeforeAndIsTrainedAfterCountsOn) {
+  const auto run = [&](const at::Device& where) {
+    Net net = Training::made_on(where);
+    optim::FusedAdam adam(net->parameters(), optim::FusedAdamOptions(0.01));
+    const at::Tensor x = torch::linspace(-1, 1, 16 * 12).reshape({16, 12}).to(where);
+    const auto bare_steps = [&] {
+      for (int step = 0; step < 5; ++step) {
+        adam.zero_grad();
+        net(x.to(net->in->weight.scalar_type())).to(at::kFloat).square().mean().backward();
+        adam.step();
+      }
+    };
+    bare_steps();
+    std::vector<std::int64_t> counts;
+    {
+      auto [model, optimizer] = initialize(net, adam, options());
+      for (int step = 0; step < 5; ++step) {
+        optimizer.zero_grad();
+        scale_loss(model(x).square().mean(), optimizer).backward();
+        EXPECT_TRUE(optimizer.step().applied());
+      }
+    }
+    net->to(at::kFloat);
+    bare_steps();
+    optim::settle_step_counts(adam);
+    for (const auto& [key, state] : adam.state()) {
+      counts.push_back(static_cast<torch::optim::AdamParamState&>(*state).step());
+    }
+    return counts;
+  };
+  const auto expected = run(at::kCPU);
+  EXPECT_EQ(expected, std::vector<std::int64_t>(6, 15));
+  const testing_cuda::KernelsAt kernels(place());
+  EXPECT_EQ(run(device()), expected);
 }
 
 class GradScalerOnDevice : public testing_cuda::AtPlaces {};
