@@ -39,7 +39,7 @@ struct InitOptions {
   /// Of start-up and of every collective.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
 
-  /// With tcp:// and file://.
+  /// With tcp:// and file://; default: what the starter's variables say.
   std::optional<int> rank = {};
   std::optional<int> world_size = {};
 

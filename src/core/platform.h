@@ -1,5 +1,5 @@
-// Everything that asks the operating system: the only file of the library with POSIX in it is
-// platform.cpp.
+// Everything that asks the operating system: the only files of the library with POSIX in them are
+// platform*.cpp.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "core/platform_network.h"
 #include "core/platform_process.h"
 #include "distributed/nccl_part.h"
 #include "ranks/rank_list.h"
@@ -31,37 +32,67 @@ void validate(const InitOptions& options) {
   }
 }
 
-// What the options, the address and the starter say, in this order.
-Starter identify(const InitOptions& options, const MeetingPoint& point) {
-  Starter self;
-  const auto rank = options.rank ? options.rank : point.rank;
-  const auto size = options.world_size ? options.world_size : point.world_size;
-  if (point.kind == MeetingPoint::Kind::kEnvironment) {
-    self = ranks::read_starter(platform::environment_variable);
-    if ((rank && *rank != self.rank) || (size && *size != self.world_size)) {
-      raise<ConfigError>(kWhere, "rank and world_size are ", rank.value_or(self.rank), " and ",
-                         size.value_or(self.world_size), ", but the environment of ", self.name,
-                         " says ", self.rank, " and ", self.world_size);
-    }
-    if (self.world_size > 1 && (self.master_address.empty() || self.master_port == 0)) {
-      raise<ConfigError>(kWhere, "env:// needs MASTER_ADDR and MASTER_PORT, which ", self.name,
-                         " does not set: export them before the start (rank 0's host, a free ",
-                         "port), or give init_method tcp://HOST:PORT or file:///PATH");
-    }
-    return self;
+// What a starter says of this process, where there is one. Slurm's variables count beside
+// MASTER_ADDR alone, in whose place there is a meeting point here.
+std::optional<Starter> starter_beside(const MeetingPoint& point) {
+  const auto variables = [&](const std::string& name) {
+    auto value = platform::environment_variable(name);
+    if (!value && name == "MASTER_ADDR") value = point.host;
+    return value;
+  };
+  try {
+    return ranks::read_starter(variables);
+  } catch (const ConfigError&) {
+    return std::nullopt;
   }
+}
+
+// A process that meets the others at an address or in a file. What was not given, its starter says.
+Starter identify_at(const MeetingPoint& point, std::optional<int> rank, std::optional<int> size,
+                    const std::string& init_method) {
+  const std::optional<Starter> starter = starter_beside(point);
+  if (starter && !rank) rank = starter->rank;
+  if (starter && !size) size = starter->world_size;
   if (!rank || !size) {
-    raise<ConfigError>(kWhere, options.init_method, " needs rank and world_size");
+    raise<ConfigError>(kWhere, init_method, " needs rank and world_size where no starter's ",
+                       "variables give them");
   }
   if (*size < 1 || *rank < 0 || *rank >= *size) {
     raise<ConfigError>(kWhere, "rank ", *rank, " of world_size ", *size,
                        " is out of range; expected 0 <= rank < world_size");
   }
+  Starter self;
   self.name = "init_method";
   self.rank = self.local_rank = *rank;
   self.world_size = *size;
+  // Whoever numbers ranks otherwise than the starter does may have started several in its place.
+  if (starter && starter->rank == *rank && starter->world_size == *size) {
+    self.local_rank = starter->local_rank;
+    self.local_world_size = starter->local_world_size;
+  }
   self.master_address = point.host;
   self.master_port = point.port;
+  return self;
+}
+
+// What the options, the address and the starter say, in this order.
+Starter identify(const InitOptions& options, const MeetingPoint& point) {
+  const auto rank = options.rank ? options.rank : point.rank;
+  const auto size = options.world_size ? options.world_size : point.world_size;
+  if (point.kind != MeetingPoint::Kind::kEnvironment) {
+    return identify_at(point, rank, size, options.init_method);
+  }
+  Starter self = ranks::read_starter(platform::environment_variable);
+  if ((rank && *rank != self.rank) || (size && *size != self.world_size)) {
+    raise<ConfigError>(kWhere, "rank and world_size are ", rank.value_or(self.rank), " and ",
+                       size.value_or(self.world_size), ", but the environment of ", self.name,
+                       " says ", self.rank, " and ", self.world_size);
+  }
+  if (self.world_size > 1 && (self.master_address.empty() || self.master_port == 0)) {
+    raise<ConfigError>(kWhere, "env:// needs MASTER_ADDR and MASTER_PORT, which ", self.name,
+                       " does not set: export them before the start (rank 0's host, a free ",
+                       "port), or give init_method tcp://HOST:PORT or file:///PATH");
+  }
   return self;
 }
 

@@ -12,7 +12,7 @@
 #include <future>
 #include <thread>
 
-#include "core/platform_process.h"
+#include "core/platform_network.h"
 #include "distributed/communicator.h"
 #include "distributed/engine_store.h"
 #include "mezzo/export.h"
@@ -35,7 +35,9 @@ c10::intrusive_ptr<c10d::TCPStore> serve(const StoreAddress& address,
     if (platform::is_loopback(address.host)) {
       // LibTorch would listen at every interface.
       int port = address.port;
-      options.masterListenFd = platform::listen_at("127.0.0.1", port);
+      const std::string loopback =
+          platform::is_numeric_address(address.host) ? address.host : "127.0.0.1";
+      options.masterListenFd = platform::listen_at(loopback, port);
       options.port = static_cast<std::uint16_t>(port);
     }
     return c10::make_intrusive<c10d::TCPStore>(address.host, options);

@@ -6,6 +6,7 @@
 #include <ostream>
 #include <sstream>
 
+#include "core/platform_network.h"
 #include "core/raise.h"
 #include "ranks/rank_output.h"
 

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <thread>
 
-#include "core/platform_process.h"
+#include "core/platform_network.h"
 #include "distributed/several.h"
 
 namespace mezzo::parallel {

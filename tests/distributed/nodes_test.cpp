@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/platform.h"
+#include "core/platform_network.h"
 #include "core/platform_process.h"
 #include "distributed/branches.h"
 #include "distributed/several.h"
