@@ -259,6 +259,9 @@ DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, Master
   s.reducer =
       std::make_unique<GradientReducer>(s.parameters, settings, *s.group, s.lanes, s.layout_lane);
   s.reducer->set_on_backward([&s] { return s.begin_backward(); }, [&s] { s.end_backward(); });
+  s.reducer->set_before_layout([&s] {
+    if (s.in_loop()) s.join->exchange(s.notice(Coming::kLayout));
+  });
   s.reducer->sender().set_before_hook([&s](int bucket) { s.announce_bucket(bucket); });
 }
 

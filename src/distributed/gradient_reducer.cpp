@@ -56,7 +56,10 @@ bool GradientReducer::prepare() {
   check_claims();
   if (current_backward() >= 0) return false;
   if (schedule_->open()) close_open_backward();
-  if (!is_current()) refresh(true);
+  if (!is_current()) {
+    if (before_layout_) before_layout_();
+    refresh(true);
+  }
   adopt_strangers();
   return true;
 }
@@ -182,16 +185,17 @@ void GradientReducer::put_notes(const at::Tensor& there, const std::vector<doubl
   notes_.insert(notes_.end(), notes.begin(), notes.end());
 }
 
-// How many ranks said yes to each note on each bucket. Empty where nobody needs to know, since
-// reading costs a GPU a stop.
+// How many ranks said yes to each note on each bucket. Empty where this rank need not know, since
+// reading costs a GPU a stop: it lacks no gradient, and what would be an error elsewhere changes
+// nothing in what it does next. (Where a backward broke off, what came of it is not finite.)
 std::vector<double> GradientReducer::read_notes() {
   if (sender_.has_hook()) return sender_.sum(notes_);
-  bool all_arrived = true;
-  for (bool arrived : arrived_) all_arrived = all_arrived && arrived;
+  bool goes_on = order_agreed_ && settings_.unused_allowed;
+  for (bool arrived : arrived_) goes_on = goes_on && arrived;
   const double unit = terms_.scale.before * terms_.scale.after;
   std::vector<double> counts;
   for (int b = 0; b < buckets_->count(); ++b) {
-    if (buckets_->flat(b).is_cuda() && all_arrived) return {};
+    if (buckets_->flat(b).is_cuda() && goes_on) return {};
     const at::Tensor notes = buckets_->notes(b).to(at::kCPU, at::kDouble);
     for (std::int64_t i = 0; i < notes.numel(); ++i) {
       counts.push_back(notes.const_data_ptr<double>()[i] / unit);

@@ -60,6 +60,9 @@ class GradientReducer {
     on_end_ = std::move(ends);
   }
 
+  /// Called before ranks compare parameters that were frozen, unfrozen or given another type.
+  void set_before_layout(std::function<void()> call) { before_layout_ = std::move(call); }
+
   /// Takes part in a backward of the other ranks with gradients of zero. Between begin and end
   /// other collectives of that backward may come, and each bucket where a hook sends them.
   void begin_shadow(AverageScale scale);
@@ -111,6 +114,7 @@ class GradientReducer {
   const std::shared_ptr<Lane> layout_lane_;
   std::function<Terms()> on_begin_;
   std::function<void()> on_end_;
+  std::function<void()> before_layout_;
   std::mutex mutex_;                    // hooks may come from several device threads
   std::string taken_;                   // a parameter that a later reducer claimed; empty: none
   std::weak_ptr<const void> backward_;  // expires with the backward that the schedule is open for

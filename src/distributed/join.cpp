@@ -34,6 +34,8 @@ std::string describe(const Notice& notice) {
   switch (notice.what) {
     case Coming::kNothing:
       break;
+    case Coming::kLayout:
+      return "a change of which parameters require gradients" + model;
     case Coming::kBuffers:
       return "the forward" + model;
     case Coming::kBackward:
@@ -61,6 +63,7 @@ bool Notice::agrees_with(const Notice& other) const {
 }
 
 void Join::enter(std::int64_t model, Member member) {
+  if (members_.empty()) broken_ = false;
   left_ = false;
   members_.insert_or_assign(model, std::move(member));
 }
@@ -72,6 +75,7 @@ void Join::leave(std::int64_t model, const Session& session) {
     ~Forget() { join.members_.erase(model); }
   };
   const Forget forget{*this, model};
+  if (broken_) raise("join", "an error has ended the loop: weights were not made equal");
   if (left_) return;
   for (const auto& [number, member] : members_) member.before_leaving();
   left_ = true;
@@ -111,7 +115,16 @@ void Join::follow_over(detail::Group& group, const Notice& notice) const {
   }
 }
 
+// Whoever does not say the same ends the loop for all: those who wait in it would wait for ever.
+void Join::check_together(const Notice& coming, int first, const Notice& notice, int rank) {
+  if (coming.agrees_with(notice)) return;
+  broken_ = true;
+  raise("join", "ranks are at different places of their loops: rank ", first, " at ",
+        describe(coming), ", rank ", rank, " at ", describe(notice));
+}
+
 std::optional<Notice> Join::exchange(const Notice& own) {
+  if (broken_) raise("join", "an error has ended the loop: close its guards");
   const at::Tensor mine = at::empty({kFields}, at::kLong);
   const auto fields = fields_of(own);
   std::copy(fields.begin(), fields.end(), mine.mutable_data_ptr<std::int64_t>());
@@ -133,10 +146,16 @@ std::optional<Notice> Join::exchange(const Notice& own) {
       coming = notice;
       first = rank;
       first_active_rank_ = rank;
-    } else if (!coming->agrees_with(notice)) {
-      raise("join", "ranks are at different places of their loops: rank ", first, " at ",
-            describe(*coming), ", rank ", rank, " at ", describe(notice));
+    } else {
+      check_together(*coming, first, notice, rank);
     }
+  }
+  if (coming && coming->what == Coming::kLayout && active_ < lane_->size()) {
+    broken_ = true;
+    raise<UnsupportedError>(
+        "join", "parameters of DistributedDataParallel ", coming->model, " were frozen, unfrozen ",
+        "or given another type after a rank had run out of data, which cannot do the same; do it ",
+        "before the loop, or while all ranks have data");
   }
   return coming;
 }

@@ -21,6 +21,7 @@ class Group;
 /// What a rank is about to do.
 enum class Coming : std::int64_t {
   kNothing = 0,  // it has left the loop
+  kLayout,       // other parameters require gradients, or have another type: ranks compare it
   kBuffers,      // rank 0's buffers go round
   kBackward,     // gradients are reduced from now on
   kBucket,       // one of them by a user's hook, which may wait
@@ -32,7 +33,7 @@ enum class Coming : std::int64_t {
 
 struct Notice {
   Coming what = Coming::kNothing;
-  std::int64_t model = 0;  // kBuffers to kBackwardEnd: whose
+  std::int64_t model = 0;  // kLayout to kBackwardEnd: whose
   // kFlag, kMoments, kSum: over which group (Group::number), and a tensor's elements (kMoments:
   // channels), dtype and device; kBucket: its index.
   std::int64_t group = 0;
@@ -59,15 +60,17 @@ class Join {
   /// A model is trained in the loop from now on.
   void enter(std::int64_t model, Member member);
   /// The end of the loop for a model. With the first one this rank has left, and takes part in what
-  /// the others do until they have, too. Throws as collectives do; the model is out in any case.
+  /// the others do until they have, too. Throws as collectives do, and Error where an error had
+  /// ended the loop for all; the model is out in any case.
   void leave(std::int64_t model, const Session& session);
   bool has(std::int64_t model) const { return members_.contains(model); }
   /// Has this rank models in the loop, and data for them?
   bool in_loop() const noexcept { return !members_.empty() && !left_; }
 
   /// Tells the others and hears them: one small collective. Returns what those do that are still in
-  /// their loops, nothing where all have left it. Throws Error where they are about to do different
-  /// things.
+  /// their loops, nothing where all have left it. Throws Error on all ranks where they are about to
+  /// do different things, and UnsupportedError where a layout changes that some rank has left; the
+  /// loop has then ended for all of them.
   std::optional<Notice> exchange(const Notice& own);
   /// How many ranks are still in their loops, by the last exchange.
   int active() const noexcept { return active_; }
@@ -77,10 +80,12 @@ class Join {
  private:
   void follow(const Notice& notice, const Session& session);
   void follow_over(detail::Group& group, const Notice& notice) const;
+  void check_together(const Notice& coming, int first, const Notice& notice, int rank);
 
   const std::shared_ptr<Lane> lane_;
   std::map<std::int64_t, Member> members_;
   bool left_ = false;
+  bool broken_ = false;  // an error that all ranks had in the same exchange
   int active_ = 0;
   int first_active_rank_ = 0;
   std::vector<std::int64_t> announced_groups_;  // by the last exchange, each once

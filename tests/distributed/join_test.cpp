@@ -255,5 +255,83 @@ TEST(Join, ARankThatThrowsHasLeft) {
   expect_all_pass("join left by an exception", {.ranks = 3});
 }
 
+// A network in a loop, one layer of which may be frozen.
+struct Freezing {
+  Freezing() { torch::manual_seed(7); }
+  void train(int step) const {
+    ddp.zero_grad();
+    ddp(batch_of(step, rank()).to(at::kFloat)).square().mean().backward();
+  }
+  void freeze(bool frozen) const { first->weight.set_requires_grad(!frozen); }
+  void expect_equal_gradients() const {
+    for (const at::Tensor& p : ddp.parameters()) {
+      const at::Tensor all = world().all_gather(p.grad());
+      EXPECT_TRUE(all.eq(all[0]).all().item<bool>());
+    }
+  }
+
+  torch::nn::Linear first{3, 3}, second{3, 1};
+  DistributedDataParallel<torch::nn::Sequential> ddp{torch::nn::Sequential(first, second)};
+};
+
+const Rank kFrozen("join with a layer that is frozen", [] {
+  start();
+  const Freezing net;
+  auto guard = net.ddp.join();
+  at("frozen while all have data");
+  net.train(0);
+  net.freeze(true);
+  net.train(1);
+  if (rank() == 1) {
+    EXPECT_THROW(guard.close(), UnsupportedError);
+  } else {
+    net.train(2);
+    at("unfrozen without rank 1");
+    net.freeze(false);
+    try {
+      net.train(3);
+      FAIL() << "nothing was thrown";
+    } catch (const UnsupportedError& e) {
+      EXPECT_THAT(e.what(), HasSubstr("after a rank had run out of data"));
+    }
+    EXPECT_THROW(net.train(4), Error);
+    EXPECT_THROW(guard.close(), Error);
+  }
+  at("all together again");
+  net.freeze(false);
+  auto again = net.ddp.join();
+  for (int step = 0; step < 2 + rank(); ++step) net.train(step);
+  again.close();
+  net.train(9);
+  net.expect_equal_gradients();
+});
+
+TEST(Join, AChangeOfWhatIsFrozenIsAnErrorForAllOnceARankHasLeft) {
+  expect_all_pass("join with a layer that is frozen", {.ranks = 3});
+}
+
+const Rank kFrozenAlone("join with a layer that one rank freezes", [] {
+  start();
+  const Freezing net;
+  auto guard = net.ddp.join();
+  net.train(0);
+  net.freeze(rank() == 1);
+  try {
+    net.train(1);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("a change of which parameters require gradients"));
+  }
+  EXPECT_THROW(guard.close(), Error);
+  at("all together again");
+  net.freeze(false);
+  net.train(2);
+  net.expect_equal_gradients();
+});
+
+TEST(Join, RanksThatDoDifferentThingsAllHearOfIt) {
+  expect_all_pass("join with a layer that one rank freezes", {.ranks = 3});
+}
+
 }  // namespace
 }  // namespace mezzo::parallel
