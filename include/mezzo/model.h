@@ -61,6 +61,13 @@ class MEZZO_API ModelHandle {
   torch::OrderedDict<std::string, at::Tensor> named_masters() const;
   void publish_masters() const;
 
+  /// The scale of each loss with what moves it, on the host: a row of three doubles (the scale,
+  /// backward passes since it last moved, overflows in a row at its floor). Waits for a device that
+  /// keeps them.
+  at::Tensor loss_scales() const;
+  /// Sets what loss_scales() of the same call of `initialize` gave on another rank.
+  void set_loss_scales(const at::Tensor& scales) const;
+
   /// Clears the gradients of the weights, and of their masters.
   void zero_grad(bool set_to_none = true) const;
 

@@ -96,16 +96,18 @@ struct NamedTensors {
   std::vector<at::Tensor> tensors;
 };
 
-/// The float masters behind a model's low-precision weights; both empty where there are none.
-struct Masters {
-  std::function<NamedTensors()> list = {};
-  std::function<void()> publish = {};  // rounds what was written to masters into the weights
+/// What a level keeps beside a model's weights; all empty for a plain module.
+struct LevelState {
+  std::function<NamedTensors()> masters = {};    // the float masters of low-precision weights
+  std::function<void()> publish_masters = {};    // rounds what was written to them into the weights
+  std::function<at::Tensor()> loss_scales = {};  // a row for each loss
+  std::function<void(const at::Tensor&)> set_loss_scales = {};
 };
 
 /// The part of DistributedDataParallel that does not depend on the module's type.
 class MEZZO_API DataParallel {
  public:
-  DataParallel(NamedTensors parameters, NamedTensors buffers, Masters masters, DDPOptions options);
+  DataParallel(NamedTensors parameters, NamedTensors buffers, LevelState level, DDPOptions options);
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
@@ -119,7 +121,7 @@ class MEZZO_API DataParallel {
   void set_hook(CommHook hook);
   void compress(at::ScalarType type);
   void finish_backward();
-  void zero_grad();
+  void zero_grad(bool set_to_none);
   std::vector<at::Tensor> buffers() const;
   DDPStatistics statistics() const;
 
@@ -138,11 +140,18 @@ NamedTensors listed(const Dictionary& dictionary) {
   return all;
 }
 
-/// The masters of an amp::Model; of any other module none.
+/// An amp::Model keeps masters and loss scales.
 template <class Net>
-Masters masters_of(const Net& net) {
-  if constexpr (requires { net.named_masters(); }) {
-    return {[net] { return listed(net.named_masters()); }, [net] { net.publish_masters(); }};
+concept UnderLevel = requires(const Net& net) {
+  net.named_masters();
+};
+
+template <class Net>
+LevelState level_of(const Net& net) {
+  if constexpr (UnderLevel<Net>) {
+    return {[net] { return listed(net.named_masters()); }, [net] { net.publish_masters(); },
+            [net] { return net.loss_scales(); },
+            [net](const at::Tensor& scales) { net.set_loss_scales(scales); }};
   } else {
     return {};
   }
@@ -170,9 +179,10 @@ class [[nodiscard]] NoSyncGuard {
 
 /// Around a loop over batches of which some ranks have fewer: a rank that comes to its end takes
 /// part in the others' collectives (buffers, gradients, overflow flags, batch norms) with zeros
-/// until they end too, and then everybody has the weights and buffers of a rank that went on to the
-/// end. Optimizer state stays each rank's own. Several models: a guard each; the first that closes
-/// ends the loop for all of them.
+/// until they end too, and then everybody has the weights, buffers and loss scales of a rank that
+/// went on to the end. Optimizer state stays each rank's own: make it equal before training goes on
+/// (docs/distributed.md). Several models: a guard each; the first that closes ends the loop for all
+/// of them.
 class [[nodiscard]] JoinGuard {
  public:
   JoinGuard(std::shared_ptr<detail::DataParallel> core, bool divide_by_active)
@@ -212,9 +222,9 @@ class DistributedDataParallel {
  public:
   explicit DistributedDataParallel(Net net, DDPOptions options = {})
       : net_(std::move(net)),
-        core_(std::make_shared<detail::DataParallel>(
-            detail::listed(net_->named_parameters()), detail::listed(net_->named_buffers()),
-            detail::masters_of(net_), std::move(options))) {}
+        core_(std::make_shared<detail::DataParallel>(detail::listed(net_->named_parameters()),
+                                                     detail::listed(net_->named_buffers()),
+                                                     detail::level_of(net_), std::move(options))) {}
 
   /// The module's forward; what its backward leaves in the gradients is averaged over the ranks.
   template <class... Args>
@@ -253,8 +263,18 @@ class DistributedDataParallel {
   void train(bool on = true) const { net_->train(on); }
   void eval() const { net_->eval(); }
   bool is_training() const { return net_->is_training(); }
-  /// Zeroes gradients in their buckets; those of frozen parameters become undefined.
-  void zero_grad() const { core_->zero_grad(); }
+  /// Zeroes gradients in their buckets; with `set_to_none` others, and those of frozen parameters,
+  /// become undefined. Of an amp::Model as its own: masters' gradients and what was left scaled go,
+  /// too.
+  void zero_grad(bool set_to_none = true) const {
+    if constexpr (detail::UnderLevel<Net>) {
+      net_.zero_grad(set_to_none);
+    } else {
+      core_->zero_grad(set_to_none);
+    }
+  }
+  /// The module's own, on all ranks before the same forward.
+  void to(at::Device device, bool non_blocking = false) const { net_->to(device, non_blocking); }
 
   /// While the guard lives, or between the two calls, gradients are not averaged but accumulate.
   NoSyncGuard no_sync() const { return NoSyncGuard(core_); }

@@ -1,6 +1,9 @@
 #include "amp/gradients.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/stack.h>
+
+#include <algorithm>
 
 #include "amp/module_types.h"
 #include "distributed/agreement.h"
@@ -45,6 +48,18 @@ void put_gradient(at::Tensor& owner, const at::Tensor& gradient) {
 
 bool has_gradient(const at::Tensor& owner) {
   return owner.grad().defined() && !is_in_bucket(owner);
+}
+
+std::size_t first_nonzero(const std::vector<at::Tensor>& gradients) {
+  if (gradients.empty()) return 0;
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> flags;
+  for (const at::Tensor& gradient : gradients) {
+    flags.push_back(gradient.ne(0).any().to(gradients.front().device()));
+  }
+  const at::Tensor all = at::stack(flags).to(at::kCPU);
+  const bool* flag = all.const_data_ptr<bool>();
+  return static_cast<std::size_t>(std::find(flag, flag + flags.size(), true) - flag);
 }
 
 void drop_gradient(at::Tensor& owner) {

@@ -4,6 +4,9 @@
 // never replaced or set to undefined, since the next backward pass must add into the bucket.
 #pragma once
 
+#include <cstddef>
+#include <vector>
+
 #include "core/torch.h"
 #include "scaling/loss_scaler.h"
 
@@ -23,6 +26,10 @@ bool waits_for_reduction(const at::Tensor& owner);
 
 /// Did a backward pass leave a gradient here? A bucket's is always there, and tells nothing.
 bool has_gradient(const at::Tensor& owner);
+
+/// The first of these gradients that is not all zeros; their number where there is none. Reads
+/// them, and a device once.
+std::size_t first_nonzero(const std::vector<at::Tensor>& gradients);
 
 /// The owner has no gradient any more; a bucket's is zeroed.
 void drop_gradient(at::Tensor& owner);

@@ -76,7 +76,8 @@ LossScope::LossScope(const at::Tensor& loss,
 
   loss_ = loss.detach();
   scaled_ = scaler.is_one() ? (is_low(loss) ? loss.to(at::kFloat) : loss) : scaler.multiply(loss);
-  for (OptimizerState* state : states_) state->enter(scaler);
+  WeightSet in_buckets;
+  for (OptimizerState* state : states_) state->enter(scaler, in_buckets);
   session_ = &session;
   open_ = true;
 }

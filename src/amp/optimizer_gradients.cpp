@@ -41,6 +41,20 @@ bool OptimizerState::has_gradients() const {
   });
 }
 
+const Slot* OptimizerState::missed_by_master(bool reads_buckets) const {
+  std::vector<const Slot*> in_buckets;
+  std::vector<at::Tensor> gradients;
+  for (const Slot& slot : slots_) {
+    if (!slot.has_master()) continue;
+    if (has_gradient(slot.weight)) return &slot;
+    if (!reads_buckets || !is_in_bucket(slot.weight)) continue;
+    in_buckets.push_back(&slot);
+    gradients.push_back(slot.weight.grad());
+  }
+  const std::size_t first = first_nonzero(gradients);
+  return first < in_buckets.size() ? in_buckets[first] : nullptr;
+}
+
 void OptimizerState::forget_overflow() {
   now_.found_inf.reset();
   now_.overflow_ranks = {};

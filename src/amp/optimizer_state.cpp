@@ -195,14 +195,14 @@ void OptimizerState::check_gradients_at_entry(std::string_view where) const {
   }
 }
 
-void OptimizerState::enter(const scaling::LossScaler& scaler) {
+void OptimizerState::enter(const scaling::LossScaler& scaler, WeightSet& in_buckets) {
   for (const auto& other : session_.optimizers()) {
     if (other->undecided_gradients_ && other->shares_weights(*this))
       other->leave_gradients_behind();
   }
   in_scope_ = true;
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> in_buckets;
+  std::vector<at::Tensor> to_scale;
   for (Slot& slot : slots_) {
     slot.in_bucket = is_in_bucket(slot.weight);
     if (!slot.in_bucket) {
@@ -210,15 +210,16 @@ void OptimizerState::enter(const scaling::LossScaler& scaler) {
       continue;
     }
     slot.stash = slot.weight.grad().clone();
-    in_buckets.push_back(slot.weight.grad());
+    const bool is_first = in_buckets.insert(slot.weight.unsafeGetTensorImpl()).second;
+    if (is_first) to_scale.push_back(slot.weight.grad());
   }
-  if (in_buckets.empty()) return;
+  if (to_scale.empty()) return;
   // From the scale that they have to the one that comes, at once: between the two a low type would
   // lose what is small.
   const at::Tensor factor = scaler.multiply(
       now_.still_scaled ? now_.still_scaled->inverse : at::ones({}, scaler.inverse().options()));
   if (factor.is_cpu() && factor.item<float>() == 1) return;
-  for (const at::Tensor& grad : in_buckets) {
+  for (const at::Tensor& grad : to_scale) {
     const at::Tensor wide = is_low(grad) ? grad.to(at::kFloat) : grad;
     grad.copy_(wide.mul(factor.to(grad.device())));
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <unordered_set>
 #include <vector>
 
 #include "amp/decisions.h"
@@ -29,6 +30,8 @@ struct Slot {
 
   bool has_master() const { return entry != nullptr; }
 };
+
+using WeightSet = std::unordered_set<const c10::TensorImpl*>;
 
 /// Gradients that are still multiplied by a scale, and by which.
 struct StillScaled {
@@ -80,8 +83,9 @@ class OptimizerState {
   /// After `settle_shared`: masters miss nothing of the gradients that are there.
   void check_gradients_at_entry(std::string_view where) const;
   /// Sets gradients aside, so that the backward pass makes fresh ones. Those in a reducer's bucket
-  /// stay and get the scale, since the bucket must hold all that is to be averaged.
-  void enter(const scaling::LossScaler& scaler);
+  /// stay and get the scale, since the bucket must hold all that is to be averaged; once, where
+  /// several optimizers of the scope own a weight: `in_buckets` gathers those that have it.
+  void enter(const scaling::LossScaler& scaler, WeightSet& in_buckets);
   /// Gradients were accumulated without being averaged: they stay scaled until they are.
   bool waits_for_reduction() const;
   void leave_scaled(const StillScaled& scaled);
@@ -121,6 +125,10 @@ class OptimizerState {
   // ---- steps
   std::shared_ptr<const StepRecord> step();
   std::shared_ptr<const StepRecord> step(const torch::optim::Optimizer::LossClosure& closure);
+  /// A weight whose master would miss the gradient that a plain backward() left; null: none. In
+  /// buckets zeros are always there: only with `reads_buckets` they are looked at, which reads them
+  /// all and waits for a device.
+  const Slot* missed_by_master(bool reads_buckets) const;
   /// Gradients that were left scaled are unscaled, checked and added up; nothing where none are.
   void settle_deferred();
   /// For callers who step the inner optimizer themselves: after an overflow gradients are dropped,

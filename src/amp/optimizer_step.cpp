@@ -147,14 +147,16 @@ void OptimizerState::check_step() {
 }
 
 void OptimizerState::check_gradients() {
+  // After a scope what lies in buckets was settled: there they need not be read at every step.
+  const Slot* missed = now_.still_scaled ? nullptr : missed_by_master(!now_.scale_known);
+  if (missed != nullptr) {
+    raise(kWhere, "'", missed->entry->name,
+          "' has a gradient from a plain backward(), which its float master would miss; at ",
+          session_.plan().properties.opt_level,
+          " every loss goes through scale_loss(loss, optimizer).backward()");
+  }
   bool any = false;
   for (const Slot& slot : slots_) {
-    if (slot.has_master() && has_gradient(slot.weight) && !now_.still_scaled) {
-      raise(kWhere, "'", slot.entry->name,
-            "' has a gradient from a plain backward(), which its float master would miss; at ",
-            session_.plan().properties.opt_level,
-            " every loss goes through scale_loss(loss, optimizer).backward()");
-    }
     any = any || slot.master.grad().defined() || slot.weight.grad().defined();
   }
   const Plan& plan = session_.plan();

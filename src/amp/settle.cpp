@@ -92,8 +92,10 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
     if (still_scaled) lists.push_back({{}, still_scaled->inverse});
     for (Slot& slot : optimizer->slots()) {
       // What several optimizers own has one gradient, which was set aside once.
-      if (optimizers.size() > 1 && !taken.insert(slot.weight.unsafeGetTensorImpl()).second)
+      if (optimizers.size() > 1 && !taken.insert(slot.weight.unsafeGetTensorImpl()).second) {
+        slot.stash.reset();  // of a bucket, each has a copy
         continue;
+      }
       raw.push_back(slot.weight.grad());
       Sum& sum = sums.emplace_back(take_gradients(slot, still_scaled.has_value()));
       if (sum.fresh.defined()) {

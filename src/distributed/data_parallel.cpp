@@ -1,3 +1,5 @@
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <cmath>
 #include <sstream>
@@ -85,6 +87,7 @@ std::vector<std::string> layout_lines(const DDPOptions& o,
                                       const std::vector<ReducedParameter>& parameters,
                                       const std::vector<ReducedParameter>& buffers,
                                       const std::vector<ReducedParameter>& masters,
+                                      std::int64_t losses,
                                       const std::vector<std::uint8_t>& triggers) {
   std::ostringstream text;
   text << "message_size = " << o.message_size << "\ndelay_allreduce = " << o.delay_allreduce
@@ -93,7 +96,7 @@ std::vector<std::string> layout_lines(const DDPOptions& o,
        << "\ngradient_predivide_factor = " << o.gradient_predivide_factor
        << "\nnum_allreduce_streams = " << o.num_allreduce_streams
        << "\nfind_unused_parameters = " << o.find_unused_parameters
-       << "\nbroadcast_buffers = " << o.broadcast_buffers << '\n';
+       << "\nbroadcast_buffers = " << o.broadcast_buffers << "\nloss scales: " << losses << '\n';
   const auto add = [&](const char* kind, const ReducedParameter& p) {
     text << kind << p.name << ' ' << c10::toString(p.tensor.scalar_type()) << ' '
          << p.tensor.sizes() << ' ' << (p.tensor.requires_grad() ? "" : "frozen ");
@@ -146,7 +149,7 @@ struct DataParallel::State {
   std::optional<ProcessGroup> group;
   std::vector<ReducedParameter> parameters;
   std::vector<ReducedParameter> buffers;
-  Masters masters;
+  LevelState level;
   std::vector<std::shared_ptr<Lane>> lanes;
   std::shared_ptr<Lane> layout_lane;  // what ranks compare between steps
   std::shared_ptr<Join> join;         // of the group; null before the first join()
@@ -157,17 +160,25 @@ struct DataParallel::State {
   std::unique_ptr<GradientReducer> reducer;  // last: its end may need the rest
 
   std::vector<ReducedParameter> listed_masters() const {
-    return masters.list ? distinct(masters.list()) : std::vector<ReducedParameter>{};
+    return level.masters ? distinct(level.masters()) : std::vector<ReducedParameter>{};
+  }
+  at::Tensor loss_scales() const {
+    return level.loss_scales ? level.loss_scales() : at::empty({0}, at::kDouble);
   }
 
-  // Weights, masters and buffers of one rank for all. The masters go as they are: rounded into
-  // weights and back, those of the others would differ from the root's.
+  // Weights, masters, buffers and loss scales of one rank for all. The masters go as they are:
+  // rounded into weights and back, those of the others would differ from the root's. Gradients that
+  // carried different scales could not be averaged.
   void spread_state(int root) {
     const std::vector<ReducedParameter> of_weights = listed_masters();
     spread(*lanes.front(), parameters, root, true);
     spread(*lanes.front(), of_weights, root, true);
-    if (!of_weights.empty()) masters.publish();
+    if (!of_weights.empty()) level.publish_masters();
     spread(*lanes.front(), buffers, root, true);
+    if (!level.loss_scales) return;
+    const at::Tensor scales = level.loss_scales();
+    lanes.front()->broadcast(scales, root)->wait();
+    if (lanes.front()->rank() != root) level.set_loss_scales(scales);
   }
 
   // Before it is done: ranks that send by different ways would take one thing for another.
@@ -219,7 +230,7 @@ struct DataParallel::State {
   }
 };
 
-DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, Masters masters,
+DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, LevelState level,
                            DDPOptions options)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
@@ -227,12 +238,13 @@ DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, Master
   s.group = group_or_world(s.options.process_group, kWhere);
   s.parameters = distinct(std::move(parameters));
   s.buffers = distinct(std::move(buffers));
-  s.masters = std::move(masters);
+  s.level = std::move(level);
   validate(s.options, s.parameters);
   const std::vector<std::uint8_t> triggers = triggers_of(s.options, s.parameters);
   Group& group = s.group->internals();
   check_same_lines(group.calls(),
-                   layout_lines(s.options, s.parameters, s.buffers, s.listed_masters(), triggers),
+                   layout_lines(s.options, s.parameters, s.buffers, s.listed_masters(),
+                                s.loss_scales().size(0), triggers),
                    kWhere);
   if (s.options.allreduce_communicators.empty()) {
     for (int i = 0; i < s.options.num_allreduce_streams; ++i) {
@@ -325,8 +337,8 @@ void DataParallel::finish_backward() {
   state_->reducer->finish_without_gradients();
 }
 
-void DataParallel::zero_grad() {
-  state_->reducer->zero_gradients();
+void DataParallel::zero_grad(bool set_to_none) {
+  state_->reducer->zero_gradients(set_to_none);
 }
 
 std::vector<at::Tensor> DataParallel::buffers() const {

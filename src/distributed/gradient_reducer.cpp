@@ -313,7 +313,7 @@ void GradientReducer::finish_without_gradients() {
   end();
 }
 
-void GradientReducer::zero_gradients() {
+void GradientReducer::zero_gradients(bool set_to_none) {
   std::size_t next = 0;
   for (std::size_t i = 0; i < all_.size(); ++i) {
     const bool is_active = next < active_.size() && active_[next] == static_cast<int>(i);
@@ -322,8 +322,10 @@ void GradientReducer::zero_gradients() {
     at::Tensor& gradient = tensor.mutable_grad();
     if (!gradient.defined()) continue;
     // A gradient of zero would still let an optimizer decay a weight that was frozen since.
-    if (is_active && tensor.requires_grad() && buckets_->is_view(parameter, gradient)) {
-      gradient.detach().zero_();
+    const bool stays =
+        is_active && tensor.requires_grad() && buckets_->is_view(parameter, gradient);
+    if (stays || !set_to_none) {
+      gradient = gradient.detach().zero_();
     } else {
       gradient.reset();
     }

@@ -73,8 +73,9 @@ class GradientReducer {
   /// For a rank whose loss touched no parameter: its backward ran no hook. Nothing while gradients
   /// only accumulate.
   void finish_without_gradients();
-  /// Zeroes the gradients that are views, drops the others and those of frozen parameters.
-  void zero_gradients();
+  /// Zeroes the gradients that are views; with `set_to_none` drops the others and those of frozen
+  /// parameters, else zeroes them, too.
+  void zero_gradients(bool set_to_none);
 
   std::vector<at::Tensor> buffers() const;
   DDPStatistics statistics() const;

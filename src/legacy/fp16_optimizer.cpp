@@ -139,10 +139,7 @@ class FP16_Optimizer::Impl {
   scaling::LossScaler& scaler() const { return session->scaler(0, kWhere); }
 
   bool has_plain_gradients() const {
-    for (const Slot& slot : state().slots()) {
-      if (slot.has_master() && mezzo::detail::has_gradient(slot.weight)) return true;
-    }
-    return false;
+    return state().missed_by_master(/*reads_buckets=*/true) != nullptr;
   }
 
   bool has_gradients() const {

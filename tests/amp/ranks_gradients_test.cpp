@@ -315,5 +315,44 @@ TEST(Ranks, AGradScalerAgreesOnlyWhereTheGradientsDidNot) {
   expect_all_pass("amp grad scaler's collectives");
 }
 
+const Rank kShared("amp two optimizers of a weight", [] {
+  start();
+  for (const std::string level : {"O0", "O1", "O2"}) {
+    at(level);
+    Line net;
+    torch::optim::SGD first(net->parameters(), 0.125);
+    torch::optim::SGD second(net->parameters(), 0.25);
+    auto [model, optimizers] = initialize(net, std::tie(first, second), at_level(level));
+    auto& [one, other] = optimizers;
+    const parallel::DistributedDataParallel ddp(model);
+    const auto loss = [&] { return ddp(row(rank() + 1)).sum(); };
+    const auto expect_gradient = [&](double factor) {
+      const at::Tensor gradient = master_params(one)[0].grad();
+      EXPECT_TRUE(torch::allclose(gradient, row(factor), 1e-3)) << level << '\n' << gradient;
+    };
+    one.zero_grad();
+    scale_loss(loss(), {one, other}).backward();
+    scale_loss(loss(), {one, other}).backward();
+    expect_gradient(3);
+    try {
+      const auto scaled = scale_loss(loss(), {one, other});
+      throw std::runtime_error("before the backward");
+    } catch (const std::runtime_error&) {
+      expect_gradient(3);
+    }
+    {
+      const auto guard = ddp.no_sync();
+      scale_loss(loss(), {one, other}).backward();
+    }
+    scale_loss(loss(), {one, other}).backward();
+    expect_gradient(6);
+    EXPECT_TRUE(one.step().applied());
+  }
+});
+
+TEST(Ranks, AWeightOfTwoOptimizersIsScaledOnce) {
+  expect_all_pass("amp two optimizers of a weight");
+}
+
 }  // namespace
 }  // namespace mezzo::amp

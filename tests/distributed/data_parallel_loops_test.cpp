@@ -302,5 +302,51 @@ TEST(DistributedDataParallel, WhatOnlyAccumulatesOrWasDroppedIsNotSent) {
   expect_all_pass("ddp backwards that say nothing");
 }
 
+// A loss with the size of its own gradients in it.
+template <class Forward>
+at::Tensor penalised(Forward&& forward, const Branches& net, const at::Tensor& x) {
+  const at::Tensor loss = loss_of(forward(x));
+  at::Tensor total = loss;
+  for (const at::Tensor& gradient :
+       torch::autograd::grad({loss}, net->parameters(), {}, true, /*create_graph=*/true)) {
+    total = total + gradient.square().sum();
+  }
+  return total;
+}
+
+const Rank kPenalty("ddp gradient penalty", [] {
+  start();
+  Branches single = net_of(1);
+  Branches net = net_of(1);
+  DistributedDataParallel ddp(net, {.message_size = 50});
+  const at::Tensor all = batch_of(3, 4 * world_size());
+  for (int step = 0; step < 3; ++step) {
+    at("penalty " + std::to_string(step));
+    single->zero_grad();
+    ddp.zero_grad();
+    for (int r = 0; r < world_size(); ++r) {
+      (penalised(single, single, all.narrow(0, 4 * r, 4)) / world_size()).backward();
+    }
+    penalised(ddp, net, own_rows(all)).backward();
+    expect_equal(gradients_of(net), gradients_of(single), "penalty");
+  }
+  EXPECT_EQ(ddp.statistics().reductions, 3);
+
+  at("gradients with graphs of their own");
+  single->zero_grad();
+  ddp.zero_grad();
+  for (int micro = 0; micro < 2; ++micro) {
+    loss_of(single->forward(all)).backward();
+    loss_of(ddp(own_rows(all))).backward({}, true, /*create_graph=*/true);
+    expect_equal(gradients_of(net), gradients_of(single), "create_graph");
+    EXPECT_FALSE(net->first->weight.grad().requires_grad());
+    EXPECT_TRUE(is_bucket_view(net->first->weight.grad()));
+  }
+});
+
+TEST(DistributedDataParallel, APenaltyOnGradientsIsAveragedWithTheLoss) {
+  expect_all_pass("ddp gradient penalty");
+}
+
 }  // namespace
 }  // namespace mezzo::parallel
