@@ -67,6 +67,28 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   _exit(127);
 }
 
+// Waits until the writing end of `life` is gone, which this process alone has: then it has ended,
+// however that came, and the group goes with it. A member of the group itself, so that its number
+// cannot become anybody else's; what is sent to the group does not disturb it.
+[[noreturn]] void guard(pid_t group, int life) {
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, nullptr);
+  // The ends of others' pipes, which must not seem open.
+  dup2(life, 0);
+  constexpr int kMost = 4096;  // where the kernel is too old to close all at once
+  if (close_range(1, ~0U, 0) != 0) {
+    for (int end = 1; end < kMost; ++end) close(end);
+  }
+  if (setpgid(0, group) != 0) _exit(0);
+  char none = 0;
+  ssize_t got = 0;
+  do got = ::read(0, &none, 1);
+  while (got > 0 || (got < 0 && errno == EINTR));
+  kill(-group, SIGKILL);
+  _exit(0);
+}
+
 }  // namespace
 
 Process::Process(const std::vector<std::string>& command,
@@ -105,12 +127,31 @@ Process::Process(const std::vector<std::string>& command,
   pipes_[0] = out.read;
   pipes_[1] = err.read;
   for (int end : pipes_) fcntl(end, F_SETFL, fcntl(end, F_GETFL) | O_NONBLOCK);
+  start_guard();
+}
+
+void Process::start_guard() {
+  int ends[2];
+  // Without it the process ends with this one all the same, and what it has started may stay.
+  if (pipe2(ends, O_CLOEXEC) != 0) return;
+  guard_ = fork();
+  if (guard_ == 0) guard(id_, ends[0]);
+  close(ends[0]);
+  life_ = ends[1];
+}
+
+void Process::end_guard() {
+  if (life_ >= 0) close(life_);
+  life_ = -1;
+  if (guard_ > 0) waitpid(guard_, nullptr, 0);
+  guard_ = -1;
 }
 
 Process::~Process() {
   if (!end()) {
     kill(-id_, SIGKILL);
     waitpid(id_, nullptr, 0);
+    end_guard();
   }
   for (int end : pipes_) {
     if (end >= 0) close(end);
@@ -128,6 +169,7 @@ std::optional<ProcessEnd> Process::end() {
   kill(-id_, SIGKILL);
   int status = 0;
   if (waitpid(id_, &status, 0) != id_) return std::nullopt;
+  end_guard();
   end_ = ProcessEnd{};
   if (WIFSIGNALED(status)) {
     end_->signal = WTERMSIG(status);

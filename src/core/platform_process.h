@@ -21,8 +21,9 @@ struct ProcessEnd {
 
 /// A child process whose standard output and error come through pipes; its standard input is empty.
 /// It leads a process group of its own, so that signals reach what it starts, too, and a terminal's
-/// Ctrl-C only this process. It is killed when the thread that started it ends, so that none is
-/// left behind; the destructor kills and reaps it too.
+/// Ctrl-C only this process. It is killed when the thread that started it ends, and the whole group
+/// when this process does, also by SIGKILL, so that none is left behind; the destructor kills and
+/// reaps it too.
 class Process {
  public:
   /// Starts command[0], looked up in PATH where it has no slash, with this process's environment
@@ -45,7 +46,12 @@ class Process {
   bool read(int which, std::string& text);
 
  private:
+  void start_guard();
+  void end_guard();
+
   int id_ = -1;
+  int guard_ = -1;  // a child that ends the group when this process has gone
+  int life_ = -1;   // the pipe by which it learns of that
   int pipes_[2] = {-1, -1};
   std::optional<ProcessEnd> end_;
 };

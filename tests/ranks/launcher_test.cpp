@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -310,6 +311,51 @@ TEST(Launch, RefusesImpossibleOptions) {
   options.tee = false;
   options.master_address = "no-such-host.invalid";
   EXPECT_THROW(run(options), ConfigError);
+}
+
+// The number that a script has written there, once it has.
+int number_in(const std::filesystem::path& file) {
+  for (int tries = 0; tries < 1000; ++tries) {
+    std::ifstream in(file);
+    std::string line;
+    if (std::getline(in, line) && !in.eof()) return std::stoi(line);
+    std::this_thread::sleep_for(10ms);
+  }
+  throw std::runtime_error("nothing came to " + file.string());
+}
+
+// One that has ended and waits to be reaped runs no more.
+bool runs(int process) {
+  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  std::getline(in, text);
+  const std::size_t name_end = text.rfind(')');
+  return name_end != std::string::npos && text.at(name_end + 2) != 'Z';
+}
+
+TEST(Launch, LeavesNothingBehindWhenItIsKilled) {
+  const std::string path = testing::TempDir() + "mezzo_killed_" + std::to_string(getpid()) + "_";
+  const LaunchOptions options =
+      shell(2, "sleep 1000 & echo $! > " + path + "$RANK; echo $$ > " + path + "sh$RANK; wait");
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    run(options);
+    _exit(0);
+  }
+  std::vector<int> processes;
+  for (const char* const name : {"0", "1", "sh0", "sh1"}) {
+    processes.push_back(number_in(path + name));
+    EXPECT_TRUE(runs(processes.back())) << name;
+    std::filesystem::remove(path + name);
+  }
+  kill(launcher, SIGKILL);
+  waitpid(launcher, nullptr, 0);
+  const auto some_run = [&] { return std::ranges::any_of(processes, runs); };
+  for (int tries = 0; tries < 500 && some_run(); ++tries) std::this_thread::sleep_for(10ms);
+  for (const int process : processes) {
+    EXPECT_FALSE(runs(process)) << process;
+    if (runs(process)) kill(process, SIGKILL);
+  }
 }
 
 RankEnd failed(int rank) {
