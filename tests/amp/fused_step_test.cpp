@@ -11,6 +11,8 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& kind,
     return std::make_unique<optim::FusedSGD>(net->parameters(),
                                              optim::FusedSGDOptions(0.05).momentum(0.9));
   }
+  if (kind == "FusedNovoGrad") return std::make_unique<optim::FusedNovoGrad>(net->parameters());
+  if (kind == "FusedAdagrad") return std::make_unique<optim::FusedAdagrad>(net->parameters());
   if (kind == "FusedLAMB") return std::make_unique<optim::FusedLAMB>(net->parameters());
   return std::make_unique<optim::FusedAdam>(net->parameters(), optim::FusedAdamOptions(0.01));
 }
@@ -24,7 +26,8 @@ struct Case {
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const char* level : {"O1", "O4"}) {
-    for (const char* optimizer : {"FusedAdam", "FusedSGD", "FusedLAMB"}) {
+    for (const char* optimizer :
+         {"FusedAdam", "FusedSGD", "FusedLAMB", "FusedNovoGrad", "FusedAdagrad"}) {
       for (const ComputeMode mode : {ComputeMode::kNative, ComputeMode::kEmulated}) {
         for (const bool deferred : {false, true})
           cases.push_back({level, optimizer, mode, deferred});

@@ -193,6 +193,31 @@ TEST(FusedAdagrad, AgreesWithTorchOptimAndItsDecoupledDefinition) {
   set_kernel_set(kernel_sets().back());
 }
 
+template <typename Optimizer, typename Options>
+void expect_refused(const Options& options, const std::string& message) {
+  try {
+    Optimizer optimizer(make_parameters(), options);
+    ADD_FAILURE() << message;
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr(message));
+  }
+}
+
+TEST(Definitions, OptionsOutOfRangeAreErrorsThatTellTheRange) {
+  const std::string finite = "; expected a finite number of at least 0";
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  expect_refused<FusedSGD>(FusedSGDOptions(-1), "lr is -1" + finite);
+  expect_refused<FusedSGD>(FusedSGDOptions(1).momentum(nan), "momentum is nan" + finite);
+  expect_refused<FusedSGD>(FusedSGDOptions(1).dampening(nan),
+                           "dampening is nan; expected a finite");
+  expect_refused<FusedSGD>(FusedSGDOptions(1).nesterov(true), "expected momentum above 0");
+  expect_refused<FusedAdagrad>(FusedAdagradOptions(1).lr_decay(-1), "lr_decay is -1" + finite);
+  expect_refused<FusedAdagrad>(FusedAdagradOptions(1).eps(-1), "eps is -1" + finite);
+  expect_refused<FusedAdagrad>(FusedAdagradOptions(1).initial_accumulator_value(-1),
+                               "initial_accumulator_value is -1" + finite);
+  expect_refused<FusedNovoGrad>(FusedNovoGradOptions(1).norm_type(1), "norm_type is 1; expected 2");
+}
+
 TEST(Definitions, OptionsOutOfRangeAreErrors) {
   const auto params = make_parameters();
   EXPECT_THROW(FusedLAMB(params, FusedLAMBOptions(-1)), ConfigError);
