@@ -323,7 +323,8 @@ const Rank kShared("amp two optimizers of a weight", [] {
     torch::optim::SGD first(net->parameters(), 0.125);
     torch::optim::SGD second(net->parameters(), 0.25);
     auto [model, optimizers] = initialize(net, std::tie(first, second), at_level(level));
-    auto& [one, other] = optimizers;
+    Optimizer one = std::get<0>(optimizers);
+    Optimizer other = std::get<1>(optimizers);
     const parallel::DistributedDataParallel ddp(model);
     const auto loss = [&] { return ddp(row(rank() + 1)).sum(); };
     const auto expect_gradient = [&](double factor) {
