@@ -162,9 +162,12 @@ struct MEZZO_API Report {
   std::int64_t heavy_nodes = 0, heavy_low_nodes = 0;  ///< convolutions, products, recurrent layers
   std::int64_t bytes_before = 0, bytes_after = 0;
   std::int64_t weights = 0, low_weights = 0, duplicated_weights = 0;
-  std::int64_t flushed_values = 0;   ///< values of stored weights that became zero
-  std::int64_t infinite_values = 0;  ///< clip bounds that became infinite; nothing else ever does
+  std::int64_t flushed_values = 0;  ///< values of stored weights that became zero
+  /// Values that became infinite: bounds of Clip, and what the options forced (with a warning).
+  std::int64_t infinite_values = 0;
   std::int64_t opset_before = 0, opset_after = 0;
+  /// With opset "keep": one in which more goes low, and by how many type variables; 0: none.
+  std::int64_t better_opset = 0, low_in_better_opset = 0;
   bool unchanged = false;  ///< the output is the input, byte for byte
   std::vector<CastReport> casts = {};
   std::vector<Decision> decisions = {};

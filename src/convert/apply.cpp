@@ -152,6 +152,10 @@ void Editor::edit_scope(ScopeId id, Message& target) {
     }
     place_first();
     const NodeId node = scope.nodes[position++];
+    if (is_dead(graph_.node(node))) {
+      changed = true;
+      continue;
+    }
     std::vector<Message> after;
     edit_node(node, field.open(), after);
     fields.push_back(std::move(field));
@@ -169,6 +173,16 @@ void Editor::edit_scope(ScopeId id, Message& target) {
   } else {
     target.fields() = std::move(fields);
   }
+}
+
+// A Cast up that the model brought, all of whose readers read now what it reads.
+bool Editor::is_dead(const Node& node) const {
+  const ValueId out = node.op != "Cast" || node.outputs.empty() ? kNone : node.outputs[0];
+  if (out == kNone || is_emulated() || has_training_ || output_label(out).has_value()) return false;
+  const ValueId source = low_source(graph_, out, low_);
+  const auto& uses = decisions_.map.uses[static_cast<std::size_t>(out)];
+  return source != kNone && !uses.empty() && twins(out).low == graph_.value(source).name &&
+         std::ranges::all_of(uses, [&](Slot slot) { return decisions_.is_low(slot); });
 }
 
 Field Editor::made(std::uint32_t number, Message message) {

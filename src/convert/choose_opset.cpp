@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 
 #include "convert/concat.h"
 #include "convert/decide.h"
@@ -106,6 +107,32 @@ OpsetChoice choose_opset(const fs::path& model, const ConvertPolicy& policy,
                        now, " to ", newest_opset());
   }
   return {wanted == now ? 0 : wanted};
+}
+
+OpsetGain gain_of_raising(const fs::path& model, const ConvertPolicy& policy,
+                          MeasuredFacts& measured, const Graph& graph, const Decisions& decisions) {
+  std::set<int> tried;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    const auto is_refused = [&](Slot slot) {
+      const Pin* pin = decisions.map.slots.pin_of(slot);
+      return pin != nullptr && pin->label == Label::kHigh && pin->level == Level::kValidity;
+    };
+    if (!is_decidable(node) || !node.domain.empty() ||
+        std::ranges::none_of(decisions.map.variables[n], is_refused))
+      continue;
+    const int later = later_low_form(node.domain, node.op, node.opset, policy.low());
+    const auto worth = std::ranges::lower_bound(kWorthTrying, later);
+    if (later != 0 && worth != kWorthTrying.end()) tried.insert(*worth);
+  }
+  const auto now = static_cast<std::size_t>(
+      std::ranges::count_if(decisions.list, [](const Decision& each) { return each.low; }));
+  OpsetGain gain;
+  for (const int opset : tried) {
+    const std::optional<Count> count = low_count(model, policy, measured, opset);
+    if (count && count->low > now + gain.more) gain = {opset, count->low - now};
+  }
+  return gain;
 }
 
 std::unique_ptr<Document> open_raised(const fs::path& model, int opset) {

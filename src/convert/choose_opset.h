@@ -6,11 +6,10 @@
 #include <string>
 
 #include "convert/constants.h"
+#include "convert/decide.h"
 #include "convert/policy.h"
 
 namespace mezzo::convert {
-
-class Document;
 
 /// The opset to raise a model to.
 struct OpsetChoice {
@@ -24,6 +23,17 @@ struct OpsetChoice {
 /// where the number asked for is below the model's opset. What it counts is added to `measured`.
 OpsetChoice choose_opset(const std::filesystem::path& model, const ConvertPolicy&,
                          MeasuredFacts& measured);
+
+/// What another opset would bring.
+struct OpsetGain {
+  int opset = 0;         ///< 0: nothing
+  std::size_t more = 0;  ///< type variables that would go low besides
+};
+
+/// What "auto" would bring where the model's opset, `graph`'s, was kept. Tries only opsets in which
+/// an operator of the graph gains a low form.
+OpsetGain gain_of_raising(const std::filesystem::path& model, const ConvertPolicy&,
+                          MeasuredFacts& measured, const Graph& graph, const Decisions&);
 
 /// Opens a model, raised to that opset (0: as it is). Throws UnsupportedError where it cannot be.
 std::unique_ptr<Document> open_raised(const std::filesystem::path& model, int opset);

@@ -249,6 +249,10 @@ class Conversion {
       report.warnings.push_back(without_cast_to(policy_.low(), opset, "everything stays as it is"));
     }
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) count_node(static_cast<NodeId>(n));
+    if (options.opset != "keep" || options.weights_only || evidence_.plan != nullptr) return;
+    const OpsetGain gain = gain_of_raising(in_, policy_, measured_, graph_, decisions_);
+    report.better_opset = gain.opset;
+    report.low_in_better_opset = static_cast<std::int64_t>(gain.more);
   }
 
   // What nothing describes may make a model's heart stay float32.

@@ -64,6 +64,7 @@ class Editor {
   bool stored_low(ValueId id) const;
   void edit_tree(ScopeId root, Message& target);
   void edit_scope(ScopeId id, Message& target);
+  bool is_dead(const Node& node) const;
   static Field made(std::uint32_t number, Message message);
   const Twins& twins(ValueId id) const { return twins_[static_cast<std::size_t>(id)]; }
   // Inputs and initializers: their other type is made at the start of the scope.

@@ -181,9 +181,7 @@ bool has_cast_to(Element low, std::int64_t opset) {
   return cast != nullptr && cast->variable_of(cast->outputs[0]).types().contains(tensor_of(low));
 }
 
-std::string without_low_form(std::string_view domain, std::string_view op, std::int64_t opset,
-                             Element low) {
-  std::string text = concat({op, " takes no ", name_of(low), " in opset ", std::to_string(opset)});
+int later_low_form(std::string_view domain, std::string_view op, std::int64_t opset, Element low) {
   const Schema* now = find_schema(domain, op, opset);
   for (std::int64_t later = opset + 1; later <= newest_opset(); ++later) {
     const Schema* schema = find_schema(domain, op, later);
@@ -191,9 +189,16 @@ std::string without_low_form(std::string_view domain, std::string_view op, std::
     const bool allows = std::ranges::any_of(schema->variables, [&](const Variable& variable) {
       return variable.types().contains(tensor_of(low)) && !variable.is_fixed;
     });
-    if (allows) return concat({text, ", but in opset ", std::to_string(later)});
+    if (allows) return static_cast<int>(later);
   }
-  return text;
+  return 0;
+}
+
+std::string without_low_form(std::string_view domain, std::string_view op, std::int64_t opset,
+                             Element low) {
+  std::string text = concat({op, " takes no ", name_of(low), " in opset ", std::to_string(opset)});
+  const int later = later_low_form(domain, op, opset, low);
+  return later == 0 ? text : concat({text, ", but in opset ", std::to_string(later)});
 }
 
 std::string without_cast_to(Element low, std::int64_t opset, std::string_view otherwise) {

@@ -118,6 +118,10 @@ std::string Report::to_text() const {
   if (flushed_values != 0) text << flushed_values << " tiny values of weights became zero\n";
   if (opset_after != opset_before)
     text << "opset " << opset_before << " -> " << opset_after << '\n';
+  if (better_opset != 0) {
+    text << "opset " << better_opset << " (--opset auto) would convert " << low_in_better_opset
+         << " more type variables\n";
+  }
   write_reasons(text, *this);
   write_errors(text, *this);
   if (search_attempts != 0) {
@@ -151,6 +155,8 @@ std::string Report::to_json() const {
   json.key("infinite_values").value(infinite_values);
   json.key("opset_before").value(opset_before);
   json.key("opset_after").value(opset_after);
+  json.key("better_opset").value(better_opset);
+  json.key("low_in_better_opset").value(low_in_better_opset);
   json.key("search_attempts").value(search_attempts);
   json.key("kept_by_search").value(kept_by_search);
   json.key("verified").value(verified);
