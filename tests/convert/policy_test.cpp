@@ -126,24 +126,6 @@ TEST_F(PolicyTest, NamesAreExactGlobsOrExpressions) {
               Contains(HasSubstr("'nothing*' matches no node")));
 }
 
-TEST_F(PolicyTest, NamingANodeNamesWhatStandsInItsBodies) {
-  const auto low = [&] {
-    GraphBuilder then("then");
-    then.node("Softmax", {"x"}, {"s"}).output("s");
-    GraphBuilder other("else");
-    other.node("Softmax", {"x"}, {"e"}).output("e");
-    GraphBuilder g;
-    g.input("x").input("flag", Element::kBool, {});
-    g.named("choice").node("If", {"flag"}, {"y"}, body_attribute("then_branch", then.take()),
-                           body_attribute("else_branch", other.take()));
-    save(folder_ / "if.onnx", model(g.output("y").take()));
-    return convert_model(folder_ / "if.onnx", folder_ / "if16.onnx", options_).report.low_nodes;
-  };
-  EXPECT_EQ(low(), 0);
-  options_.included_names = {"choice"};
-  EXPECT_EQ(low(), 2);
-}
-
 TEST_F(PolicyTest, TensorsStayFloatWhereTheyAreMadeAndRead) {
   options_.excluded_tensors = {"r?"};  // made by a Relu, read by a convolution and an addition
   const Plan plan = plan_model(in(), options_);
@@ -269,48 +251,6 @@ TEST_F(PolicyTest, APlanIsAppliedToAnotherCheckpoint) {
   EXPECT_THROW(apply_plan(folder_ / "other.onnx", out(), plan), ConfigError);
   EXPECT_THROW(Plan::from_json("{\"format\": \"x\"}"), ConfigError);
   EXPECT_THROW(Plan::from_json("nonsense"), ConfigError);
-}
-
-// Nodes need no names of their own, and those of values in bodies may be there twice.
-TEST_F(PolicyTest, APlanTellsBodiesOfEquallyNamedNodesApart) {
-  const auto branch = [](const char* op) {
-    GraphBuilder g(op);
-    return body_attribute("then_branch", g.node(op, {"x", "x"}, {"t"}).output("t").take());
-  };
-  const auto other = [] {
-    GraphBuilder g("else");
-    return body_attribute("else_branch", g.node("Identity", {"x"}, {"e"}).output("e").take());
-  };
-  GraphBuilder g;
-  g.input("x").input("flag", Element::kBool, {});
-  g.named("same").node("If", {"flag"}, {"y"}, branch("MatMul"), other());
-  g.named("same").node("If", {"flag"}, {"z"}, branch("Pow"), other());
-  save(folder_ / "twins.onnx", model(g.output("y").output("z").take()));
-  const Result direct = convert_model(folder_ / "twins.onnx", folder_ / "a.onnx", options_);
-  EXPECT_EQ(direct.plan.decisions.at(0).key, "y/then_branch/t");
-  const Plan read = Plan::from_json(direct.plan.to_json());
-  apply_plan(folder_ / "twins.onnx", folder_ / "b.onnx", read);
-  EXPECT_EQ(contents(folder_ / "a.onnx"), contents(folder_ / "b.onnx"));
-  Plan twice = direct.plan;
-  twice.decisions.push_back(twice.decisions.at(0));
-  EXPECT_THROW(apply_plan(folder_ / "twins.onnx", folder_ / "b.onnx", twice), ConfigError);
-}
-
-TEST_F(PolicyTest, ReportsTellWhatNodesWithBodiesGive) {
-  GraphBuilder then("then");
-  then.node("MatMul", {"x", "x"}, {"t"});
-  GraphBuilder other("else");
-  other.node("MatMul", {"x", "x"}, {"e"});
-  GraphBuilder g;
-  g.input("x").input("flag", Element::kBool, {});
-  g.node("If", {"flag"}, {"r"}, body_attribute("then_branch", then.output("t").take()),
-         body_attribute("else_branch", other.output("e").take()));
-  save(folder_ / "if.onnx", model(g.node("MatMul", {"r", "r"}, {"y"}).output("y").take()));
-  const Report report = convert_model(folder_ / "if.onnx", folder_ / "if16.onnx", options_).report;
-  const auto found = std::ranges::find(report.decisions, "If", &Decision::op);
-  ASSERT_NE(found, report.decisions.end());
-  EXPECT_EQ(found->variable, "r");
-  EXPECT_TRUE(found->low);
 }
 
 TEST_F(PolicyTest, AnAllFloatPlanGivesTheInputsBytes) {
