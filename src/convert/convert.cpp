@@ -265,7 +265,7 @@ class Conversion {
     for (const auto& [domain, count] : counts) {
       report_.warnings.push_back(
           concat({std::to_string(count), count == 1 ? " node" : " nodes", " of domain ", domain,
-                  ": described by nothing, so float32 stays around them; "
+                  ": described by nothing, so float32 stays around them; ",
                   "custom_operators (--custom-ops) describes operators"}));
     }
   }
