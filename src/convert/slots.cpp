@@ -80,14 +80,16 @@ void Slots::settle() {
 }
 
 const Pin* Slots::pin_of(Slot slot) const {
+  if (slot == kNoSlot) return nullptr;
   const std::int32_t best = best_[static_cast<std::size_t>(root(slot))];
   return best < 0 ? nullptr : &pins_[static_cast<std::size_t>(best)].second;
 }
 
 const Pin* Slots::overruled(Slot slot) const {
   const Pin* pin = pin_of(slot);
+  if (pin == nullptr || pin->label == Label::kLow) return nullptr;
   const std::int32_t low = best_low_[static_cast<std::size_t>(root(slot))];
-  if (pin == nullptr || pin->label == Label::kLow || low < 0) return nullptr;
+  if (low < 0) return nullptr;
   return &pins_[static_cast<std::size_t>(low)].second;
 }
 

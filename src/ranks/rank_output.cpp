@@ -11,7 +11,7 @@
 namespace mezzo::ranks {
 namespace {
 constexpr std::size_t kLinesKept = 12;
-// What has no line end by then is written as a line of its own.
+// A longer line is shown as lines of this length, however it arrives.
 constexpr std::size_t kLongestLine = std::size_t{64} * 1024;
 }  // namespace
 
@@ -34,29 +34,34 @@ RankOutput::RankOutput(int rank, const std::filesystem::path& log_directory, boo
 
 void RankOutput::add(int which, const std::string& text) {
   Stream& stream = streams_[which];
+  if (stream.file.is_open()) stream.file << text << std::flush;
   std::size_t begin = 0;
   for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    stream.rest.append(text, begin, end - begin);
-    write(stream, std::exchange(stream.rest, {}));
+    extend(stream, std::string_view(text).substr(begin, end - begin));
+    show(stream, std::exchange(stream.rest, {}));
   }
-  stream.rest.append(text, begin);
-  if (stream.rest.size() >= kLongestLine) write(stream, std::exchange(stream.rest, {}));
+  extend(stream, std::string_view(text).substr(begin));
   if (stream.terminal != nullptr) stream.terminal->flush();
-  if (stream.file.is_open()) stream.file.flush();
 }
 
 void RankOutput::flush() {
   for (Stream& stream : streams_) {
-    if (!stream.rest.empty()) write(stream, stream.rest);
+    if (!stream.rest.empty()) show(stream, stream.rest);
     stream.rest.clear();
     if (stream.terminal != nullptr) stream.terminal->flush();
-    if (stream.file.is_open()) stream.file.flush();
   }
 }
 
-void RankOutput::write(Stream& stream, const std::string& line) {
+void RankOutput::extend(Stream& stream, std::string_view text) {
+  stream.rest.append(text);
+  std::size_t written = 0;
+  for (; stream.rest.size() - written > kLongestLine; written += kLongestLine)
+    show(stream, stream.rest.substr(written, kLongestLine));
+  stream.rest.erase(0, written);
+}
+
+void RankOutput::show(Stream& stream, const std::string& line) {
   if (stream.terminal != nullptr) *stream.terminal << "[rank " << rank_ << "] " << line << '\n';
-  if (stream.file.is_open()) stream.file << line << '\n';
   stream.last.push_back(line);
   if (stream.last.size() > kLinesKept) stream.last.pop_front();
 }

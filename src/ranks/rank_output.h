@@ -1,5 +1,5 @@
-// What one rank writes: whole lines to the terminal with the rank in front, or to files, and the
-// last ones kept for the report.
+// What one rank writes: whole lines to the terminal with the rank in front, or as it is to files,
+// and the last lines kept for the report.
 #pragma once
 
 #include <deque>
@@ -7,14 +7,15 @@
 #include <fstream>
 #include <iosfwd>
 #include <string>
+#include <string_view>
 
 namespace mezzo::ranks {
 
 class RankOutput {
  public:
-  /// With a log directory, lines go to DIR/rank_R.out and DIR/rank_R.err, and to the streams too if
-  /// `tee`; without one to the streams alone, as "[rank R] text". Throws Error where a file cannot
-  /// be written.
+  /// With a log directory, all goes to DIR/rank_R.out and DIR/rank_R.err as it comes, and to the
+  /// streams too if `tee`; without one to the streams alone, as lines "[rank R] text" of at most
+  /// 64 KiB. Throws Error where a file cannot be made.
   RankOutput(int rank, const std::filesystem::path& log_directory, bool tee, std::ostream& out,
              std::ostream& err);
   RankOutput(const RankOutput&) = delete;
@@ -23,7 +24,7 @@ class RankOutput {
   int rank() const noexcept { return rank_; }
   /// Takes text of standard output (0) or error (1), in any pieces.
   void add(int which, const std::string& text);
-  /// Writes what has no line end yet.
+  /// Shows what has no line end yet.
   void flush();
   /// The last lines of standard error, else of standard output.
   std::string last_lines() const;
@@ -35,7 +36,8 @@ class RankOutput {
     std::string rest;
     std::deque<std::string> last;
   };
-  void write(Stream& stream, const std::string& line);
+  void extend(Stream& stream, std::string_view text);
+  void show(Stream& stream, const std::string& line);
 
   const int rank_;
   Stream streams_[2];
