@@ -20,7 +20,23 @@
 namespace mezzo::bench {
 namespace {
 
-using namespace parallel;
+using parallel::agree_overflow;
+using parallel::average_scale;
+using parallel::AverageScale;
+using parallel::barrier;
+using parallel::convert_syncbn_model;
+using parallel::DDPOptions;
+using parallel::destroy_process_group;
+using parallel::DistributedDataParallel;
+using parallel::init_process_group;
+using parallel::Lane;
+using parallel::OverflowWatch;
+using parallel::rank;
+using parallel::ReduceOp;
+using parallel::start_average_by;
+using parallel::Wire;
+using parallel::world;
+using parallel::world_size;
 
 double seconds_of(const std::function<void()>& function, int calls) {
   barrier();

@@ -22,12 +22,14 @@ std::vector<at::Tensor> make_parameters(const ParameterList& list) {
 
 std::vector<at::Tensor> detached(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> result;
+  result.reserve(tensors.size());
   for (const at::Tensor& tensor : tensors) result.push_back(tensor.detach());
   return result;
 }
 
 std::vector<at::Tensor> empty_like(const std::vector<at::Tensor>& tensors, at::ScalarType type) {
   std::vector<at::Tensor> result;
+  result.reserve(tensors.size());
   for (const at::Tensor& tensor : tensors) {
     result.push_back(torch::zeros_like(tensor.detach(), type));
   }

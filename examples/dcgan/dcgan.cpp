@@ -102,6 +102,18 @@ at::Tensor loss_of(const at::Tensor& logits, double target) {
                                                                  torch::full_like(logits, target));
 }
 
+// Generated images, and both networks to go on with.
+template <class Net>
+void save_epoch(const std::filesystem::path& folder, int epoch, Net& discriminator, Net& generator,
+                const at::Tensor& noise) {
+  const torch::NoGradGuard no_grad;
+  generator.eval();
+  write_grid(folder / ("fake_samples_epoch_" + std::to_string(epoch) + ".png"), generator(noise));
+  generator.train();
+  torch::save(discriminator, (folder / "netD.pt").string());
+  torch::save(generator, (folder / "netG.pt").string());
+}
+
 void train(const Settings& settings) {
   const at::Device device = examples::device_of(settings.device);
   torch::manual_seed(static_cast<std::uint64_t>(settings.manual_seed));
@@ -158,13 +170,7 @@ void train(const Settings& settings) {
                 << optimizer_d.skipped_steps() << " G " << optimizer_g.skipped_steps() << std::endl;
       if (i == 0 && epoch == 0) write_grid(folder / "real_samples.png", real);
     }
-    const torch::NoGradGuard no_grad;
-    generator.eval();
-    write_grid(folder / ("fake_samples_epoch_" + std::to_string(epoch + 1) + ".png"),
-               generator(fixed_noise));
-    generator.train();
-    torch::save(discriminator, (folder / "netD.pt").string());
-    torch::save(generator, (folder / "netG.pt").string());
+    save_epoch(folder, epoch + 1, discriminator, generator, fixed_noise);
   }
 }
 

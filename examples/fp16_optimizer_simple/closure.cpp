@@ -20,7 +20,7 @@ int main() {
   for (int step = 0; step < 5; ++step) {
     const at::Tensor loss = optimizer.step([&] {
       optimizer.zero_grad();
-      const at::Tensor error = torch::mse_loss(model(input).to(at::kFloat), target);
+      at::Tensor error = torch::mse_loss(model(input).to(at::kFloat), target);
       optimizer.backward(error);
       return error;
     });
