@@ -159,7 +159,7 @@ amp::Checkpoint load_training(const std::string& path, const ModelStates& models
     check_values(models[i]->module(), values.back(), /*strict=*/true);
   }
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
-    check_optimizer(*optimizers[i], name_of("optimizer", i), file, path);
+    check_optimizer(*optimizers[i], name_of("optimizer", i), options.gradients, file, path);
   }
   check_scales(file, path);
   if (options.rng_state) check_generators(file, path);

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "amp/checkpoint_parts.h"
+#include "amp/gradients.h"
 #include "amp/module_types.h"
 #include "amp/param_state.h"
 #include "core/raise.h"
@@ -66,14 +67,13 @@ std::string class_of(const torch::optim::Optimizer& optimizer) {
   return typeid(optimizer).name();
 }
 
-/// Does an optimizer of class `to` go on where one of class `from` stopped? Between two that are
-/// `fused` the options tell which Adam.
-bool reads(const std::string& to, const std::string& from, bool fused) {
+/// Does an optimizer of class `to` go on where one of class `from` stopped? Only where
+/// `options_tell` which Adam each group is, the other one does too.
+bool reads(const std::string& to, const std::string& from, bool options_tell) {
   const auto is_adam = [](const std::string& name) {
     return name == kEitherAdam || name == "Adam" || name == "AdamW";
   };
-  const bool either = fused || to == kEitherAdam || from == kEitherAdam;
-  return to == from || (either && is_adam(to) && is_adam(from));
+  return to == from || (options_tell && is_adam(to) && is_adam(from));
 }
 
 bool is_fused(const torch::optim::Optimizer& optimizer) {
@@ -173,6 +173,14 @@ at::Tensor joined(const Gradients& gradients, double scale) {
   return gradients.as_left.defined() ? at::add(scaled, gradients.as_left) : scaled;
 }
 
+/// Does the weight beside a master have a gradient that a load must give back? In a bucket there
+/// are zeros where there is none.
+bool has_own_gradient(const Slot& slot, const OptimizerProgress& progress) {
+  if (!slot.has_master() || !slot.weight.grad().defined()) return false;
+  if (progress.still_scaled || !is_in_bucket(slot.weight)) return true;
+  return first_nonzero({slot.weight.grad()}) == 0;
+}
+
 void load_gradients(OptimizerState& optimizer, const std::string& prefix,
                     const std::optional<StillScaled>& still, const SafetensorsFile& file) {
   const auto saved_masters = file.metadata.find(prefix + "masters");
@@ -208,7 +216,8 @@ void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool g
   file.tensors.insert(prefix + "state", bytes_of(archive_of(optimizer)));
   const OptimizerProgress progress = optimizer.progress();
   file.metadata[prefix + "had_backward"] = std::to_string(progress.had_backward);
-  if (progress.found_inf.defined()) file.tensors.insert(prefix + "found_inf", progress.found_inf);
+  if (gradients && progress.found_inf.defined())
+    file.tensors.insert(prefix + "found_inf", progress.found_inf);
   file.metadata[prefix + "loss_id"] = std::to_string(progress.loss_id);
   file.metadata[prefix + "scale_before"] = to_text(progress.scale_before.read());
   if (optimizer.snapshot().is_taken()) {
@@ -238,20 +247,22 @@ void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool g
         file.tensors.insert(prefix + name + std::to_string(i), grad.detach().to_dense());
     };
     keep("gradient.", slot.master.grad());
-    if (slot.has_master()) keep("low_gradient.", slot.weight.grad());
+    if (has_own_gradient(slot, progress)) keep("low_gradient.", slot.weight.grad());
     masters += slot.has_master() ? '1' : '0';
   }
   file.metadata[prefix + "masters"] = masters;
 }
 
-void check_optimizer(OptimizerState& optimizer, const std::string& prefix,
+void check_optimizer(OptimizerState& optimizer, const std::string& prefix, bool gradients,
                      const SafetensorsFile& file, const std::string& path) {
   optimizer.sync();
   const std::string own = class_of(optimizer.inner());
-  const bool both_fused = is_fused(optimizer.inner()) && file.metadata.contains(prefix + "fused");
-  if (!reads(own, entry(file, prefix + "class"), both_fused)) {
-    raise(kWhere, "'", path, "' holds the state of an optimizer of class ",
-          entry(file, prefix + "class"), "; got ", own);
+  const std::string& from = entry(file, prefix + "class");
+  const bool was_fused = file.metadata.contains(prefix + "fused");
+  // Files from before that entry say "Adam or AdamW" of every FusedAdam.
+  const bool is_old = from == kEitherAdam && !was_fused;
+  if (!reads(own, from, (is_fused(optimizer.inner()) && was_fused) || is_old)) {
+    raise(kWhere, "'", path, "' holds the state of an optimizer of class ", from, "; got ", own);
   }
   if (entry(file, prefix + "shapes") != shapes_of(optimizer.inner())) {
     raise(kWhere, "'", path, "' holds the state of an optimizer with other parameters: ",
@@ -260,7 +271,7 @@ void check_optimizer(OptimizerState& optimizer, const std::string& prefix,
   if (!file.tensors.contains(prefix + "state"))
     raise(kWhere, "'", path, "' has no '", prefix, "state'");
   const int losses = static_cast<int>(optimizer.session().num_losses());
-  const auto scaled = scaled_in(file, prefix);
+  const auto scaled = gradients ? scaled_in(file, prefix) : std::nullopt;
   if (scaled && scaled->loss_id >= losses) {
     raise(kWhere, "'", path, "' holds gradients that are scaled for the loss ", scaled->loss_id,
           "; num_losses is ", losses, " here");
@@ -279,11 +290,12 @@ void load_progress(OptimizerState& optimizer, const std::string& prefix, bool gr
   const int last_loss = static_cast<int>(optimizer.session().num_losses()) - 1;
   progress.loss_id = std::clamp(std::atoi(entry(file, prefix + "loss_id").c_str()), 0, last_loss);
   progress.scale_before.number = std::strtod(entry(file, prefix + "scale_before").c_str(), nullptr);
-  if (const at::Tensor* found = file.tensors.find(prefix + "found_inf"))
-    progress.found_inf = found->clone();
 
   optimizer.zero_grad(true);
   if (gradients) {
+    // What overflowed are these gradients.
+    if (const at::Tensor* found = file.tensors.find(prefix + "found_inf"))
+      progress.found_inf = found->clone();
     progress.still_scaled = scaled_in(file, prefix);
     load_gradients(optimizer, prefix, progress.still_scaled, file);
   }

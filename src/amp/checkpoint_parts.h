@@ -23,8 +23,9 @@ void load_scales(Session& session, const SafetensorsFile& file);
 
 void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool gradients,
                     SafetensorsFile& file);
-/// Throws Error for another class of optimizer, and for parameters of other shapes.
-void check_optimizer(OptimizerState& optimizer, const std::string& prefix,
+/// Throws Error for another class of optimizer, for parameters of other shapes, and, with
+/// `gradients`, for those of a loss that is not there.
+void check_optimizer(OptimizerState& optimizer, const std::string& prefix, bool gradients,
                      const SafetensorsFile& file, const std::string& path);
 /// What LibTorch saves for the inner optimizer. May throw half-way: see OptimizerBackup.
 void load_inner_state(OptimizerState& optimizer, const std::string& prefix,

@@ -54,6 +54,7 @@ std::size_t first_nonzero(const std::vector<at::Tensor>& gradients) {
   if (gradients.empty()) return 0;
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> flags;
+  flags.reserve(gradients.size());
   for (const at::Tensor& gradient : gradients) {
     flags.push_back(gradient.ne(0).any().to(gradients.front().device()));
   }

@@ -173,6 +173,7 @@ void ModelHandle::to(at::Device device, bool non_blocking) const {
   module_->to(device, non_blocking);
   Session& session = state_->session();
   session.weights().absorb();
+  for (const auto& optimizer : session.optimizers()) optimizer->leave_buckets();
   for (const at::Tensor& parameter : module_->parameters()) move_gradient(parameter, non_blocking);
   for (const auto& optimizer : session.optimizers()) {
     for (const Slot& slot : optimizer->slots()) move_gradient(slot.master, non_blocking);
@@ -181,7 +182,9 @@ void ModelHandle::to(at::Device device, bool non_blocking) const {
       const auto found = states.find(slot.master.unsafeGetTensorImpl());
       if (found == states.end()) continue;
       visit_tensors(*found->second, [&](at::Tensor& tensor) {
-        if (tensor.dim() > 0) tensor = tensor.to(slot.weight.device(), non_blocking);
+        // Counts of steps stay on hosts.
+        if (tensor.dim() > 0 || slot.weight.dim() == 0)
+          tensor = tensor.to(slot.weight.device(), non_blocking);
       });
     }
   }

@@ -2,7 +2,6 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "amp/gradients.h"
 #include "amp/optimizer_state.h"
@@ -27,11 +26,15 @@ void OptimizerState::zero_grad(bool set_to_none) {
   for (Slot& slot : slots_) {
     // A weight with a master has a gradient only while it is scaled.
     clear_gradient(slot.weight, set_to_none || slot.has_master());
-    if (slot.has_master()) clear_gradient(slot.master, set_to_none);
+    if (slot.has_master()) {
+      slot.cleared.note(slot.weight.grad());
+      clear_gradient(slot.master, set_to_none);
+    }
     clear_stash(slot, set_to_none || slot.has_master());
   }
   now_.still_scaled.reset();
   forget_overflow();
+  cleared_.clear();
   undecided_gradients_ = false;
 }
 
@@ -41,13 +44,22 @@ bool OptimizerState::has_gradients() const {
   });
 }
 
-const Slot* OptimizerState::missed_by_master(bool reads_buckets) const {
+void Cleared::note(const at::Tensor& gradient) {
+  gradient_ = gradient.defined() ? gradient.unsafeGetTensorImpl() : nullptr;
+  version_ = gradient.defined() ? gradient._version() : 0;
+}
+
+bool Cleared::is_still(const at::Tensor& gradient) const {
+  return gradient.unsafeGetTensorImpl() == gradient_ && gradient._version() == version_;
+}
+
+const Slot* OptimizerState::missed_by_master() const {
   std::vector<const Slot*> in_buckets;
   std::vector<at::Tensor> gradients;
   for (const Slot& slot : slots_) {
     if (!slot.has_master()) continue;
     if (has_gradient(slot.weight)) return &slot;
-    if (!reads_buckets || !is_in_bucket(slot.weight)) continue;
+    if (!is_in_bucket(slot.weight) || slot.cleared.is_still(slot.weight.grad())) continue;
     in_buckets.push_back(&slot);
     gradients.push_back(slot.weight.grad());
   }
@@ -64,14 +76,14 @@ void OptimizerState::forget_overflow() {
 
 void OptimizerState::forget_cleared(const std::vector<at::Tensor>& weights) {
   if (!now_.found_inf.defined() && !now_.still_scaled) return;
-  std::unordered_set<const c10::TensorImpl*> cleared;
-  for (const at::Tensor& weight : weights) cleared.insert(weight.unsafeGetTensorImpl());
+  for (const at::Tensor& weight : weights) cleared_.insert(weight.unsafeGetTensorImpl());
   const bool any_left = std::ranges::any_of(slots_, [&](const Slot& slot) {
-    if (cleared.contains(slot.weight.unsafeGetTensorImpl())) return false;
+    if (cleared_.contains(slot.weight.unsafeGetTensorImpl())) return false;
     return slot.weight.grad().defined() || slot.master.grad().defined() || slot.stash.defined();
   });
   if (any_left) return;
   now_.still_scaled.reset();
+  cleared_.clear();
   forget_overflow();
 }
 
@@ -84,10 +96,21 @@ void OptimizerState::clear_stashes(const std::vector<at::Tensor>& weights, bool 
   }
 }
 
+void OptimizerState::leave_buckets() {
+  if (now_.still_scaled) return;
+  for (Slot& slot : slots_) {
+    if (!slot.has_master() || !is_in_bucket(slot.weight)) continue;
+    at::Tensor& grad = slot.weight.mutable_grad();
+    if (grad.device() != slot.weight.device() && first_nonzero({grad}) != 0) grad.reset();
+  }
+}
+
 void OptimizerState::drop_gradients() {
   for (Slot& slot : slots_) {
     drop_gradient(slot.weight);
-    if (slot.has_master()) drop_gradient(slot.master);
+    if (!slot.has_master()) continue;
+    slot.cleared.note(slot.weight.grad());
+    drop_gradient(slot.master);
   }
 }
 

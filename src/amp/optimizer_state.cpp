@@ -31,6 +31,15 @@ void move_state(torch::optim::Optimizer& optimizer, const at::Tensor& from, cons
   states[to.unsafeGetTensorImpl()] = std::move(state);
 }
 
+/// Multiplies gradients that lie in buckets.
+void rescale(const std::vector<at::Tensor>& gradients, const at::Tensor& factor) {
+  if (gradients.empty() || (factor.is_cpu() && factor.item<float>() == 1)) return;
+  for (const at::Tensor& grad : gradients) {
+    const at::Tensor wide = is_low(grad) ? grad.to(at::kFloat) : grad;
+    grad.copy_(wide.mul(factor.to(grad.device())));
+  }
+}
+
 /// What an exception left of a reduction writes into buckets until it is closed.
 void close_broken_backwards(const std::vector<Slot>& slots) {
   try {
@@ -126,7 +135,7 @@ std::int64_t OptimizerState::model_calls() const {
 }
 
 Slot OptimizerState::slot_of(at::Tensor& parameter) {
-  Slot slot{parameter, parameter, {}, false, nullptr};
+  Slot slot{parameter, parameter, {}, false, {}, nullptr};
   WeightTable& weights = session_.weights();
   Weight* entry = weights.find(parameter);
   const bool wants_master =
@@ -201,7 +210,10 @@ void OptimizerState::enter(const scaling::LossScaler& scaler, WeightSet& in_buck
       other->leave_gradients_behind();
   }
   in_scope_ = true;
+  cleared_.clear();
   const at::NoGradGuard no_grad;
+  const at::Tensor one = at::ones({}, scaler.inverse().options());
+  const auto others = scaled_by_others();
   std::vector<at::Tensor> to_scale;
   for (Slot& slot : slots_) {
     slot.in_bucket = is_in_bucket(slot.weight);
@@ -210,19 +222,29 @@ void OptimizerState::enter(const scaling::LossScaler& scaler, WeightSet& in_buck
       continue;
     }
     slot.stash = slot.weight.grad().clone();
-    const bool is_first = in_buckets.insert(slot.weight.unsafeGetTensorImpl()).second;
-    if (is_first) to_scale.push_back(slot.weight.grad());
+    if (!in_buckets.insert(slot.weight.unsafeGetTensorImpl()).second) continue;
+    const auto other = others.find(slot.weight.unsafeGetTensorImpl());
+    if (now_.still_scaled || other == others.end()) {
+      to_scale.push_back(slot.weight.grad());
+    } else {
+      rescale({slot.weight.grad()}, scaler.multiply(other->second));
+    }
   }
   if (to_scale.empty()) return;
   // From the scale that they have to the one that comes, at once: between the two a low type would
   // lose what is small.
-  const at::Tensor factor = scaler.multiply(
-      now_.still_scaled ? now_.still_scaled->inverse : at::ones({}, scaler.inverse().options()));
-  if (factor.is_cpu() && factor.item<float>() == 1) return;
-  for (const at::Tensor& grad : to_scale) {
-    const at::Tensor wide = is_low(grad) ? grad.to(at::kFloat) : grad;
-    grad.copy_(wide.mul(factor.to(grad.device())));
+  rescale(to_scale, scaler.multiply(now_.still_scaled ? now_.still_scaled->inverse : one));
+}
+
+/// The weights whose gradients blocks of other optimizers left scaled, and what unscales them.
+std::unordered_map<const c10::TensorImpl*, at::Tensor> OptimizerState::scaled_by_others() const {
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> scaled;
+  for (const auto& other : session_.optimizers()) {
+    if (other.get() == this || !other->now_.still_scaled) continue;
+    for (const Slot& slot : other->slots_)
+      scaled.emplace(slot.weight.unsafeGetTensorImpl(), other->now_.still_scaled->inverse);
   }
+  return scaled;
 }
 
 bool OptimizerState::waits_for_reduction() const {
@@ -342,7 +364,10 @@ std::vector<at::Tensor> OptimizerState::weights() const {
 
 bool OptimizerState::keeps_casts() const {
   const Plan& plan = session_.plan();
-  return plan.policy.has_value() || (plan.convert && is_low(*plan.convert));
+  if (plan.policy || (plan.convert && is_low(*plan.convert))) return true;
+  // Networks that their owner made low are emulated as well.
+  return std::ranges::any_of(
+      models_, [](const ModelState* model) { return model->low_policy().has_value(); });
 }
 
 void OptimizerState::refresh_casts() {

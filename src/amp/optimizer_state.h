@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -20,12 +21,25 @@
 
 namespace mezzo::detail {
 
+/// A gradient that was set to zeros, as long as nothing writes it: always there in a bucket, it
+/// need not be read to know that no backward pass added to it.
+class Cleared {
+ public:
+  void note(const at::Tensor& gradient);
+  bool is_still(const at::Tensor& gradient) const;
+
+ private:
+  const c10::TensorImpl* gradient_ = nullptr;
+  std::uint32_t version_ = 0;
+};
+
 /// A parameter of the optimizer.
 struct Slot {
   at::Tensor weight;        // the network's
   at::Tensor master;        // what the optimizer steps: a float copy, or the weight itself
   at::Tensor stash;         // the weight's gradient when the scope was entered
   bool in_bucket = false;   // the gradient stayed where it was: the stash is only for undoing
+  Cleared cleared;          // the weight's gradient when it went to the master
   Weight* entry = nullptr;  // of the weight table, where there is a master
 
   bool has_master() const { return entry != nullptr; }
@@ -125,10 +139,10 @@ class OptimizerState {
   // ---- steps
   std::shared_ptr<const StepRecord> step();
   std::shared_ptr<const StepRecord> step(const torch::optim::Optimizer::LossClosure& closure);
-  /// A weight whose master would miss the gradient that a plain backward() left; null: none. In
-  /// buckets zeros are always there: only with `reads_buckets` they are looked at, which reads them
-  /// all and waits for a device.
-  const Slot* missed_by_master(bool reads_buckets) const;
+  /// A weight whose master would miss the gradient that a plain backward() left; null: none. Of
+  /// what lies in buckets only that is read, waiting for a device, which was written since its
+  /// master took it.
+  const Slot* missed_by_master() const;
   /// Gradients that were left scaled are unscaled, checked and added up; nothing where none are.
   void settle_deferred();
   /// For callers who step the inner optimizer themselves: after an overflow gradients are dropped,
@@ -139,6 +153,9 @@ class OptimizerState {
   void forget_cleared(const std::vector<at::Tensor>& weights);
   /// What a scope set aside of these weights' gradients, where one is open.
   void clear_stashes(const std::vector<at::Tensor>& weights, bool set_to_none);
+  /// Weights that moved away from their buckets leave the zeros there: elsewhere they would be a
+  /// gradient that the master missed.
+  void leave_buckets();
   void before_training_forward() { snapshot_.take(); }
 
   /// Exact: they wait for decisions that are still on a device.
@@ -183,6 +200,7 @@ class OptimizerState {
   void publish_masters();
   void drop_gradients();
   std::vector<at::Tensor> weights() const;
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> scaled_by_others() const;
   std::vector<at::Tensor> weight_gradients() const;
   std::int64_t model_calls() const;
   std::shared_ptr<const StepRecord> finish(bool applied);
@@ -211,6 +229,7 @@ class OptimizerState {
   at::Tensor loss_;  // the last one, on hosts
 
   Decisions decisions_;                // of devices, that the host has not heard of yet
+  WeightSet cleared_;                  // whose gradients were, one model's after the other's
   bool undecided_gradients_ = false;   // those of the last of them are still there
   std::map<int, std::int64_t> stuck_;  // each loss's overflows in a row at the floor, as heard of
 

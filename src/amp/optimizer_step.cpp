@@ -147,8 +147,7 @@ void OptimizerState::check_step() {
 }
 
 void OptimizerState::check_gradients() {
-  // After a scope what lies in buckets was settled: there they need not be read at every step.
-  const Slot* missed = now_.still_scaled ? nullptr : missed_by_master(!now_.scale_known);
+  const Slot* missed = now_.still_scaled ? nullptr : missed_by_master();
   if (missed != nullptr) {
     raise(kWhere, "'", missed->entry->name,
           "' has a gradient from a plain backward(), which its float master would miss; at ",
@@ -241,6 +240,7 @@ void OptimizerState::end_step() {
   calls_at_step_ = model_calls();
   forget_overflow();
   loss_.reset();
+  cleared_.clear();
   now_.scale_known = false;
   witness_.look(slots_, inner());
 }

@@ -41,6 +41,7 @@ Sum take_gradients(Slot& slot, bool stash_is_scaled) {
   if (slot.has_master()) {
     sum.settled = slot.master.grad();
     drop_gradient(slot.weight);
+    slot.cleared.note(slot.weight.grad());
   }
   return sum;
 }
@@ -75,6 +76,17 @@ std::vector<OptimizerState*> block_of(const OptimizerState& one, const Session& 
   return owners;
 }
 
+/// Do some of these carry another scale than one? Those of a checkpoint may where the level's own
+/// scale is one.
+bool carries_scale(const std::vector<OptimizerState*>& optimizers,
+                   const scaling::LossScaler& scaler) {
+  return !scaler.is_one() || std::ranges::any_of(optimizers, [](const OptimizerState* optimizer) {
+    const auto& scaled = optimizer->still_scaled();
+    return scaled &&
+           (scaled->scale.there.defined() || scaling::multiplier(scaled->scale.number) != 1);
+  });
+}
+
 }  // namespace
 
 void settle(const std::vector<OptimizerState*>& optimizers, Session& session, int loss_id,
@@ -106,7 +118,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
   }
 
   Session::Verdict verdict{at::zeros({}, lists.front().inverse.options().dtype(at::kFloat)), {}};
-  if (checks || !scaler.is_one()) unscale(lists, checks, verdict.found_inf);
+  if (checks || carries_scale(optimizers, scaler)) unscale(lists, checks, verdict.found_inf);
   if (checks && !delay_overflow_check) {
     verdict = session.agree(verdict.found_inf, raw, [&](std::size_t i) -> const at::Tensor& {
       return sums[i].slot->weight;

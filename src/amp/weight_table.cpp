@@ -7,6 +7,8 @@
 
 #include <utility>
 
+#include "bridge/tensors.h"
+
 namespace mezzo::detail {
 namespace {
 
@@ -109,6 +111,11 @@ void WeightTable::absorb_one(Weight& weight) {
   if (weight.master.defined()) {
     if (weight.master.device() != tensor.device()) {
       weight.master.set_data(weight.master.to(tensor.device()));
+    }
+    if (!bridge::same_layout(weight.master, tensor) && bridge::is_dense(tensor)) {
+      const at::Tensor laid = bridge::empty_laid_out_as(tensor, weight.master.scalar_type());
+      laid.copy_(weight.master.detach());
+      weight.master.set_data(laid);
     }
     take_values(weight.master, values);
   }

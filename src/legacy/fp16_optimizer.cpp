@@ -138,9 +138,7 @@ class FP16_Optimizer::Impl {
   OptimizerState& state() const { return *session->optimizers().front(); }
   scaling::LossScaler& scaler() const { return session->scaler(0, kWhere); }
 
-  bool has_plain_gradients() const {
-    return state().missed_by_master(/*reads_buckets=*/true) != nullptr;
-  }
+  bool has_plain_gradients() const { return state().missed_by_master() != nullptr; }
 
   bool has_gradients() const {
     for (const Slot& slot : state().slots()) {

@@ -1,6 +1,8 @@
 // What a checkpoint carries from one way of training into another.
 #include <gmock/gmock.h>
 
+#include <functional>
+
 #include "amp/checkpoint_training.h"
 #include "mezzo/checkpoint.h"
 #include "mezzo/error.h"
@@ -52,6 +54,88 @@ TEST(CheckpointCarries, GradientsLeftScaledAtOneLevelToAnother) {
       EXPECT_LT(error, 1e-3 * step) << from << " to " << to << (settled_too ? " both" : "");
     }
   }
+}
+
+TEST(CheckpointCarries, GradientsLeftScaledToWhereNothingIsScaled) {
+  for (const std::string to : {"O0", "O3", "O4", "O5"}) {
+    for (const bool defers : {false, true}) {
+      const File file;
+      const auto left_scaled = [&](Training& training) {
+        const at::Tensor loss = loss_of(training.model, inputs());
+        scale_loss(loss, training.optimizer, {.delay_unscale = true}).backward();
+      };
+      Training source("O1", "SGD", "dynamic");
+      left_scaled(source);
+      save_checkpoint(file.path, source.model, source.optimizer);
+      TinyNet net = Training::seeded(7);
+      torch::optim::SGD sgd(net->parameters(), 0.05);
+      Options options = at_level(to);
+      options.defer_unscale = defers;
+      auto [model, optimizer] = initialize(net, sgd, options);
+      load_checkpoint(file.path, model, optimizer);
+      const std::vector<at::Tensor> before = weights_of(source);
+      source.optimizer.zero_grad();
+      scale_loss(loss_of(model, inputs()) * 0, optimizer).backward();
+      EXPECT_TRUE(optimizer.step().applied());
+      double step = 0;
+      const auto masters = master_params(optimizer);
+      for (std::size_t i = 0; i < before.size(); ++i)
+        step += (masters[i].detach().to(at::kFloat) - before[i]).square().sum().item<double>();
+      // 0.05 of a gradient whose norm is about 1.
+      EXPECT_LT(step, 0.1) << to << defers;
+      EXPECT_GT(step, 1e-6) << to << defers;
+    }
+  }
+}
+
+TEST(CheckpointCarries, NothingOfGradientsThatAreNotAskedFor) {
+  const File file;
+  TinyNet net;
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  Options options = at_level("O2");
+  options.num_losses = 2;
+  auto [model, optimizer] = initialize(net, sgd, options);
+  const double infinity = std::numeric_limits<double>::infinity();
+  scale_loss(loss_of(model) * infinity, optimizer, {.loss_id = 0}).backward();
+  scale_loss(loss_of(model), optimizer, {.loss_id = 1, .delay_unscale = true}).backward();
+  for (const bool are_saved : {true, false}) {
+    save_checkpoint(file.path, model, optimizer, {.gradients = are_saved});
+    for (const bool are_loaded : {false, true}) {
+      if (are_saved && are_loaded) continue;
+      // One loss: those of the other could not be loaded.
+      Training target("O2", "SGD", "dynamic", 7);
+      load_checkpoint(file.path, target.model, target.optimizer, {.gradients = are_loaded});
+      block(target, 1, false);
+      EXPECT_TRUE(target.optimizer.step().applied()) << "the overflow went with its gradients";
+    }
+  }
+}
+
+TEST(CheckpointCarries, AFusedAdamOfBothKindsToNoOptimizerThatIsOne) {
+  const File file;
+  TinyNet net;
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(net->first->parameters(), std::make_unique<optim::FusedAdamOptions>(
+                                                    optim::FusedAdamOptions().adam_w_mode(true)));
+  groups.emplace_back(net->second->parameters(), std::make_unique<optim::FusedAdamOptions>(
+                                                     optim::FusedAdamOptions().adam_w_mode(false)));
+  optim::FusedAdam both(groups, optim::FusedAdamOptions());
+  auto [model, optimizer] = initialize(net, both, at_level("O1"));
+  save_checkpoint(file.path, model, optimizer);
+  load_checkpoint(file.path, model, optimizer);
+
+  TinyNet other;
+  groups.clear();
+  groups.emplace_back(other->first->parameters());
+  groups.emplace_back(other->second->parameters());
+  torch::optim::Adam adam(groups, torch::optim::AdamOptions());
+  auto [other_model, other_optimizer] = initialize(other, adam, at_level("O1"));
+  const auto load = [&](auto& into, auto& with) { load_checkpoint(file.path, into, with); };
+  EXPECT_THAT(std::bind_front(load, std::ref(other_model), std::ref(other_optimizer)),
+              ThrowsMessage<Error>(HasSubstr("of class Adam or AdamW; got Adam")));
+  save_checkpoint(file.path, other_model, other_optimizer);
+  EXPECT_THAT(std::bind_front(load, std::ref(model), std::ref(optimizer)),
+              ThrowsMessage<Error>(HasSubstr("of class Adam; got Adam or AdamW")));
 }
 
 TEST(CheckpointCarries, AStaticScaleOnlyWhereTheSameWasAskedFor) {

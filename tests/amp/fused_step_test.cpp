@@ -210,6 +210,45 @@ TEST(FusedStep, LeavesNothingToCastOfANetworkWhoseLowTypeIsEmulated) {
   set_compute_mode(at::kBFloat16, ComputeMode::kAuto);
 }
 
+TEST(FusedStep, AHalfNetworkOfTheCallersOwnIsCastAnewWhenAskedFor) {
+  set_compute_mode(at::kHalf, ComputeMode::kEmulated);
+  for (const std::string level : {"O2", "O3"}) {
+    torch::manual_seed(1);
+    Line net;
+    net->to(at::kHalf);
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    Options options = at_level(level);
+    options.cast_model_type = at::ScalarType::Undefined;
+    auto [model, optimizer] = initialize(net, sgd, options);
+    model->eval();
+    const torch::NoGradGuard no_grad;
+    const at::Tensor x = torch::ones({1, 3}, at::kHalf);
+    const auto before = model(x).item<float>();
+    net->line->weight.data().fill_(2);  // moves no version
+    optimizer.invalidate_casts();
+    EXPECT_EQ(model(x).item<float>(), 6) << level << ", before " << before;
+  }
+  set_compute_mode(at::kHalf, ComputeMode::kAuto);
+}
+
+TEST(FusedStep, TakesAWeightWhoseLayoutChanged) {
+  for (const std::string level : {"O1", "O2", "O3", "O4", "O5"}) {
+    torch::manual_seed(1);
+    torch::nn::Conv2d net(torch::nn::Conv2dOptions(4, 3, 2));
+    optim::FusedAdam adam(net->parameters(), optim::FusedAdamOptions(0.01));
+    auto [model, optimizer] = initialize(net, adam, at_level(level));
+    const at::Tensor x = torch::ones({1, 4, 5, 5});
+    for (int step = 0; step < 3; ++step) {
+      if (step == 1) net->weight.set_data(net->weight.contiguous(at::MemoryFormat::ChannelsLast));
+      optimizer.zero_grad();
+      scale_loss(model(x).to(at::kFloat).mean(), optimizer).backward();
+      EXPECT_TRUE(optimizer.step().applied()) << level << step;
+    }
+    const at::Tensor master = master_params(optimizer)[0].detach();
+    EXPECT_TRUE(torch::equal(net->weight.detach(), master.to(net->weight.scalar_type()))) << level;
+  }
+}
+
 TEST(FusedStep, ClipsByTheUnscaledNormDeferredOrNotAsClippingAloneDoes) {
   constexpr double kBound = 0.05;
   const auto train = [&](const std::string& level, bool deferred, bool alone) {

@@ -321,11 +321,13 @@ TEST(LossScope, ANetworkThatClearsItsGradientsLeavesThoseOfOthersToSkip) {
   a->zero_grad();
   backward(1);
   EXPECT_TRUE(optimizer.step().skipped());
-  backward(kInf);
-  a->zero_grad();
-  b->zero_grad();
-  backward(1);
-  EXPECT_TRUE(optimizer.step().applied());
+  for (const bool set_to_none : {true, false}) {
+    backward(kInf);
+    a->zero_grad(set_to_none);
+    b->zero_grad(set_to_none);
+    backward(1);
+    EXPECT_TRUE(optimizer.step().applied()) << set_to_none;
+  }
 }
 
 /// Doubles and the loss of doubles: what float cannot hold of a scale must not show.

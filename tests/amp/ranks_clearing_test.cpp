@@ -2,11 +2,15 @@
 // would find them.
 #include <gmock/gmock.h>
 
+#include <unistd.h>
+
+#include <cstdio>
 #include <functional>
 #include <limits>
 
 #include "amp/training.h"
 #include "distributed/several.h"
+#include "mezzo/checkpoint.h"
 #include "mezzo/fp16_utils.h"
 #include "mezzo/parallel.h"
 
@@ -112,6 +116,12 @@ const Rank kPlain("amp plain backwards", [] {
       refuses();
       steps();
       training.optimizer->zero_grad(sets_to_none);
+      // As well after a scope, whose gradients were taken or cleared.
+      for (const bool clears : {true, false}) {
+        training.backward();
+        if (clears) training.optimizer->zero_grad(sets_to_none);
+        refuses();
+      }
       refuses();
       steps();
       // Once more by the gradients that are there, as ever.
@@ -122,6 +132,60 @@ const Rank kPlain("amp plain backwards", [] {
 
 TEST(Ranks, AGradientThatItsMasterWouldMissIsAnError) {
   expect_all_pass("amp plain backwards");
+}
+
+const Rank kTwo("amp two wrappers cleared one by one", [] {
+  start();
+  for (const std::string level : {"O1", "O2"}) {
+    at(level);
+    Line first;
+    Line second;
+    std::vector<at::Tensor> parameters{first->line->weight, second->line->weight};
+    torch::optim::SGD sgd(parameters, 0.125);
+    auto [models, optimizer] = initialize(std::tie(first, second), sgd, at_level(level));
+    const parallel::DistributedDataParallel one(std::get<0>(models));
+    const parallel::DistributedDataParallel two(std::get<1>(models));
+    const auto backward = [&, &optimizer = optimizer](double factor) {
+      scale_loss((one(row()).sum() + two(row()).sum()) * factor, optimizer).backward();
+    };
+    backward(1);
+    optimizer.step();
+    backward(std::numeric_limits<double>::infinity());
+    one.zero_grad();
+    two.zero_grad();
+    backward(1);
+    EXPECT_TRUE(optimizer.step().applied()) << level;
+  }
+});
+
+TEST(Ranks, AnOverflowThatTwoWrappersClearOneByOneSkipsNothing) {
+  expect_all_pass("amp two wrappers cleared one by one");
+}
+
+const Rank kAlone("amp checkpoint of several goes on alone", [] {
+  start();
+  for (const std::string level : {"O1", "O2"}) {
+    at(level);
+    Training training(level);
+    training.backward();
+    EXPECT_TRUE(training.optimizer->step().applied());
+    const std::string path = testing::TempDir() + "mezzo_alone_" + std::to_string(::getpid());
+    save_checkpoint(path, *training.model, *training.optimizer);
+
+    Line net;
+    torch::optim::SGD sgd(net->parameters(), 0.125);
+    auto [model, optimizer] = initialize(net, sgd, at_level(level));
+    load_checkpoint(path, model, optimizer);
+    std::remove(path.c_str());
+    EXPECT_TRUE(torch::equal(master_params(optimizer)[0], master_params(*training.optimizer)[0]));
+    optimizer.step();  // with the gradient that was there
+    scale_loss(model(row()).sum(), optimizer).backward();
+    EXPECT_TRUE(optimizer.step().applied()) << level;
+  }
+});
+
+TEST(Ranks, ACheckpointOfSeveralGoesOnAlone) {
+  expect_all_pass("amp checkpoint of several goes on alone");
 }
 
 const Rank kOwn("fp16 optimizer and backwards of one's own", [] {
