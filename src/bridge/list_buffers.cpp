@@ -1,13 +1,8 @@
 #include "bridge/list_buffers.h"
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/zeros.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <functional>
-
+#include "bridge/outputs.h"
 #include "bridge/tensors.h"
 
 namespace mezzo::bridge {
@@ -22,20 +17,6 @@ at::Tensor copy_laid_out_as(const at::Tensor& tensor, const at::Tensor* like) {
       like == nullptr ? empty_dense(tensor) : empty_laid_out_as(*like, tensor.scalar_type());
   return copy.copy_(tensor.detach());
 }
-
-/// The bytes from a tensor's first element to its last; it has some.
-struct Reach {
-  const std::byte *begin, *end;
-
-  explicit Reach(const at::Tensor& tensor)
-      : begin(static_cast<const std::byte*>(tensor.const_data_ptr())), end(begin) {
-    std::int64_t last = 0;
-    for (std::int64_t d = 0; d < tensor.dim(); ++d) {
-      last += (tensor.size(d) - 1) * tensor.stride(d);
-    }
-    end += (last + 1) * tensor.element_size();
-  }
-};
 
 }  // namespace
 
@@ -74,10 +55,12 @@ std::vector<kernels::Input> ListBuffers::inputs_for_outputs(const char* name, at
 void ListBuffers::add_output(const char* list, std::size_t i, const at::Tensor& tensor) {
   const DType dtype = check_kernel_tensor(where_, nth(list, i), tensor);
   check_device(list, i, tensor);
-  if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
-    raise<ConfigError>(where_, nth(list, i), " overlaps itself: strides ", tensor.strides());
-  }
   const bool direct = is_dense(tensor);
+  // Before a copy is made, which an expanded one could make large.
+  if (!direct) {
+    check_outputs(
+        where_, [&](std::size_t) { return nth(list, i); }, tensor);
+  }
   standins_.push_back(direct ? tensor : empty_dense(tensor));
   if (!direct) indirect_.emplace_back(tensor, standins_.back());
   outputs.push_back(output_of(standins_.back(), dtype));
@@ -106,58 +89,14 @@ kernels::Input ListBuffers::input(const char* list, std::size_t i, const at::Ten
 }
 
 void ListBuffers::check_overlaps() {
-  if (!indirect_.empty()) check_strided_outputs();
+  // Outputs that a copy stands for are written after all others, and where they really are.
+  if (!indirect_.empty()) {
+    check_outputs(
+        where_, [&](std::size_t i) { return names_[i]; }, written_);
+  }
   if (const auto overlap = find_overlap(extents_)) {
     raise<ConfigError>(where_, names_[overlap->first.index], " and ", names_[overlap->second.index],
                        " overlap in memory");
-  }
-}
-
-// Outputs that a copy stands for are written after all others, and where they really are: between
-// the elements of other outputs perhaps, as columns are.
-void ListBuffers::check_strided_outputs() {
-  const std::less<> before;
-  std::vector<std::pair<Reach, std::size_t>> reaches;
-  for (std::size_t i = 0; i < written_.size(); ++i) {
-    if (written_[i].numel() > 0) reaches.emplace_back(Reach(written_[i]), i);
-  }
-  std::sort(reaches.begin(), reaches.end(),
-            [&](const auto& a, const auto& b) { return before(a.first.begin, b.first.begin); });
-  for (std::size_t first = 0; first < reaches.size();) {
-    std::vector<std::size_t> together{reaches[first].second};
-    Reach all = reaches[first].first;
-    while (++first < reaches.size() && before(reaches[first].first.begin, all.end)) {
-      all.end = std::max(all.end, reaches[first].first.end, before);
-      together.push_back(reaches[first].second);
-    }
-    if (together.size() > 1) check_apart(together, all.begin, all.end - all.begin);
-  }
-}
-
-// Whatever lies on the same elements has marked them before. Dense outputs were compared already.
-void ListBuffers::check_apart(const std::vector<std::size_t>& together, const std::byte* begin,
-                              std::int64_t bytes) {
-  std::int64_t unit = bytes;
-  bool any_strided = false;
-  for (const std::size_t i : together) {
-    unit = std::min(unit, written_[i].element_size());
-    any_strided = any_strided || !is_dense(written_[i]);
-  }
-  if (!any_strided) return;
-  const at::Tensor marks = at::zeros({bytes / unit}, at::kByte);
-  for (const std::size_t i : together) {
-    const at::Tensor& output = written_[i];
-    std::vector<std::int64_t> sizes = output.sizes().vec();
-    std::vector<std::int64_t> strides = output.strides().vec();
-    const std::int64_t units = output.element_size() / unit;
-    for (std::int64_t& stride : strides) stride *= units;
-    sizes.push_back(units);
-    strides.push_back(1);
-    const at::Tensor own = marks.as_strided(sizes, strides, (Reach(output).begin - begin) / unit);
-    if (own.any().item<bool>()) {
-      raise<ConfigError>(where_, names_[i], " and another output overlap in memory");
-    }
-    own.fill_(1);
   }
 }
 

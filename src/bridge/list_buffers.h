@@ -48,9 +48,6 @@ class ListBuffers {
   void add_output(const char* list, std::size_t i, const at::Tensor& tensor);
   kernels::Input input(const char* list, std::size_t i, const at::Tensor& tensor,
                        const at::Tensor* like);
-  void check_strided_outputs();
-  void check_apart(const std::vector<std::size_t>& together, const std::byte* begin,
-                   std::int64_t bytes);
   void check_device(const char* list, std::size_t i, const at::Tensor& tensor);
 
   std::string_view where_;

@@ -123,13 +123,13 @@ TEST(Lists, BadListsAreErrorsThatNameTheTensor) {
          const at::Tensor column = torch::zeros({4, 3}).select(1, 0);
          scale("f", {torch::ones({4}), torch::ones({4})}, {column, column}, 1);
        },
-       "out[1] and another output overlap"},
+       "out[0] and out[1] overlap in memory"},
       {"a strided output within a dense one",
        [&] {
          const at::Tensor all = torch::zeros({4, 3});
          scale("f", {torch::ones({4}), torch::ones({4, 3})}, {all.select(1, 2), all}, 1);
        },
-       "and another output overlap"},
+       "out[0] and out[1] overlap in memory"},
       {"an output that is one element",
        [&] {
          scale("f", {torch::ones({2}), torch::ones({5})}, {kept, x.narrow(0, 0, 1).expand({5})}, 1);
