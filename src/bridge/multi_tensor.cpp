@@ -8,6 +8,7 @@
 #include "bridge/device.h"
 #include "bridge/list_buffers.h"
 #include "bridge/list_operators.h"
+#include "bridge/outputs.h"
 #include "bridge/tensors.h"
 #include "bridge/workers.h"
 #include "kernels/cuda_library.h"
@@ -67,11 +68,19 @@ bool any_elsewhere(at::TensorList list) {
 }
 
 // What ListBuffers checks, for tensors that LibTorch's operators will work on.
-void check_elsewhere(std::string_view where, const char* name, at::TensorList list,
-                     at::TensorList out) {
+void check_elsewhere(std::string_view where, const char* name, at::TensorList list) {
+  for (std::size_t i = 0; i < list.size(); ++i) check_floating_tensor(where, nth(name, i), list[i]);
+}
+
+void check_outputs_elsewhere(std::string_view where, at::TensorList out) {
+  check_elsewhere(where, "out", out);
+  check_outputs(where, "out", out);
+}
+
+void check_inputs_elsewhere(std::string_view where, const char* name, at::TensorList list,
+                            at::TensorList out) {
+  check_elsewhere(where, name, list);
   for (std::size_t i = 0; i < list.size(); ++i) {
-    check_floating_tensor(where, nth(name, i), list[i]);
-    if (out.empty()) continue;
     if (list[i].sizes() != out[i].sizes() || list[i].device() != out[i].device()) {
       raise<ConfigError>(where, nth(name, i), " is ", describe(list[i]), ", its output ",
                          describe(out[i]), "; expected the same sizes and device");
@@ -116,9 +125,9 @@ void axpby_by(std::string_view where, at::TensorList x, at::TensorList y, at::Te
   const bool each = by.of_a.defined();
   bool finite = true;
   if (any_elsewhere(out) || any_elsewhere(x) || any_elsewhere(y)) {
-    check_elsewhere(where, "out", out, {});
-    check_elsewhere(where, "x", x, out);
-    check_elsewhere(where, "y", y, out);
+    check_outputs_elsewhere(where, out);
+    check_inputs_elsewhere(where, "x", x, out);
+    check_inputs_elsewhere(where, "y", y, out);
     finite = each ? by_operators::axpby(x, y, out, numbers_of(by.of_a), numbers_of(by.of_b))
                   : by_operators::axpby(x, y, out, by.a, by.b);
     if (!finite && found_inf != nullptr) found_inf->fill_(1);
@@ -158,7 +167,7 @@ at::Device device_of_list(at::TensorList list) {
 
 bool all_finite(std::string_view where, at::TensorList tensors) {
   if (any_elsewhere(tensors)) {
-    check_elsewhere(where, "tensors", tensors, {});
+    check_elsewhere(where, "tensors", tensors);
     return by_operators::all_finite(tensors);
   }
   ListBuffers buffers(where);
@@ -176,7 +185,7 @@ bool all_finite(std::string_view where, at::TensorList tensors) {
 double norm(std::string_view where, at::TensorList tensors, kernels::Norm which,
             std::vector<double>* per_tensor) {
   if (any_elsewhere(tensors)) {
-    check_elsewhere(where, "tensors", tensors, {});
+    check_elsewhere(where, "tensors", tensors);
     return by_operators::norm(tensors, which, per_tensor);
   }
   ListBuffers buffers(where);
@@ -217,8 +226,8 @@ void scale(std::string_view where, at::TensorList in, at::TensorList out, double
   check_lengths(where, "in", in, "out", out);
   bool finite = true;
   if (any_elsewhere(out) || any_elsewhere(in)) {
-    check_elsewhere(where, "out", out, {});
-    check_elsewhere(where, "in", in, out);
+    check_outputs_elsewhere(where, out);
+    check_inputs_elsewhere(where, "in", in, out);
     if (!by_operators::scale(in, out, factor)) found_inf.fill_(1);
     return;
   }
@@ -284,8 +293,8 @@ void axpby_each(std::string_view where, at::TensorList x, at::TensorList y, at::
 void copy(std::string_view where, at::TensorList in, at::TensorList out) {
   check_lengths(where, "in", in, "out", out);
   if (any_elsewhere(out) || any_elsewhere(in)) {
-    check_elsewhere(where, "out", out, {});
-    check_elsewhere(where, "in", in, out);
+    check_outputs_elsewhere(where, out);
+    check_inputs_elsewhere(where, "in", in, out);
     return by_operators::copy(in, out);
   }
   ListBuffers buffers(where);

@@ -104,5 +104,26 @@ TEST(Outputs, ThatOverlapThemselvesAreErrorsWhateverTheirStrides) {
   EXPECT_TRUE(x.eq(0).all().item<bool>());
 }
 
+// A device without kernels goes along, so that LibTorch's operators would do the work.
+TEST(Outputs, ThatOverlapAreErrorsWithLibTorchsOperatorsToo) {
+  const at::Tensor there = torch::empty({2}, at::TensorOptions(at::kMeta));
+  const at::Tensor x = torch::zeros({8});
+  const std::vector<at::Tensor> in{torch::ones({4}), torch::ones({4}), there, there};
+  const std::vector<at::Tensor> on_each_other{x.narrow(0, 0, 4), x.narrow(0, 3, 4), there, there};
+  const std::vector<at::Tensor> on_itself{x.narrow(0, 0, 4), x.narrow(0, 5, 1).expand({4}), there,
+                                          there};
+  for (const auto& [out, message] :
+       {std::pair(on_each_other, "out[0] and out[1] overlap in memory"),
+        std::pair(on_itself, "out[1] overlaps itself")}) {
+    const std::vector<at::Tensor>& list = out;
+    EXPECT_THAT(error_of([&] { scale("f", in, list, 2); }), testing::HasSubstr(message));
+    EXPECT_THAT(error_of([&] { axpby("f", in, in, list, 2, 1); }), testing::HasSubstr(message));
+    EXPECT_THAT(error_of([&] { copy("f", in, list); }), testing::HasSubstr(message));
+    EXPECT_TRUE(x.eq(0).all().item<bool>()) << "written before the error";
+  }
+  copy("f", in, {x.narrow(0, 0, 4), x.narrow(0, 4, 4), there, there});
+  EXPECT_TRUE(x.eq(1).all().item<bool>());
+}
+
 }  // namespace
 }  // namespace mezzo::bridge
