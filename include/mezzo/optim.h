@@ -380,8 +380,9 @@ class MEZZO_API LARC {
 
 /// Scales the gradients of these parameters in place so that their norm, over all together, is at
 /// most `max_norm`; returns the norm before. `norm_type` is above 0, infinity for the largest
-/// magnitude. A gradient that is listed twice counts once. A norm that is not finite is an Error if
-/// asked for, before anything changes.
+/// magnitude. A gradient that is listed twice counts once; gradients that overlap, themselves or
+/// each other, are a ConfigError, clipped or not. A norm that is not finite is an Error if asked
+/// for, before anything changes.
 MEZZO_API at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm,
                                      double norm_type = 2.0, bool error_if_nonfinite = false);
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "bridge/outputs.h"
 #include "bridge/tensors.h"
 #include "core/torch.h"
 #include "mezzo/optim.h"
@@ -45,17 +46,25 @@ at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_nor
     raise<ConfigError>(kWhere, "norm_type is ", norm_type, "; expected above 0, or infinity");
   }
   at::NoGradGuard no_grad;
+  const auto name_of = [](std::size_t i) {
+    return "the gradient of parameter " + std::to_string(i);
+  };
   std::vector<at::Tensor> grads;
+  std::vector<std::size_t> of_param;
   std::unordered_set<const c10::TensorImpl*> seen;
   bool wide = false;
   for (std::size_t i = 0; i < params.size(); ++i) {
     if (!params[i].defined()) raise<ConfigError>(kWhere, "parameter ", i, " is undefined");
     const at::Tensor& grad = params[i].grad();
     if (!grad.defined() || !seen.insert(grad.unsafeGetTensorImpl()).second) continue;
-    bridge::check_floating_tensor(kWhere, "the gradient of parameter " + std::to_string(i), grad);
+    bridge::check_floating_tensor(kWhere, name_of(i), grad);
     grads.push_back(grad);
+    of_param.push_back(i);
     wide = wide || grad.scalar_type() == at::kDouble;
   }
+  // Also where nothing will be clipped: whether a program runs depends on no number.
+  bridge::check_outputs(
+      kWhere, [&](std::size_t k) { return name_of(of_param[k]); }, grads);
   const at::Tensor norm = norm_of(kWhere, grads, norm_type);
   if (error_if_nonfinite) {
     const auto number = norm.item<double>();

@@ -98,6 +98,27 @@ TEST(ClipGradNorm, AParameterThatIsListedTwiceCountsOnce) {
   }
 }
 
+TEST(ClipGradNorm, GradientsThatOverlapAreNamedWhetherItClipsOrNot) {
+  for (const double most : {1e-3, 1e6}) {
+    const auto params = make_parameters();
+    const auto expect_error = [&](const char* message) {
+      try {
+        clip_grad_norm_(params, most);
+        ADD_FAILURE() << most << ": no error";
+      } catch (const ConfigError& error) {
+        EXPECT_THAT(error.what(), testing::HasSubstr(message)) << most;
+      }
+      EXPECT_EQ(params[0].grad().sum().item<double>(), 17 * 33);
+    };
+    params[0].mutable_grad() = torch::ones({17, 33});
+    params[5].mutable_grad() = torch::ones({1}).expand({20000});
+    expect_error("the gradient of parameter 5 overlaps itself");
+    params[5].mutable_grad() = torch::ones({20000});
+    params[1].mutable_grad() = params[5].grad().narrow(0, 7, 5);
+    expect_error("the gradient of parameter 1 and the gradient of parameter 5 overlap");
+  }
+}
+
 TEST(MultiTensor, ScaleSetsTheFlagAndNeverClearsIt) {
   const std::vector<at::Tensor> in{torch::randn({1000}), torch::randn({3, 3})};
   std::vector<at::Tensor> out{torch::empty({1000}, at::kHalf), torch::empty({3, 3})};
