@@ -74,12 +74,17 @@ void FusedOptimizer::step_unless(const at::Tensor& found_inf, const at::Tensor& 
   StepAccess::step(*this, {.found_inf = found_inf}, inv_scale);
 }
 
+bool StepAccess::is_moved_from(const FusedOptimizer& optimizer) {
+  return optimizer.work_ == nullptr;
+}
+
 StepWork& StepAccess::work(FusedOptimizer& optimizer) {
   return *optimizer.work_;
 }
 
 void StepAccess::step(FusedOptimizer& optimizer, StepDecision decision,
                       const at::Tensor& inv_scale) {
+  if (is_moved_from(optimizer)) return;  // as LibTorch's, which have no groups left
   at::NoGradGuard no_grad;
   StepWork& work = *optimizer.work_;
   const char* name = optimizer.name();
@@ -151,6 +156,7 @@ void StepAccess::check_options(const FusedOptimizer& optimizer, const Options& o
 std::vector<void*> StepAccess::settle_counts(const FusedOptimizer& optimizer) {
   const auto& states = optimizer.state();
   std::vector<void*> untaken;
+  if (is_moved_from(optimizer)) return untaken;
   optimizer.work_->device.pull_counts([&](const c10::TensorImpl* param, std::int64_t count) {
     const auto found = states.find(const_cast<c10::TensorImpl*>(param));
     if (found == states.end()) return;
@@ -171,7 +177,7 @@ void StepAccess::take_counts_back(FusedOptimizer& optimizer) {
 }
 
 void StepAccess::forget_counts(FusedOptimizer& optimizer) {
-  optimizer.work_->device.forget_counts();
+  if (!is_moved_from(optimizer)) optimizer.work_->device.forget_counts();
 }
 
 SettledStates::SettledStates(const FusedOptimizer& optimizer)
@@ -196,7 +202,9 @@ void StepAccess::clip(FusedOptimizer& optimizer, double norm) {
 }
 
 void set_step_context(FusedOptimizer& optimizer, std::shared_ptr<StepContext> context) {
-  StepAccess::work(optimizer).context = std::move(context);
+  if (!StepAccess::is_moved_from(optimizer)) {
+    StepAccess::work(optimizer).context = std::move(context);
+  }
 }
 
 void settle_step_counts(torch::optim::Optimizer& optimizer) {

@@ -19,6 +19,8 @@ struct StepDecision {
 };
 
 struct StepAccess {
+  /// Then it has no work, nor parameters, and is left alone.
+  static bool is_moved_from(const FusedOptimizer&);
   static StepWork& work(FusedOptimizer&);
   static void step(FusedOptimizer&, StepDecision, const at::Tensor& inv_scale);
 
