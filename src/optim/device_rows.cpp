@@ -32,6 +32,7 @@ const T* address_of(const at::Tensor& tensor) {
 }  // namespace
 
 void DeviceCounters::reserve(std::size_t count, const at::Device& device) {
+  changed_.clear();
   const auto needed = static_cast<std::int64_t>(of_param_.size() + count);
   if (counts_.defined() && counts_.numel() >= needed) return;
   at::Tensor larger = at::zeros({2 * needed}, at::TensorOptions(device).dtype(at::kLong));
@@ -45,29 +46,39 @@ void DeviceCounters::reserve(std::size_t count, const at::Device& device) {
 std::int64_t* DeviceCounters::address(const at::Tensor& param, std::int64_t host_count,
                                       bool fresh) {
   const auto next = static_cast<std::int64_t>(of_param_.size());
-  const auto [found, is_new] = of_param_.try_emplace(param.unsafeGetTensorImpl(), Counter{next, 0});
-  Counter& counter = found->second;
-  if (is_new && host_count == kNoOpinion) host_count = 1;
+  Counter& counter =
+      of_param_.try_emplace(param.unsafeGetTensorImpl(), Counter{next}).first->second;
+  if (counter.known == kNoOpinion && host_count == kNoOpinion) host_count = 1;
   if (host_count != kNoOpinion && (fresh || host_count != counter.known)) {
-    counter.known = host_count;
-    changed_.push_back(counter.index);
-    changed_to_.push_back(host_count);
+    changed_.emplace_back(&counter, host_count);
   }
   return counts_.mutable_data_ptr<std::int64_t>() + counter.index;
 }
 
 void DeviceCounters::push() {
   if (changed_.empty()) return;
-  counts_.index_copy_(0, numbers(changed_, counts_.device()),
-                      numbers(changed_to_, counts_.device()));
+  std::vector<std::int64_t> indices;
+  std::vector<std::int64_t> values;
+  for (const auto& [counter, value] : changed_) {
+    indices.push_back(counter->index);
+    values.push_back(value);
+  }
+  counts_.index_copy_(0, numbers(indices, counts_.device()), numbers(values, counts_.device()));
+  for (auto& [counter, value] : changed_) counter->known = value;
   changed_.clear();
-  changed_to_.clear();
+}
+
+void DeviceCounters::forget() {
+  if (counts_.defined()) outgrown_.push_back(std::exchange(counts_, {}));
+  of_param_.clear();
+  changed_.clear();
 }
 
 void DeviceCounters::pull(const std::function<void(const c10::TensorImpl*, std::int64_t)>& visit) {
   if (of_param_.empty()) return;
   const at::Tensor counts = counts_.to(at::kCPU);
   for (auto& [param, counter] : of_param_) {
+    if (counter.known == kNoOpinion) continue;  // its first step failed before it was counted
     counter.known = counts.const_data_ptr<std::int64_t>()[counter.index];
     visit(param, counter.known);
   }
@@ -217,7 +228,7 @@ void DeviceRows::pull_counts(
 }
 
 void DeviceRows::forget_counts() {
-  for (auto& part : parts_) part->counters = DeviceCounters();
+  for (auto& part : parts_) part->counters.forget();
 }
 
 template <typename Recipe>

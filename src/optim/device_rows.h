@@ -20,7 +20,8 @@ class DeviceCounters {
  public:
   static constexpr std::int64_t kNoOpinion = -1;
 
-  /// Makes room, so that the next `count` addresses stay good.
+  /// Makes room, so that the next `count` addresses stay good. Overrides that were not pushed are
+  /// of a step that failed, and are dropped.
   void reserve(std::size_t count, const at::Device&);
   /// Was this parameter ever stepped there?
   bool knows(const at::Tensor& param) const {
@@ -31,16 +32,19 @@ class DeviceCounters {
   std::int64_t* address(const at::Tensor& param, std::int64_t host_count, bool fresh);
   /// Writes what was overridden.
   void push();
+  /// Knows no parameter any more. The memory stays: a captured graph goes on counting there.
+  void forget();
   /// Reads all counters, which waits for the device.
   void pull(const std::function<void(const c10::TensorImpl*, std::int64_t)>& visit);
 
  private:
   struct Counter {
-    std::int64_t index, known;
+    std::int64_t index;
+    std::int64_t known = kNoOpinion;  // what the device was told or has told; none as yet
   };
   at::Tensor counts_;  // int64
   std::unordered_map<const c10::TensorImpl*, Counter> of_param_;
-  std::vector<std::int64_t> changed_, changed_to_;
+  std::vector<std::pair<Counter*, std::int64_t>> changed_;
   std::vector<at::Tensor> outgrown_;  // graphs may use them
 };
 
