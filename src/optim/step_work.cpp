@@ -193,7 +193,8 @@ void StepWork::add_copy(const char* optimizer, const Stepped& stepped, const Low
 }
 
 StepWork::Written StepWork::written_by(std::size_t i) const {
-  const auto count = static_cast<std::size_t>(rows[i].count);
+  const auto count =
+      static_cast<std::size_t>(device.has(i) ? parameters[i].param->numel() : rows[i].count);
   return {rows[i].param, rows[i].copy, count * size_of(rows[i].param_dtype), rows[i].copy_kind};
 }
 

@@ -199,7 +199,7 @@ class StepWork {
   std::vector<kernels::Input> gradients_;
   struct Written {
     const void *param, *copy;
-    std::size_t bytes;  // of the weight; 0 on devices
+    std::size_t bytes;  // of the weight; 0 where LibTorch's operators step it
     kernels::CopyKind copy_kind;
     friend bool operator==(const Written&, const Written&) = default;
   };

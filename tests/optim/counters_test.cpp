@@ -101,5 +101,19 @@ TEST(Counters, WhoseStepFailedAreToldAnew) {
   EXPECT_EQ(*of_a, 4) << "a count of the step that failed";
 }
 
+TEST(DeviceStepMemory, OfAWeightThatGrewIntoItsNeighbourIsFound) {
+  const testing_cuda::KernelsAt kernels(testing_cuda::Place::kEmulation);
+  const at::Tensor memory = torch::zeros({10});
+  at::Tensor a = memory.narrow(0, 0, 4).detach().requires_grad_(true);
+  const at::Tensor b = memory.narrow(0, 4, 4).detach().requires_grad_(true);
+  FusedSGD sgd({a, b}, FusedSGDOptions(0.1));
+  a.mutable_grad() = torch::ones({4});
+  b.mutable_grad() = torch::ones({4});
+  sgd.step();
+  a.set_data(memory.narrow(0, 0, 6));
+  a.mutable_grad() = torch::ones({6});
+  EXPECT_THROW(sgd.step(), ConfigError);
+}
+
 }  // namespace
 }  // namespace mezzo::optim
