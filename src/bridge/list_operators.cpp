@@ -100,9 +100,22 @@ bool axpby(at::TensorList x, at::TensorList y, at::TensorList out, const std::ve
 }
 
 void copy(at::TensorList in, at::TensorList out) {
+  if (in.empty()) return;
+  std::map<const void*, std::vector<std::size_t>> written;  // the outputs of each storage
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (out[i].has_storage())
+      written[out[i].unsafeGetTensorImpl()->storage().unsafeGetStorageImpl()].push_back(i);
+  }
   std::vector<at::Tensor> values;
-  for (const at::Tensor& tensor : in) values.push_back(tensor.detach());
-  if (!values.empty()) write(values, out);
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    values.push_back(in[i].detach());
+    if (!in[i].has_storage()) continue;
+    // They are written one by one: what lies where others are written is read before.
+    const auto others = written.find(in[i].unsafeGetTensorImpl()->storage().unsafeGetStorageImpl());
+    const bool is_safe = others == written.end() || others->second == std::vector<std::size_t>{i};
+    if (!is_safe) values.back() = values.back().clone();
+  }
+  write(values, out);
 }
 
 }  // namespace mezzo::bridge::by_operators

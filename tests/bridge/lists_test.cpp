@@ -204,6 +204,13 @@ TEST(ListOperators, FindWhatIsNotFiniteAndTakeNothing) {
   EXPECT_EQ(by_operators::norm({}, kernels::Norm::kTwo, nullptr), 0);
 }
 
+TEST(ListOperators, CopyReadsWhatItWritesBefore) {
+  const at::Tensor both = torch::arange(8).to(at::kFloat);
+  const std::vector<at::Tensor> halves = both.chunk(2);
+  by_operators::copy(halves, {halves[1], halves[0]});
+  EXPECT_TRUE(torch::equal(both, torch::tensor({4.0F, 5.0F, 6.0F, 7.0F, 0.0F, 1.0F, 2.0F, 3.0F})));
+}
+
 TEST(ListOperators, TensorsOnTwoDevicesAreAnErrorThatNamesOne) {
   const at::Tensor there = torch::empty({10}, at::TensorOptions(at::kMeta));
   try {
