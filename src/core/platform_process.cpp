@@ -29,6 +29,13 @@ PipeEnds make_pipe() {
   return {ends[0], ends[1]};
 }
 
+int wait_for(pid_t process) {
+  int status = 0;
+  while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
 std::vector<std::string> merged_environment(const std::map<std::string, std::string>& added) {
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -47,9 +54,13 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
+// What a child has of its parent until it becomes a program.
+struct ChildEnds {
+  int nothing, out, err, report, go;
+};
+
 // Between fork and exec only calls that are safe in a copy of a threaded process.
-[[noreturn]] void become(char** command, char** environment, int out, int err, int report,
-                         pid_t parent, int nothing) {
+[[noreturn]] void become(char** command, char** environment, const ChildEnds& ends, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
   setpgid(0, 0);
@@ -58,29 +69,43 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   // What was caught is itself again after exec; what was ignored stays so, as `nohup` has it.
   signal(SIGPIPE, SIG_DFL);
-  dup2(nothing, 0);
-  dup2(out, 1);
-  dup2(err, 2);
+  // Before it is guarded it must not start anything, which nobody would end if the parent died.
+  char word = 0;
+  ssize_t got = 0;
+  do got = ::read(ends.go, &word, 1);
+  while (got < 0 && errno == EINTR);
+  if (got != 1) _exit(127);
+  dup2(ends.nothing, 0);
+  dup2(ends.out, 1);
+  dup2(ends.err, 2);
   execvpe(command[0], command, environment);
   const int why = errno;
-  [[maybe_unused]] const ssize_t written = write(report, &why, sizeof why);
+  [[maybe_unused]] const ssize_t written = write(ends.report, &why, sizeof why);
   _exit(127);
+}
+
+void give_word(int go) {
+  const char word = 1;
+  while (write(go, &word, 1) < 0 && errno == EINTR) {
+  }
 }
 
 // Waits until the writing end of `life` is gone, which this process alone has: then it has ended,
 // however that came, and the group goes with it. A member of the group itself, so that its number
 // cannot become anybody else's; what is sent to the group does not disturb it.
-[[noreturn]] void guard(pid_t group, int life) {
+[[noreturn]] void guard(pid_t group, int life, int go) {
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
+  const bool is_member = setpgid(0, group) == 0;
+  give_word(go);
+  if (!is_member) _exit(0);
   // The ends of others' pipes, which must not seem open.
   dup2(life, 0);
   constexpr int kMost = 4096;  // where the kernel is too old to close all at once
   if (close_range(1, ~0U, 0) != 0) {
     for (int end = 1; end < kMost; ++end) close(end);
   }
-  if (setpgid(0, group) != 0) _exit(0);
   char none = 0;
   ssize_t got = 0;
   do got = ::read(0, &none, 1);
@@ -101,41 +126,53 @@ Process::Process(const std::vector<std::string>& command,
   const PipeEnds out = make_pipe();
   const PipeEnds err = make_pipe();
   const PipeEnds report = make_pipe();
+  const PipeEnds go = make_pipe();
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const pid_t parent = getpid();
   id_ = fork();
   if (id_ == 0) {
-    become(const_cast<char**>(argv.data()), const_cast<char**>(envp.data()), out.write, err.write,
-           report.write, parent, nothing);
+    close(go.write);
+    become(const_cast<char**>(argv.data()), const_cast<char**>(envp.data()),
+           {nothing, out.write, err.write, report.write, go.read}, parent);
   }
   const int fork_error = errno;
   for (int end : {out.write, err.write, report.write, nothing}) close(end);
   int why = 0;
   ssize_t got = -1;
   if (id_ > 0) {
+    // By both of them, since either may be first.
+    setpgid(id_, id_);
+    start_guard(go.write);
+  }
+  close(go.write);
+  if (id_ > 0) {
     do got = ::read(report.read, &why, sizeof why);
     while (got < 0 && errno == EINTR);
   }
+  // Open until here, so that a word to a process that was killed is no SIGPIPE.
+  close(go.read);
   close(report.read);
   if (id_ < 0 || got > 0) {
     close(out.read);
     close(err.read);
-    if (id_ > 0) waitpid(id_, nullptr, 0);
+    if (id_ > 0) wait_for(id_);
+    end_guard();
     raise("process", "cannot start '", command[0],
           "': ", std::strerror(id_ < 0 ? fork_error : why));
   }
   pipes_[0] = out.read;
   pipes_[1] = err.read;
   for (int end : pipes_) fcntl(end, F_SETFL, fcntl(end, F_GETFL) | O_NONBLOCK);
-  start_guard();
 }
 
-void Process::start_guard() {
+void Process::start_guard(int go) {
   int ends[2];
   // Without it the process ends with this one all the same, and what it has started may stay.
-  if (pipe2(ends, O_CLOEXEC) != 0) return;
-  guard_ = fork();
-  if (guard_ == 0) guard(id_, ends[0]);
+  const bool is_made = pipe2(ends, O_CLOEXEC) == 0;
+  if (is_made) guard_ = fork();
+  if (guard_ == 0) guard(id_, ends[0], go);
+  if (guard_ < 0) give_word(go);
+  if (!is_made) return;
   close(ends[0]);
   life_ = ends[1];
 }
@@ -143,14 +180,14 @@ void Process::start_guard() {
 void Process::end_guard() {
   if (life_ >= 0) close(life_);
   life_ = -1;
-  if (guard_ > 0) waitpid(guard_, nullptr, 0);
+  if (guard_ > 0) wait_for(guard_);
   guard_ = -1;
 }
 
 Process::~Process() {
   if (!end()) {
     kill(-id_, SIGKILL);
-    waitpid(id_, nullptr, 0);
+    wait_for(id_);
     end_guard();
   }
   for (int end : pipes_) {
@@ -167,8 +204,7 @@ std::optional<ProcessEnd> Process::end() {
   }
   // Not yet reaped, so the group's number cannot be anybody else's.
   kill(-id_, SIGKILL);
-  int status = 0;
-  if (waitpid(id_, &status, 0) != id_) return std::nullopt;
+  const int status = wait_for(id_);
   end_guard();
   end_ = ProcessEnd{};
   if (WIFSIGNALED(status)) {

@@ -46,7 +46,7 @@ class Process {
   bool read(int which, std::string& text);
 
  private:
-  void start_guard();
+  void start_guard(int go);
   void end_guard();
 
   int id_ = -1;
