@@ -2,63 +2,16 @@
 
 #include <gmock/gmock.h>
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-#include <thread>
 
 #include "mezzo/error.h"
+#include "ranks/launcher_runs.h"
 
 namespace mezzo::ranks {
 namespace {
 
 using testing::HasSubstr;
-using namespace std::chrono_literals;
-
-class NoStore final : public StoreHost {
- public:
-  explicit NoStore(std::vector<FailureRecord> records = {}) : records_(std::move(records)) {}
-  int port() const override { return 4321; }
-  std::vector<FailureRecord> failures(const std::string&) override { return records_; }
-  int ended_nodes(const std::string&) override { return ++asked_ < 5 ? 0 : ended_; }
-
-  int asked_ = 0;
-  int ended_ = 0;
-
- private:
-  std::vector<FailureRecord> records_;
-};
-
-struct Outcome {
-  LaunchResult result;
-  std::string out, err;
-};
-
-Outcome run(LaunchOptions options, std::vector<FailureRecord> records = {}) {
-  std::ostringstream out;
-  std::ostringstream err;
-  options.report_time = 200ms;
-  options.end_time = 300ms;
-  Outcome outcome;
-  outcome.result = launch(
-      options, [&](const std::string&, int) { return std::make_unique<NoStore>(records); }, out,
-      err);
-  outcome.out = out.str();
-  outcome.err = err.str();
-  return outcome;
-}
-
-LaunchOptions shell(int processes, const std::string& script) {
-  LaunchOptions options;
-  options.processes_per_node = processes;
-  options.command = {"sh", "-c", script};
-  return options;
-}
 
 TEST(Launch, GivesEveryRankItsVariables) {
   const Outcome o = run(shell(2,
@@ -103,7 +56,7 @@ TEST(Launch, KeepsTheStoreUntilOtherNodesHaveEnded) {
       if (ended == 1) {
         EXPECT_GE(took, code == 0 ? 400ms : 100ms);
       }
-      EXPECT_LT(took, 10s);
+      EXPECT_LT(took, 60s);
     }
   }
 }
@@ -140,7 +93,7 @@ TEST(Launch, TheFirstFailureEndsTheOthersAndIsReported) {
   const auto began = std::chrono::steady_clock::now();
   const Outcome o =
       run(shell(3, "if [ $RANK = 1 ]; then echo it broke >&2; exit 7; else exec sleep 60; fi"));
-  EXPECT_LT(std::chrono::steady_clock::now() - began, 20s);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 50s);
   EXPECT_EQ(o.result.exit_code, 7);
   ASSERT_TRUE(o.result.failure.has_value());
   EXPECT_EQ(o.result.failure->rank, 1);
@@ -153,7 +106,8 @@ TEST(Launch, TheFirstFailureEndsTheOthersAndIsReported) {
 
 TEST(Launch, ShowsAllWhoEndedByThemselves) {
   const Outcome o =
-      run(shell(3, "if [ $RANK = 2 ]; then sleep 0.1; fi; echo rank $RANK broke; exit 5"));
+      run(shell(3, "if [ $RANK = 2 ]; then sleep 0.1; fi; echo rank $RANK broke; exit 5"),
+          {.report = 20s});
   EXPECT_EQ(o.result.exit_code, 5);
   for (const char* words : {"    rank 0 broke\n", "    rank 1 broke\n", "    rank 2 broke\n"}) {
     EXPECT_THAT(o.result.report, HasSubstr(words));
@@ -161,8 +115,11 @@ TEST(Launch, ShowsAllWhoEndedByThemselves) {
 }
 
 TEST(Launch, ARankThatIgnoresSigtermIsKilled) {
+  const Folder folder;
   const Outcome o =
-      run(shell(2, "trap '' TERM; if [ $RANK = 0 ]; then exit 3; fi; while :; do sleep 0.1; done"));
+      run(shell(2, "if [ $RANK = 0 ]; then " + folder.await("deaf") + "exit 3; fi; trap '' TERM; " +
+                       folder.make("deaf") + "while :; do sleep 0.1; done"),
+          {.end = 300ms});
   EXPECT_EQ(o.result.exit_code, 3);
   EXPECT_EQ(o.result.ranks[1].end.signal, SIGKILL);
 }
@@ -175,7 +132,7 @@ TEST(Launch, ASignalIsReportedByName) {
 
 TEST(Launch, TheTimeLimitNamesWhoStillRan) {
   LaunchOptions options = shell(2, "echo at the gate; if [ $RANK = 1 ]; then exec sleep 60; fi");
-  options.time_limit = 500ms;
+  options.time_limit = 3s;
   const Outcome o = run(options);
   EXPECT_EQ(o.result.exit_code, 124);
   EXPECT_THAT(o.result.report, HasSubstr("rank 0 had ended"));
@@ -184,80 +141,26 @@ TEST(Launch, TheTimeLimitNamesWhoStillRan) {
 }
 
 TEST(Launch, WritesAFilePerRank) {
-  const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / "mezzo_launch_logs";
+  const Folder folder;
   for (const bool tee : {false, true}) {
     LaunchOptions options = shell(2, "echo hello from $RANK");
-    options.log_directory = folder;
+    options.log_directory = folder / "logs";
     options.tee = tee;
     const Outcome o = run(options);
     EXPECT_EQ(o.out.empty(), !tee);
-    std::ifstream file(folder / "rank_1.out");
+    std::ifstream file(folder / "logs/rank_1.out");
     std::string line;
     std::getline(file, line);
     EXPECT_EQ(line, "hello from 1");
   }
-  std::filesystem::remove_all(folder);
-}
-
-TEST(Launch, PassesSignalsOn) {
-  std::thread later([] {
-    std::this_thread::sleep_for(500ms);
-    std::raise(SIGINT);
-  });
-  const Outcome o = run(shell(2, "trap 'echo got it; exit 0' INT; while :; do sleep 0.05; done"));
-  later.join();
-  EXPECT_EQ(o.result.exit_code, 128 + SIGINT);
-  EXPECT_THAT(o.out, HasSubstr("[rank 0] got it"));
-  EXPECT_THAT(o.out, HasSubstr("[rank 1] got it"));
-}
-
-TEST(Launch, PassesOnASignalThatAsksForSomethingAndGoesOn) {
-  std::thread later([] {
-    std::this_thread::sleep_for(500ms);
-    std::raise(SIGUSR1);
-  });
-  const Outcome o = run(shell(2,
-                              "trap 'echo a checkpoint; exit 0' USR1; while :; do sleep 0.05; "
-                              "done"));
-  later.join();
-  EXPECT_EQ(o.result.exit_code, 0) << o.result.report;
-  EXPECT_THAT(o.out, HasSubstr("[rank 0] a checkpoint"));
-  EXPECT_THAT(o.out, HasSubstr("[rank 1] a checkpoint"));
-}
-
-TEST(Launch, ABrokenPipeEndsTheRanks) {
-  std::thread later([] {
-    std::this_thread::sleep_for(500ms);
-    std::raise(SIGPIPE);
-  });
-  const Outcome o = run(shell(2, "trap 'echo ending; exit 0' TERM; while :; do sleep 0.05; done"));
-  later.join();
-  EXPECT_EQ(o.result.exit_code, 128 + SIGPIPE);
-  EXPECT_THAT(o.out, HasSubstr("[rank 1] ending"));
-}
-
-TEST(Launch, HoldsAHangUpThatWasIgnored) {
-  // As under nohup.
-  const auto before = std::signal(SIGHUP, SIG_IGN);
-  std::thread later([] {
-    std::this_thread::sleep_for(300ms);
-    kill(getpid(), SIGHUP);
-  });
-  const Outcome o = run(shell(1, "kill -HUP $$; sleep 0.7; echo still here"));
-  later.join();
-  std::signal(SIGHUP, before);
-  EXPECT_EQ(o.result.exit_code, 0) << o.result.report;
-  EXPECT_EQ(o.out, "[rank 0] still here\n");
 }
 
 TEST(Launch, WhoWritesWithoutEndKeepsNobodyWaiting) {
+  const Folder folder;
   LaunchOptions options = shell(2, "if [ $RANK = 0 ]; then exec yes; fi; sleep 0.2; exit 6");
-  options.log_directory = std::filesystem::path(testing::TempDir()) / "mezzo_launch_flood";
-  options.time_limit = 30s;
+  options.log_directory = folder / "flood";
   const Outcome o = run(options);
   EXPECT_EQ(o.result.exit_code, 6) << o.result.report;
-  std::filesystem::remove_all(options.log_directory);
 }
 
 TEST(Launch, AVeryLongLineIsShownInParts) {
@@ -269,18 +172,17 @@ TEST(Launch, AVeryLongLineIsShownInParts) {
 }
 
 TEST(Launch, LogsThatCannotBeWrittenAreAnErrorThatNamesThem) {
-  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "mezzo_no_folder";
-  std::ofstream(file) << "a file";
+  const Folder folder;
+  std::ofstream(folder / "no_folder") << "a file";
   LaunchOptions options = shell(1, "true");
-  options.log_directory = file / "logs";
+  options.log_directory = folder / "no_folder/logs";
   try {
     run(options);
     FAIL() << "nothing was thrown";
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), HasSubstr("cannot make the folder --log-dir"));
-    EXPECT_THAT(e.what(), HasSubstr("mezzo_no_folder/logs"));
+    EXPECT_THAT(e.what(), HasSubstr("/no_folder/logs"));
   }
-  std::filesystem::remove(file);
 }
 
 TEST(Launch, AMissingProgramIsAnError) {
@@ -310,53 +212,8 @@ TEST(Launch, RefusesImpossibleOptions) {
   options.tee = true;
   EXPECT_THROW(run(options), ConfigError);
   options.tee = false;
-  options.master_address = "no-such-host.invalid";
+  options.master_address = "no..such.host";
   EXPECT_THROW(run(options), ConfigError);
-}
-
-// The number that a script has written there, once it has.
-int number_in(const std::filesystem::path& file) {
-  for (int tries = 0; tries < 1000; ++tries) {
-    std::ifstream in(file);
-    std::string line;
-    if (std::getline(in, line) && !in.eof()) return std::stoi(line);
-    std::this_thread::sleep_for(10ms);
-  }
-  throw std::runtime_error("nothing came to " + file.string());
-}
-
-// One that has ended and waits to be reaped runs no more.
-bool runs(int process) {
-  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
-  std::string text;
-  std::getline(in, text);
-  const std::size_t name_end = text.rfind(')');
-  return name_end != std::string::npos && text.at(name_end + 2) != 'Z';
-}
-
-TEST(Launch, LeavesNothingBehindWhenItIsKilled) {
-  const std::string path = testing::TempDir() + "mezzo_killed_" + std::to_string(getpid()) + "_";
-  const LaunchOptions options =
-      shell(2, "sleep 1000 & echo $! > " + path + "$RANK; echo $$ > " + path + "sh$RANK; wait");
-  const pid_t launcher = fork();
-  if (launcher == 0) {
-    run(options);
-    _exit(0);
-  }
-  std::vector<int> processes;
-  for (const char* const name : {"0", "1", "sh0", "sh1"}) {
-    processes.push_back(number_in(path + name));
-    EXPECT_TRUE(runs(processes.back())) << name;
-    std::filesystem::remove(path + name);
-  }
-  kill(launcher, SIGKILL);
-  waitpid(launcher, nullptr, 0);
-  const auto some_run = [&] { return std::ranges::any_of(processes, runs); };
-  for (int tries = 0; tries < 500 && some_run(); ++tries) std::this_thread::sleep_for(10ms);
-  for (const int process : processes) {
-    EXPECT_FALSE(runs(process)) << process;
-    if (runs(process)) kill(process, SIGKILL);
-  }
 }
 
 RankEnd failed(int rank) {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -32,7 +34,7 @@ TEST(RankOutput, ShowsTheSameLinesInWhateverPiecesTheyArrive) {
 
 TEST(RankOutput, AFileGetsEveryByteAsItComes) {
   const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / "mezzo_rank_output";
+      std::filesystem::path(testing::TempDir()) / ("mezzo_rank_output_" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   // Not by `+`, of which g++ 12 warns that it writes beyond a short string.
   std::string text(200'000, 'x');
