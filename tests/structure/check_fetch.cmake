@@ -11,7 +11,7 @@ file(COPY ${ROOT}/run ${ROOT}/cmake DESTINATION ${WORK})
 
 # expect_nothing_kept(CODE TEXT COMMAND...): the command in WORK, by a pip that knows no other index than what it is told.
 function(expect_nothing_kept expected text)
-  execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=LIBTORCH PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS= PIP_EXTRA_INDEX_URL= PIP_RETRIES=0
+  execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=LIBTORCH PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS= PIP_EXTRA_INDEX_URL= PIP_RETRIES=0 NO_PROXY=127.0.0.1 no_proxy=127.0.0.1
                           ${ARGN} WORKING_DIRECTORY ${WORK} OUTPUT_QUIET ERROR_VARIABLE said RESULT_VARIABLE code)
   if(NOT code EQUAL expected OR NOT said MATCHES "${text}")
     message(SEND_ERROR "'${ARGN}' ends with ${code}, not ${expected}, and does not say '${text}': ${said}")
