@@ -25,8 +25,8 @@ class ReportCommand : public testing::Test {
   ~ReportCommand() override { std::filesystem::remove_all(folder_); }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
-  std::filesystem::path folder_ =
-      std::filesystem::path(testing::TempDir()) / "mezzo_cli_report_test";
+  std::filesystem::path folder_ = std::filesystem::path(testing::TempDir()) /
+                                  ("mezzo_cli_report_test_" + std::to_string(getpid()));
 };
 
 TEST_F(ReportCommand, PrintsATableOfALog) {

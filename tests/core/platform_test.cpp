@@ -17,7 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Folder {
-  fs::path path = fs::path(testing::TempDir()) / "mezzo_platform_test";
+  fs::path path =
+      fs::path(testing::TempDir()) / ("mezzo_platform_test_" + std::to_string(getpid()));
   Folder() { fs::create_directories(path); }
   ~Folder() { fs::remove_all(path); }
 };
