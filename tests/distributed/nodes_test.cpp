@@ -21,11 +21,13 @@ using testing_ranks::batch_of;
 using testing_ranks::Branches;
 using testing_ranks::expect_equal;
 using testing_ranks::gradients_of;
+using testing_ranks::kMeeting;
 using testing_ranks::loss_of;
 using testing_ranks::net_of;
 using testing_ranks::own_rows;
 using testing_ranks::Rank;
 using testing_ranks::start;
+using testing_ranks::start_at_once;
 using namespace std::chrono_literals;
 
 int free_port() {
@@ -36,13 +38,16 @@ int free_port() {
 
 // A launcher of two ranks that runs by itself.
 class Node {
+  using Variables = std::map<std::string, std::string>;
+
  public:
-  Node(int rank, int port, const std::string& work)
+  Node(int rank, int port, const std::string& work, const std::string& meeting = "")
       : process_({MEZZO_PROGRAM, "launch", "--nnodes", "2", "--node-rank", std::to_string(rank),
                   "--master-addr", "127.0.0.1", "--master-port", std::to_string(port),
-                  "--nproc-per-node", "2", "--time-limit", "60", "--",
+                  "--nproc-per-node", "2", "--time-limit", "120", "--",
                   platform::program_path().string(), "--rank-work", work},
-                 {{"OMP_NUM_THREADS", "1"}}) {}
+                 meeting.empty() ? Variables{{"OMP_NUM_THREADS", "1"}}
+                                 : Variables{{"OMP_NUM_THREADS", "1"}, {kMeeting, meeting}}) {}
 
   bool ended() {
     read();
@@ -70,10 +75,13 @@ class Node {
 struct Nodes {
   Nodes(const std::string& work, int first, std::chrono::milliseconds later) {
     const int port = free_port();
+    // Unless it is the order of their starts that counts.
+    const testing_ranks::Meeting meeting;
+    const std::string place = later == 0ms ? meeting.path() : "";
     std::optional<Node> of[2];
-    of[first].emplace(first, port, work);
+    of[first].emplace(first, port, work, place);
     std::this_thread::sleep_for(later);
-    of[1 - first].emplace(1 - first, port, work);
+    of[1 - first].emplace(1 - first, port, work, place);
     while (!of[0]->ended() || !of[1]->ended()) std::this_thread::sleep_for(10ms);
     for (int node : {0, 1}) {
       of[node]->wait();
@@ -167,7 +175,7 @@ TEST(Nodes, AFailureOnOneIsReportedByBoth) {
   }
 }
 
-const Rank kAlone("a node without the other", [] { start(3s); });
+const Rank kAlone("a node without the other", [] { start_at_once(6s); });
 
 TEST(Nodes, OneThatIsMissingIsNamed) {
   const int port = free_port();

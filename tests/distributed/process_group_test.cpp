@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <unistd.h>
+
 #include <cmath>
 
 #include "distributed/agreement.h"
@@ -368,7 +370,7 @@ const Rank kFile("file", [] {
 });
 
 TEST(ProcessGroup, MeetsAtASharedFile) {
-  const std::string path = testing::TempDir() + "mezzo_meeting_file";
+  const std::string path = testing::TempDir() + "mezzo_meeting_file_" + std::to_string(getpid());
   std::filesystem::remove(path);
   expect_all_pass("file", {.environment = {{"MEETING_FILE", path}}});
   std::filesystem::remove(path);

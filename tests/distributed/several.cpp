@@ -2,9 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <sstream>
+#include <thread>
 
 extern "C" mezzo::ranks::StoreHost* mezzo_host_store(const char* address, int port);
 
@@ -18,13 +23,48 @@ std::map<std::string, std::function<void()>>& works() {
 
 std::string program;
 
+// Until every rank has come here, or much time has gone.
+void meet() {
+  const char* const folder = std::getenv(kMeeting);
+  const char* const rank = std::getenv("RANK");
+  const char* const size = std::getenv("WORLD_SIZE");
+  if (folder == nullptr || rank == nullptr || size == nullptr) return;
+  const auto came = [&](const std::string& other) { return std::filesystem::path(folder) / other; };
+  std::ofstream(came(rank)).put('\n');
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(40);
+  for (int other = 0; other < std::stoi(size); ++other) {
+    while (!std::filesystem::exists(came(std::to_string(other))) &&
+           std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+}
+
 }  // namespace
+
+Meeting::Meeting() {
+  static int count = 0;
+  path_ = testing::TempDir() + "mezzo_meeting_" + std::to_string(getpid()) + "_" +
+          std::to_string(count++);
+  std::filesystem::remove_all(path_);
+  std::filesystem::create_directories(path_);
+}
+
+Meeting::~Meeting() {
+  std::filesystem::remove_all(path_);
+}
 
 Rank::Rank(const char* name, std::function<void()> work) {
   works()[name] = std::move(work);
 }
 
 void start(std::chrono::milliseconds timeout) {
+  at("waiting for all processes");
+  meet();
+  start_at_once(timeout);
+}
+
+void start_at_once(std::chrono::milliseconds timeout) {
   at("init_process_group");
   InitOptions options;
   options.timeout = timeout;
@@ -41,6 +81,8 @@ ranks::LaunchResult run(const std::string& name, const Run& how) {
   options.command = {program, "--rank-work", name};
   options.processes_per_node = how.ranks;
   options.environment = how.environment;
+  const Meeting meeting;
+  options.environment[kMeeting] = meeting.path();
   options.environment["OMP_NUM_THREADS"] = "1";
   options.time_limit = how.limit;
   // The others must end by themselves: that is what is tested.

@@ -17,8 +17,26 @@ struct Rank {
   Rank(const char* name, std::function<void()> work);
 };
 
-/// In a rank: joins the others. The timeout is short, so that nobody waits for long.
+/// The variable that names the folder where the ranks of a test meet, which its start makes.
+constexpr const char* kMeeting = "MEZZO_TEST_MEETING";
+/// A folder of its own, for as long as this lives.
+class Meeting {
+ public:
+  Meeting();
+  ~Meeting();
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// In a rank: joins the others. The timeout is short, so that nobody waits for long; how far apart
+/// they come up counts not, since they first wait until all are there.
 void start(std::chrono::milliseconds timeout = std::chrono::seconds(15));
+/// ... without that wait, where some are not to come.
+void start_at_once(std::chrono::milliseconds timeout);
 /// In a rank: tells where it is, for the report of a hang.
 void at(const std::string& stage);
 

@@ -1,6 +1,8 @@
 // SyncBatchNorm as a module: what it refuses, its state, and itself in print.
 #include <gmock/gmock.h>
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <sstream>
 
@@ -83,7 +85,7 @@ TEST(SyncBatchNorm, IsBatchNormWithoutAProcessGroupToo) {
   }
   expect_near(norm->running_var, native->running_var.to(at::kDouble), 1e-6, "running_var");
   // One's state is the other's.
-  const std::string path = testing::TempDir() + "mezzo_sync_batch_norm.pt";
+  const std::string path = testing::TempDir() + "mezzo_sync_batch_norm_" + std::to_string(getpid());
   torch::save(norm, path);
   torch::nn::BatchNorm2d loaded(6);
   torch::load(loaded, path);
