@@ -66,7 +66,7 @@ Starter starter_of(const Dialect& dialect, const Variables& variables) {
   s.rank = number(dialect.rank).value();
   s.world_size = number(dialect.world_size).value();
   s.local_rank = number(dialect.local_rank).value_or(s.rank);
-  s.local_world_size = number(dialect.local_world_size).value_or(s.world_size);
+  s.local_world_size = number(dialect.local_world_size).value_or(0);
   s.master_address = variables("MASTER_ADDR").value_or("");
   s.master_port = number("MASTER_PORT").value_or(0);
   if (s.master_port != 0) check_port("MASTER_PORT", s.master_port);

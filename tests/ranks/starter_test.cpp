@@ -22,7 +22,8 @@ struct StarterCase {
   const char* name;
   std::map<std::string, std::string> variables;
   const char* starter;
-  int rank, size, local_rank, local_size;
+  int rank, size, local_rank;
+  int local_size;  // 0: not said, which is not that all are on one machine
 };
 
 const std::vector<StarterCase> kStarters{
@@ -42,7 +43,7 @@ const std::vector<StarterCase> kStarters{
      0,
      2,
      0,
-     2},
+     0},
     {"OpenMpi",
      {{"OMPI_COMM_WORLD_RANK", "5"},
       {"OMPI_COMM_WORLD_SIZE", "8"},
@@ -53,7 +54,7 @@ const std::vector<StarterCase> kStarters{
      8,
      1,
      4},
-    {"Pmi", {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, "PMI", 1, 2, 1, 2},
+    {"Pmi", {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, "PMI", 1, 2, 1, 0},
     {"SlurmWithAMaster",
      {{"SLURM_PROCID", "2"},
       {"SLURM_NTASKS", "3"},
@@ -63,7 +64,7 @@ const std::vector<StarterCase> kStarters{
      2,
      3,
      0,
-     3},
+     0},
     {"SlurmThroughPmix",
      {{"PMIX_RANK", "2"},
       {"SLURM_PROCID", "2"},
@@ -74,14 +75,14 @@ const std::vector<StarterCase> kStarters{
      2,
      3,
      1,
-     3},
+     0},
     {"OpenMpiWithAStraySize",
      {{"WORLD_SIZE", "16"}, {"OMPI_COMM_WORLD_RANK", "5"}, {"OMPI_COMM_WORLD_SIZE", "8"}},
      "Open MPI",
      5,
      8,
      5,
-     8},
+     0},
 };
 
 class Starters : public testing::TestWithParam<StarterCase> {};
