@@ -40,13 +40,16 @@ std::int64_t BucketSender::bytes_of(const at::Tensor& flat) const {
   return flat.numel() * static_cast<std::int64_t>(width);
 }
 
+void BucketSender::announce(int bucket) const {
+  if (hook_ && before_hook_) before_hook_(bucket);
+}
+
 void BucketSender::start(const FlatBuckets& buckets, int bucket, const at::Tensor& flat,
                          AverageScale scale) {
   Lane& lane = *lanes_[static_cast<std::size_t>(bucket) % lanes_.size()];
   bytes_sent_ += bytes_of(flat);
   if (hook_) {
     const std::int64_t elements = buckets.gradients(bucket).numel();
-    if (before_hook_) before_hook_(bucket);
     const GradientBucket given{bucket, buckets.count(), flat.narrow(0, 0, elements)};
     sent_.push_back({bucket, nullptr, guarded(bucket, [&] { return hook_(given, group_); })});
   } else if (compress_) {

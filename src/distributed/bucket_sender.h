@@ -22,11 +22,13 @@ class BucketSender {
   /// The user's way for gradients instead of the average; it carries no notes. What it throws ends
   /// the process group, as a failed collective does.
   void set_hook(CommHook hook) { hook_ = std::move(hook); }
-  /// Called with the bucket's index before each call of the hook.
+  /// Called by announce() where there is a hook.
   void set_before_hook(std::function<void(int)> call) { before_hook_ = std::move(call); }
   bool has_hook() const { return hook_ != nullptr; }
   void set_compression(at::ScalarType type) { compress_ = type; }
 
+  /// Before each start.
+  void announce(int bucket) const;
   /// Starts a bucket, or a substitute for it, on its way.
   void start(const FlatBuckets& buckets, int bucket, const at::Tensor& flat, AverageScale scale);
   /// Waits for all that was started.

@@ -115,12 +115,13 @@ void GradientReducer::rebuild(const std::vector<int>& order) {
   arrived_.assign(parameters_.size(), false);
   was_defined_.assign(parameters_.size(), false);
   counts_.buckets = buckets_->count();
-  schedule_ = std::make_unique<ranks::BucketSchedule>(std::move(plan), settings_.delayed,
-                                                      [this](int bucket) { send(bucket); });
+  schedule_ = std::make_unique<ranks::BucketSchedule>(
+      std::move(plan), settings_.delayed, [this](int bucket) { send(bucket); },
+      [this](int bucket) { sender_.announce(bucket); });
 }
 
 // The first backward tells in which order gradients come; rank 0's order is everybody's.
-void GradientReducer::agree_on_order() {
+void GradientReducer::agree_on_order(bool reduced) {
   order_agreed_ = true;
   const std::vector<int> own = schedule_->arrival_order();
   const at::Tensor order = at::empty({static_cast<std::int64_t>(own.size())}, at::kLong);
@@ -130,7 +131,7 @@ void GradientReducer::agree_on_order() {
   const std::optional<std::vector<int>> nonfinite_ranks =
       buckets_->count() > 0 ? buckets_->mark(0).nonfinite_ranks : std::nullopt;
   rebuild(std::vector<int>(first, first + order.numel()));
-  mark_reduced(nonfinite_ranks);
+  if (reduced) mark_reduced(nonfinite_ranks);
 }
 
 }  // namespace mezzo::parallel

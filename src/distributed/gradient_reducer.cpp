@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <exception>
 #include <limits>
 #include <utility>
 
@@ -207,13 +208,22 @@ std::vector<double> GradientReducer::read_notes() {
 void GradientReducer::end() {
   if (!schedule_->open()) return;
   schedule_->finish();
+  // Where this throws the backward stays open: what was sent is waited for before anything follows.
   if (on_end_) on_end_();
+  schedule_->close();
   sender_.wait_all();
   const std::vector<double> notes = read_notes();
   touched_.assign(parameters_.size(), false);
   nonfinite_.assign(parameters_.size(), false);
-  settle(notes);
-  if (!order_agreed_) agree_on_order();
+  std::exception_ptr failure;
+  try {
+    settle(notes);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  // After an error, too: ranks that have left the loop see none, and wait for the order.
+  if (!order_agreed_) agree_on_order(failure == nullptr);
+  if (failure) std::rethrow_exception(failure);
 }
 
 void GradientReducer::settle(const std::vector<double>& notes) {
@@ -271,11 +281,18 @@ void GradientReducer::close_broken_backward() {
 // the rest: they get it, marked, so that both sides count the same collectives.
 void GradientReducer::close_open_backward() {
   const int first = schedule_->next();
-  schedule_->close();
   for (int b = first; b < buckets_->count(); ++b) {
+    sender_.announce(b);
+    schedule_->skip();
     send_substitute(b, std::numeric_limits<double>::quiet_NaN(), true);
   }
-  if (on_end_) on_end_();
+  schedule_->close();
+  std::exception_ptr failure;
+  try {
+    if (on_end_) on_end_();
+  } catch (...) {
+    failure = std::current_exception();
+  }
   sender_.wait_all();
   if (sender_.has_hook()) sender_.sum(notes_);
   // What was sent came back averaged with the others' breaks, perhaps after the caller had zeroed
@@ -283,26 +300,37 @@ void GradientReducer::close_open_backward() {
   for (int b = 0; b < first; ++b) buckets_->gradients(b).zero_();
   touched_.assign(parameters_.size(), false);
   nonfinite_.assign(parameters_.size(), false);
+  if (!order_agreed_) agree_on_order(false);
+  if (failure) std::rethrow_exception(failure);
 }
 
 void GradientReducer::begin_shadow(AverageScale scale) {
   const std::lock_guard<std::mutex> lock(mutex_);
   terms_.scale = scale;
   notes_.clear();
+  // Open as the others' backward is: should an error end the loop in it, it is closed as theirs.
+  backward_.reset();
+  schedule_->begin(-1);
   if (sender_.has_hook()) return;
-  for (int b = 0; b < buckets_->count(); ++b) send_substitute(b, 0, false);
+  for (int b = 0; b < buckets_->count(); ++b) send_shadow(b);
+}
+
+void GradientReducer::send_shadow(int bucket) {
+  schedule_->skip();
+  send_substitute(bucket, 0, false);
 }
 
 void GradientReducer::shadow_bucket(int bucket) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  send_substitute(bucket, 0, false);
+  send_shadow(bucket);
 }
 
 void GradientReducer::end_shadow() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  schedule_->close();
   sender_.wait_all();
   if (sender_.has_hook()) sender_.sum(notes_);
-  if (!order_agreed_) agree_on_order();
+  if (!order_agreed_) agree_on_order(true);
 }
 
 void GradientReducer::finish_without_gradients() {

@@ -85,7 +85,7 @@ class GradientReducer {
   void refresh(bool compare);
   bool is_current() const;
   void rebuild(const std::vector<int>& order);
-  void agree_on_order();
+  void agree_on_order(bool reduced);
 
   // ---- a backward
   bool runs_backward() const { return schedule_->open() && !backward_.expired(); }
@@ -101,6 +101,7 @@ class GradientReducer {
   std::vector<double> read_notes();
   void settle(const std::vector<double>& notes);
   void mark_reduced(const std::optional<std::vector<int>>& nonfinite_ranks);
+  void send_shadow(int bucket);
   void close_open_backward();
   void adopt_strangers();
   void check_claims() const;

@@ -4,8 +4,11 @@
 
 namespace mezzo::ranks {
 
-BucketSchedule::BucketSchedule(BucketPlan plan, bool delayed, Send send)
-    : plan_(std::move(plan)), delayed_(delayed), send_(std::move(send)) {
+BucketSchedule::BucketSchedule(BucketPlan plan, bool delayed, Send send, Send announce)
+    : plan_(std::move(plan)),
+      delayed_(delayed),
+      send_(std::move(send)),
+      announce_(std::move(announce)) {
   arrived_.assign(plan_.bucket_of.size(), false);
 }
 
@@ -49,7 +52,6 @@ BucketSchedule::Arrival BucketSchedule::arrive(int parameter) {
 void BucketSchedule::finish() {
   const std::lock_guard<std::mutex> lock(mutex_);
   send_ready(true);
-  open_ = false;
 }
 
 void BucketSchedule::close() {
@@ -57,9 +59,15 @@ void BucketSchedule::close() {
   open_ = false;
 }
 
+void BucketSchedule::skip() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++next_;
+}
+
 void BucketSchedule::send_ready(bool all) {
   while (next_ < static_cast<int>(plan_.buckets.size()) &&
          (all || missing_[static_cast<std::size_t>(next_)] == 0)) {
+    if (announce_) announce_(next_);
     // Counted before it is sent: a send that throws must not be tried twice.
     send_(next_++);
   }

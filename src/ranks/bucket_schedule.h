@@ -28,7 +28,8 @@ class BucketSchedule {
   };
 
   /// `delayed`: nothing is sent before the end of the backward.
-  BucketSchedule(BucketPlan plan, bool delayed, Send send);
+  /// `announce` comes before each `send`; a bucket whose announcement throws was not sent.
+  BucketSchedule(BucketPlan plan, bool delayed, Send send, Send announce = nullptr);
 
   const BucketPlan& plan() const noexcept { return plan_; }
 
@@ -41,11 +42,12 @@ class BucketSchedule {
   bool open() const;
   /// The gradient of a parameter is complete; sends what can go.
   Arrival arrive(int parameter);
-  /// The backward is over: sends what is left, and closes it.
+  /// The backward is over: sends what is left. It is open until close().
   void finish();
-
-  /// Gives the open backward up: nothing more is sent in it.
+  /// Nothing more is sent in the open backward.
   void close();
+  /// The next bucket goes by another way.
+  void skip();
 
   /// The first bucket that was not sent in the open backward.
   int next() const;
@@ -61,6 +63,7 @@ class BucketSchedule {
   const BucketPlan plan_;
   const bool delayed_;
   const Send send_;
+  const Send announce_;
   mutable std::mutex mutex_;
   std::int64_t backward_ = -1;
   bool open_ = false;

@@ -55,6 +55,8 @@ TEST(BucketSchedule, TheEndSendsWhatIsMissing) {
   r.schedule.arrive(4);
   r.schedule.finish();
   EXPECT_THAT(r.sent, ElementsAre(0, 1, 2));
+  EXPECT_TRUE(r.schedule.open());
+  r.schedule.close();
   EXPECT_FALSE(r.schedule.open());
   EXPECT_TRUE(r.schedule.arrived(4));
   EXPECT_FALSE(r.schedule.arrived(0));
@@ -91,7 +93,7 @@ TEST(BucketSchedule, ABackwardThatNeverEndedIsNoticed) {
   EXPECT_TRUE(r.schedule.begin(2));
   EXPECT_EQ(r.schedule.next(), 0);
   r.schedule.finish();
-  EXPECT_FALSE(r.schedule.begin(3));
+  EXPECT_TRUE(r.schedule.begin(3));
   r.schedule.close();
   EXPECT_FALSE(r.schedule.begin(4));
 }
@@ -106,6 +108,21 @@ TEST(BucketSchedule, ASendThatThrowsIsNotTriedTwice) {
   EXPECT_THROW(schedule.arrive(0), std::runtime_error);
   schedule.finish();
   EXPECT_EQ(sends, 1);
+}
+
+TEST(BucketSchedule, ABucketWhoseAnnouncementThrowsWasNotSent) {
+  std::vector<int> sent;
+  BucketSchedule schedule(
+      plan_of(2, 1), false, [&](int bucket) { sent.push_back(bucket); },
+      [](int bucket) {
+        if (bucket == 1) throw std::runtime_error("the others are elsewhere");
+      });
+  schedule.begin(1);
+  EXPECT_THROW(schedule.finish(), std::runtime_error);
+  EXPECT_THAT(sent, ElementsAre(0));
+  EXPECT_EQ(schedule.next(), 1);
+  schedule.skip();
+  EXPECT_EQ(schedule.next(), 2);
 }
 
 TEST(BucketSchedule, TellsTheOrderOfArrival) {
