@@ -182,7 +182,8 @@ class [[nodiscard]] NoSyncGuard {
 /// until they end too, and then everybody has the weights, buffers and loss scales of a rank that
 /// went on to the end. Optimizer state stays each rank's own: make it equal before training goes on
 /// (docs/distributed.md). Several models: a guard each; the first that closes ends the loop for all
-/// of them.
+/// of them. Where ranks do different things an error ends the loop for all; those that go on are
+/// made equal by the next training forward, finish_backward() or join() of each model.
 class [[nodiscard]] JoinGuard {
  public:
   JoinGuard(std::shared_ptr<detail::DataParallel> core, bool divide_by_active)

@@ -157,6 +157,7 @@ struct DataParallel::State {
   int pauses = 0;
   bool enabled = true;
   bool divide_by_active = false;
+  std::optional<int> equal_again;  // by this rank's state: an error ended join() before that
   std::unique_ptr<GradientReducer> reducer;  // last: its end may need the rest
 
   std::vector<ReducedParameter> listed_masters() const {
@@ -181,12 +182,23 @@ struct DataParallel::State {
     if (lanes.front()->rank() != root) level.set_loss_scales(scales);
   }
 
+  // After an error that ended a join(). All ranks had it, in the exchange that found it, so that
+  // all come by here the next time that this model trains.
+  void make_equal() {
+    if (!equal_again || (join != nullptr && join->has(number))) return;
+    reducer->close_broken_backward();
+    const int root = *equal_again;
+    equal_again.reset();
+    spread_state(root);
+  }
+
   // Before it is done: ranks that send by different ways would take one thing for another.
   void agree_on_way(const std::string& way) const {
     check_same_lines(*layout_lane, {"gradients travel by " + way}, kWhere);
   }
 
-  void update_sync() { reducer->set_sync(enabled && pauses == 0); }
+  bool syncs() const { return enabled && pauses == 0; }
+  void update_sync() { reducer->set_sync(syncs()); }
 
   bool in_loop() const { return join != nullptr && join->has(number) && join->in_loop(); }
   int ranks_with_data() const { return divide_by_active ? join->active() : group->size(); }
@@ -282,8 +294,9 @@ DataParallel::~DataParallel() = default;
 void DataParallel::before_forward(bool training) {
   State& s = *state_;
   if (!s.reducer->prepare()) return;
-  const bool syncs = s.enabled && s.pauses == 0;
-  if (!syncs || !training || !s.options.broadcast_buffers || s.buffers.empty()) return;
+  if (!s.syncs() || !training) return;
+  s.make_equal();
+  if (!s.options.broadcast_buffers || s.buffers.empty()) return;
   if (s.in_loop()) s.join->exchange(s.notice(Coming::kBuffers));
   s.spread_buffers();
 }
@@ -309,6 +322,7 @@ void DataParallel::open_join(bool divide_by_active) {
   if (s.join->has(s.number)) {
     raise("join", "this DistributedDataParallel is in a join() already");
   }
+  s.make_equal();
   s.divide_by_active = divide_by_active;
   s.join->enter(s.number, {s.parameters.front().tensor.device(),
                            [&s](const Notice& coming) { s.shadow(coming); },
@@ -318,7 +332,12 @@ void DataParallel::open_join(bool divide_by_active) {
 void DataParallel::close_join() {
   State& s = *state_;
   if (s.join == nullptr || !s.join->has(s.number)) return;
-  s.join->leave(s.number, *s.group->internals().session());
+  try {
+    s.join->leave(s.number, *s.group->internals().session());
+  } catch (...) {
+    s.equal_again = s.join->first_active_rank();
+    throw;
+  }
   s.spread_state(s.join->first_active_rank());
 }
 
@@ -334,6 +353,7 @@ void DataParallel::compress(at::ScalarType type) {
 }
 
 void DataParallel::finish_backward() {
+  if (state_->syncs()) state_->make_equal();
   state_->reducer->finish_without_gradients();
 }
 

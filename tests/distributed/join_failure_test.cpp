@@ -110,5 +110,44 @@ TEST(Join, GradientsAreRightAfterALoopThatBrokeAtTheEndOfABackward) {
   expect_all_pass("join that breaks at the end of a backward", {.ranks = 3});
 }
 
+const Rank kUnequal("join that breaks after a rank has left", [] {
+  start();
+  const Chain chain;
+  torch::optim::SGD optimizer(chain.first->parameters(), 0.5);
+  const auto step = [&](int number) {
+    chain.inner.zero_grad();
+    chain.inner(input_of(number, 3)).square().mean().backward();
+    optimizer.step();
+  };
+  if (rank() == 1) {
+    // Its end tells nobody of an error.
+    const auto guard = chain.inner.join();
+  } else {
+    auto guard = chain.inner.join();
+    step(0);
+    chain.first->bias.set_requires_grad(rank() == 0);
+    EXPECT_THROW(step(1), Error);
+    EXPECT_THROW(guard.close(), Error);
+    chain.first->bias.set_requires_grad(true);
+  }
+  at("all together again");
+  if (std::getenv("AGAIN") != nullptr) {
+    auto again = chain.inner.join();
+    expect_same_on_all(chain.first->parameters());
+    again.close();
+  } else {
+    chain.inner(input_of(2, 3));
+    expect_same_on_all(chain.first->parameters());
+  }
+  step(3);
+  expect_same_on_all(chain.first->parameters());
+});
+
+TEST(Join, RanksAreEqualAgainAfterALoopThatBroke) {
+  expect_all_pass("join that breaks after a rank has left", {.ranks = 3});
+  expect_all_pass("join that breaks after a rank has left",
+                  {.ranks = 3, .environment = {{"AGAIN", "1"}}});
+}
+
 }  // namespace
 }  // namespace mezzo::parallel
