@@ -75,6 +75,7 @@ std::string dropout_12(NodeEdit& node) {
 
 std::string flattening(NodeEdit& node) {
   if (node.integer("axis", 1) == -1) return "";  // the last axis alone, either way
+  if (node.output_count() == 0) return "has no output";
   node.flatten_around(node.integer("axis", 1));
   return "";
 }

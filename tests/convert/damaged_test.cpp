@@ -1,0 +1,61 @@
+// Models that no exporter writes: they are refused or come through, and nothing is written that
+// was not there.
+#include <gmock/gmock.h>
+
+#include "builder.h"
+#include "convert/graph.h"
+#include "corpus.h"
+#include "mezzo/convert.h"
+#include "mezzo/error.h"
+
+namespace mezzo::convert {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class DamagedModel : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = scratch_folder("damaged");
+    options_.cast_optional_params = true;
+    options_.verify = "none";
+  }
+  void TearDown() override { fs::remove_all(folder_.parent_path()); }
+
+  Report convert(const Message& made) {
+    save(in(), made);
+    return convert_model(in(), out(), options_).report;
+  }
+
+  fs::path in() const { return folder_ / "in.onnx"; }
+  fs::path out() const { return folder_ / "out.onnx"; }
+
+  fs::path folder_;
+  Options options_;
+};
+
+// CumSum takes float16 from opset 14 on, so that newer opsets are tried; Softmax changed at 13.
+TEST_F(DamagedModel, WithASoftmaxThatMakesNothingIsNotRaised) {
+  for (const bool is_left_out : {false, true}) {
+    GraphBuilder g;
+    g.input("x").initializer(tensor<std::int64_t>("axis", Element::kInt64, {}, {0})).weight("w");
+    g.node("MatMul", {"x", "w"}, {"m"}).node("CumSum", {"m", "axis"}, {"y"});
+    g.node("Softmax", {"y"},
+           is_left_out ? std::vector<std::string>{""} : std::vector<std::string>{},
+           attribute("axis", 1));
+    const Message made = model(g.output("y").take(), 11);
+    options_.opset = "keep";
+    EXPECT_EQ(convert(made).better_opset, 0);
+    options_.opset = "13";
+    try {
+      convert(made);
+      ADD_FAILURE() << "not refused";
+    } catch (const UnsupportedError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("Softmax has no output (opset 13)"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mezzo::convert
