@@ -147,7 +147,8 @@ bool Editor::edit_initializer(const Scope& scope, Field& field) {
     } else {
       rename_tensor(field, name, twins(id).high);
     }
-  } else if (graph_.value(id).is_scope_input && decisions_.is_low_value(id)) {
+  } else if (graph_.value(id).is_scope_input && decisions_.is_low_value(id) &&
+             is_float_tensor(field.open())) {
     replace(field, rounded_tensor(document_, field.open(), low_, ""));
   }
   return true;

@@ -119,12 +119,15 @@ std::optional<std::vector<float>> listed_floats(const Graph& graph, const Node& 
 bool Constants::is_constant(ValueId id) const {
   const Value& value = graph_.value(id);
   if (value.type != tensor_of(Element::kFloat)) return false;
-  if (value.producer == kNone) {
-    return value.origin != Origin::kSparseInitializer && graph_.constant(id) != nullptr;
-  }
+  const Message* tensor = graph_.constant(id);
+  // An input's type is the declared one; the initializer behind it may hold anything.
+  const bool holds_floats = tensor != nullptr && is_float_tensor(*tensor);
+  if (value.producer == kNone) return value.origin != Origin::kSparseInitializer && holds_floats;
   const Node& node = graph_.node(value.producer);
-  if (node.op != "Constant" || !node.domain.empty() || refers(node)) return false;
-  return graph_.constant(id) != nullptr || graph_.attribute(node, "value_float") != nullptr ||
+  if (node.op != "Constant" || !node.domain.empty() || value.output != 0 || refers(node))
+    return false;
+  if (tensor != nullptr) return holds_floats;
+  return graph_.attribute(node, "value_float") != nullptr ||
          graph_.attribute(node, "value_floats") != nullptr;
 }
 

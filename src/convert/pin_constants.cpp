@@ -67,9 +67,7 @@ class ConstantPins {
   void replaceable_default(ValueId id) {
     const Value& value = graph_.value(id);
     if (!value.is_scope_input || value.initializer == nullptr || native(id) == kNoSlot) return;
-    if (value.initializer->number(field::tensor::kType) !=
-        static_cast<std::uint64_t>(Element::kFloat))
-      return;
+    if (!is_float_tensor(*value.initializer)) return;
     if (value.scope == 0 && !is_pinned(native(id), Label::kLow)) return;
     const std::string why = lost(id, constants_.facts_of(*value.initializer));
     if (why.empty()) return;

@@ -17,6 +17,10 @@ namespace f = field::tensor;
 
 constexpr std::size_t kChunk = 1 << 16;
 
+Element element_of(const Message& tensor) {
+  return static_cast<Element>(tensor.number(f::kType) & 0xFF);
+}
+
 std::uint64_t element_count(const Tensor& tensor) {
   std::uint64_t count = 1;
   for (const std::int64_t dim : tensor.dims) {
@@ -108,11 +112,15 @@ class RoundedContent final : public Content {
 
 }  // namespace
 
+bool is_float_tensor(const Message& tensor) {
+  return element_of(tensor) == Element::kFloat;
+}
+
 Tensor read_tensor(Document& document, const Message& message) {
   Tensor tensor;
   tensor.message = &message;
   tensor.name = message.text(f::kName);
-  tensor.element = static_cast<Element>(message.number(f::kType) & 0xFF);
+  tensor.element = element_of(message);
   tensor.dims = repeated_integers(message, f::kDims);
   tensor.count = element_count(tensor);
   if (message.find(f::kSegment) != nullptr) {
@@ -140,7 +148,8 @@ Tensor read_tensor(Document& document, const Message& message) {
 
 void for_each_chunk(const Tensor& tensor,
                     const std::function<void(std::span<const float>)>& visit) {
-  std::vector<float> chunk(std::min<std::uint64_t>(kChunk, tensor.count));
+  // At least one: what a tensor holds may be more than its shape tells.
+  std::vector<float> chunk(std::clamp<std::uint64_t>(tensor.count, 1, kChunk));
   const auto from_bytes = [&](std::string_view bytes) {
     // Tensors of a data file stand where floats may stand; those inside a model often do not.
     const bool is_aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(float) == 0;
@@ -296,6 +305,10 @@ Message rounded_tensor(Document& document, const Message& source, Element low,
                              f::kInt64Data,  f::kRawData,      f::kDoubleData,
                              f::kUint64Data, f::kExternalData, f::kLocation};
   const Tensor tensor = read_tensor(document, source);
+  if (tensor.element != Element::kFloat) {
+    raise("onnx", "tensor '", tensor.name, "' holds ", name_of(tensor.element),
+          " where float32 was expected");
+  }
   Message copy = source.clone();
   for (const std::uint32_t number : kData) copy.remove(number);
   copy.set(f::kType, static_cast<std::uint64_t>(low));

@@ -28,6 +28,9 @@ struct Tensor {
 /// Throws Error where sizes contradict each other. External data is opened.
 Tensor read_tensor(Document&, const Message& tensor);
 
+/// Does the tensor itself, whatever is declared about it, hold float32?
+bool is_float_tensor(const Message& tensor);
+
 /// Calls `visit` with the values of a float32 tensor, in chunks, in order. Missing data gives
 /// nothing.
 void for_each_chunk(const Tensor&, const std::function<void(std::span<const float>)>& visit);
@@ -44,7 +47,7 @@ Array array_of(Document&, const Message& tensor);
 std::shared_ptr<const Content> rounded_content(Document&, const Tensor&, Element low);
 
 /// A copy of a float32 tensor with the element type `low`, under another name (empty: the same).
-/// The values stand in raw_data.
+/// The values stand in raw_data. Throws Error where it is no float32 tensor.
 Message rounded_tensor(Document&, const Message& tensor, Element low, std::string_view name);
 
 }  // namespace mezzo::convert

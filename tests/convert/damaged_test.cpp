@@ -57,5 +57,46 @@ TEST_F(DamagedModel, WithASoftmaxThatMakesNothingIsNotRaised) {
   }
 }
 
+// A weight of IR 3, declared as float, whose values are doubles.
+Message mismatched(Message weight, std::vector<std::int64_t> dims) {
+  GraphBuilder g;
+  g.input("x").input("w", Element::kFloat, dims).initializer(std::move(weight));
+  g.weight("v").input("v").node("MatMul", {"x", "v"}, {"m"}).node("Mul", {"m", "w"}, {"y"});
+  return model(g.output("y").take(), 9, 3);
+}
+
+Message typed(std::int64_t count) {
+  Message weight;
+  weight.add(field::tensor::kDims, static_cast<std::uint64_t>(count));
+  weight.add(field::tensor::kType, static_cast<std::uint64_t>(Element::kDouble));
+  weight.add(field::tensor::kName, std::string_view("w"));
+  return weight;
+}
+
+TEST_F(DamagedModel, WithWeightsOfAnotherTypeThanTheirInputsKeepsThem) {
+  Message packed = typed(0);
+  packed.add(field::tensor::kFloatData, kept(std::string(8, '\1')));
+  Message listed = typed(0);
+  listed.add(field::tensor::kFloatData, std::uint64_t{0x3F800000}).wire = Wire::kFixed32;
+  const std::vector<std::pair<Message*, std::int64_t>> empty{{&packed, 0}, {&listed, 0}};
+  for (const char* io : {"keep", "low"}) {
+    options_.io = io;
+    for (const auto& [weight, count] : empty) {
+      convert(mismatched(weight->clone(), {count}));
+      EXPECT_EQ(weight_types(out()).at("w"), "float64") << io;
+    }
+    convert(mismatched(tensor<double>("w", Element::kDouble, {2}, {1, 2}), {2}));
+    EXPECT_EQ(weight_types(out()).at("w"), "float64") << io;
+  }
+}
+
+TEST_F(DamagedModel, WithADefaultOfAnotherTypeThanItsInputKeepsIt) {
+  GraphBuilder g;
+  g.input("x").input("w").initializer(tensor<double>("w", Element::kDouble, {2, 2}, {1, 2, 3, 4}));
+  options_.io = "low";
+  convert(model(g.node("MatMul", {"x", "w"}, {"y"}).output("y").take()));
+  EXPECT_EQ(weight_types(out()).at("w"), "float64");
+}
+
 }  // namespace
 }  // namespace mezzo::convert
