@@ -16,7 +16,12 @@ class ConstantPins {
  public:
   ConstantPins(const Graph& graph, const ConvertPolicy& policy, Constants& constants, SlotMap& map,
                bool planned)
-      : graph_(graph), policy_(policy), constants_(constants), map_(map), planned_(planned) {}
+      : graph_(graph),
+        policy_(policy),
+        constants_(constants),
+        map_(map),
+        planned_(planned),
+        is_kept_(graph.values.size()) {}
 
   std::vector<std::string> run() {
     for (std::size_t v = 0; v < graph_.values.size(); ++v) {
@@ -112,16 +117,38 @@ class ConstantPins {
     }
   }
 
+  // Keeps the value and all that it becomes where bodies hand it on. Each value is kept once, for
+  // the first reason: ways through bodies may be very many and very long.
   void keep_value(ValueId id, const std::string& why) {
-    const Value& value = graph_.value(id);
-    keep(native(id), graph_.describe(value), why);
-    for (std::size_t u = 0; u < value.uses.size(); ++u)
-      keep_use(value.uses[u], map_.uses[static_cast<std::size_t>(id)][u], why);
+    take(id);
+    keep_pending(why);
+  }
+
+  void keep_use(const Use& use, Slot slot, const std::string& why) {
+    if (why.empty()) return;
+    keep_reader(use, slot, why);
+    keep_pending(why);
+  }
+
+  void take(ValueId id) {
+    if (is_kept_[static_cast<std::size_t>(id)]) return;
+    is_kept_[static_cast<std::size_t>(id)] = true;
+    pending_.push_back(id);
+  }
+
+  void keep_pending(const std::string& why) {
+    while (!pending_.empty()) {
+      const ValueId next = pending_.back();
+      pending_.pop_back();
+      const Value& value = graph_.value(next);
+      keep(native(next), graph_.describe(value), why);
+      for (std::size_t u = 0; u < value.uses.size(); ++u)
+        keep_reader(value.uses[u], map_.uses[static_cast<std::size_t>(next)][u], why);
+    }
   }
 
   // What a body gives is read where the node that holds it is read.
-  void keep_use(const Use& use, Slot slot, const std::string& why) {
-    if (why.empty()) return;
+  void keep_reader(const Use& use, Slot slot, const std::string& why) {
     if (use.node != kNone) return keep(slot, graph_.describe(graph_.node(use.node)), why);
     const ValueId given = graph_.scope(use.scope).outputs[static_cast<std::size_t>(use.input)];
     if (use.scope == 0) {
@@ -135,7 +162,7 @@ class ConstantPins {
     if (slot == kNoSlot) return;
     for (const ValueId out : graph_.node(graph_.scope(use.scope).owner).outputs) {
       if (out == kNone || native(out) == kNoSlot) continue;
-      if (map_.slots.root(native(out)) == map_.slots.root(slot)) keep_value(out, why);
+      if (map_.slots.root(native(out)) == map_.slots.root(slot)) take(out);
     }
   }
 
@@ -157,6 +184,8 @@ class ConstantPins {
   Constants& constants_;
   SlotMap& map_;
   bool planned_;
+  std::vector<bool> is_kept_;     // per value
+  std::vector<ValueId> pending_;  // kept, and its readers not yet
   std::vector<std::string> warnings_;
 };
 

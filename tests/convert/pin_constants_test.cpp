@@ -118,6 +118,28 @@ TEST(PinnedConstants, WhatABodyGivesIsReadInFloatWhereItIsTooLarge) {
   EXPECT_THAT(decision.why, HasSubstr("constant 'c' reaches 1e+09"));
 }
 
+// Each If gives from both branches what the one before gave; the first gives the constant.
+Message handed_on(int length) {
+  GraphBuilder g;
+  g.input("x").input("flag", Element::kBool, {}).weight("w").weight("y0", {1e6F, 0, 0, 0});
+  for (int k = 1; k <= length; ++k) {
+    const std::string before = "y" + std::to_string(k - 1);
+    g.node("If", {"flag"}, {"y" + std::to_string(k)},
+           body_attribute("then_branch", GraphBuilder("then").output(before).take()),
+           body_attribute("else_branch", GraphBuilder("else").output(before).take()));
+  }
+  g.node("MatMul", {"x", "y" + std::to_string(length)}, {"y"});
+  return model(g.output("y").take());
+}
+
+TEST(PinnedConstants, WhatManyBodiesHandOnIsFollowedOnce) {
+  for (const int length : {2, 40, 20000}) {
+    const Decision decision = decision_on(handed_on(length), "y");
+    EXPECT_FALSE(decision.low) << length;
+    EXPECT_THAT(decision.why, HasSubstr("constant 'y0' reaches 1e+06")) << length;
+  }
+}
+
 class PinnedConstantsInFiles : public testing::Test {
  protected:
   void SetUp() override {
