@@ -219,7 +219,8 @@ void Evaluation::call(const Node& node) {
 }
 
 void Evaluation::constant(const Node& node) {
-  const ValueId out = node.outputs.at(0);
+  const ValueId out = node.outputs.empty() ? kNone : node.outputs[0];
+  if (out == kNone) return;
   if (const Message* tensor = graph_.constant(out))
     return set(out, datum_of(array_of(document_, *tensor)));
   Array array;

@@ -123,7 +123,7 @@ const Message* Graph::constant(ValueId id) const {
   }
   if (value.producer == kNone) return nullptr;
   const Node& producer = node(value.producer);
-  if (producer.op != "Constant" || !producer.domain.empty()) return nullptr;
+  if (producer.op != "Constant" || !producer.domain.empty() || value.output != 0) return nullptr;
   Message* attribute = this->attribute(producer, "value");
   Field* tensor = attribute == nullptr ? nullptr : attribute->find(field::attribute::kTensor);
   return tensor == nullptr ? nullptr : &tensor->open();

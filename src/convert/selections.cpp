@@ -79,12 +79,13 @@ class Selections {
       : graph_(graph), map_(map), state_(graph.nodes.size(), State::kUnseen) {}
 
   void run() {
-    for (const Node& node : graph_.nodes) {
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
       if (!node.domain.empty() || node.schema == nullptr) continue;
       for (const auto& [op, input] : kChooses) {
         if (node.op == op && input < node.inputs.size()) collect(node.inputs[input]);
       }
-      if (is_one_of(kCompares, node.op)) compare_with_itself(node);
+      if (is_one_of(kCompares, node.op)) compare_with_itself(static_cast<NodeId>(n), node);
     }
     keep_what_moves();
   }
@@ -170,7 +171,7 @@ class Selections {
   }
 
   // x == MaxPool(x), x < TopK(x): all between x and the comparison is in one type.
-  void compare_with_itself(const Node& node) {
+  void compare_with_itself(NodeId comparison, const Node& node) {
     if (node.inputs.size() != 2 || node.inputs[0] == kNone || node.inputs[1] == kNone) return;
     const std::vector<ValueId> left = sources(node.inputs[0]);
     const std::vector<ValueId> right = sources(node.inputs[1]);
@@ -182,8 +183,7 @@ class Selections {
       for (auto at = side->begin(); *at != *common; ++at)
         map_.slots.unite(slot(*at), slot(*common));
     }
-    const NodeId id = graph_.value(node.outputs[0]).producer;
-    for (const Slot reader : map_.variables[static_cast<std::size_t>(id)]) {
+    for (const Slot reader : map_.variables[static_cast<std::size_t>(comparison)]) {
       map_.slots.unite(reader, slot(*common));
     }
   }

@@ -98,5 +98,26 @@ TEST_F(DamagedModel, WithADefaultOfAnotherTypeThanItsInputKeepsIt) {
   EXPECT_EQ(weight_types(out()).at("w"), "float64");
 }
 
+TEST_F(DamagedModel, WithAComparisonWithoutAResultHasNothingToCompare) {
+  for (const std::vector<std::string>& none : {std::vector<std::string>{}, {""}}) {
+    GraphBuilder g;
+    g.input("x").weight("w").node("MatMul", {"x", "w"}, {"y"}).node("Greater", {"y", "y"}, none);
+    EXPECT_EQ(convert(model(g.output("y").take())).heavy_low_nodes, 1);
+  }
+}
+
+TEST_F(DamagedModel, WithAConstantBehindNothingIsNotRounded) {
+  for (const bool weights_only : {false, true}) {
+    options_.weights_only = weights_only;
+    const std::vector<float> values(64, 1);
+    GraphBuilder g;
+    g.input("x", Element::kFloat, {8, 8});
+    g.node("Constant", {}, {"", "c"}, tensor_attribute("value", floats("", {8, 8}, values)));
+    g.node("MatMul", {"x", "c"}, {"y"});
+    g.add(field::graph::kValueInfo, value_info("c", Element::kFloat, {8, 8}));
+    EXPECT_EQ(convert(model(g.output("y", Element::kFloat, {8, 8}).take())).low_weights, 0);
+  }
+}
+
 }  // namespace
 }  // namespace mezzo::convert
