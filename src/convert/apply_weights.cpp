@@ -71,7 +71,7 @@ void Editor::settle_weights_only() {
   }
 }
 
-bool Editor::may_be_stored_low_only(ValueId id) const {
+bool Editor::may_be_stored_low_only(ValueId id) {
   const Value& value = graph_.value(id);
   if (has_training_ && value.producer == kNone) return false;
   if (!has_cast_to(low_, graph_.scope(value.scope).opset(""))) return false;
@@ -83,23 +83,27 @@ bool Editor::may_be_stored_low_only(ValueId id) const {
       continue;
     }
     const Node& reader = graph_.node(use.node);
-    if (stays_float(reader) || keeps_digits(reader, use.input)) return false;
+    if (stays_float(reader) || keeps_digits(use)) return false;
     if (!objection(graph_, constants_, id, reader, use.input, low_).empty()) return false;
   }
   return true;
 }
 
 // Scales of integers, and what an operator takes in float32 alone.
-bool Editor::keeps_digits(const Node& reader, int input) const {
+bool Editor::keeps_digits(const Use& use) {
+  const Node& reader = graph_.node(use.node);
   constexpr std::array<std::string_view, 8> kOfIntegers{
       "Quant", "QLinear", "QAttention", "QEmbed", "QGemm", "QOrdered", "IntegerToFloat", "NBits"};
-  if (is_quantised(graph_, reader)) return true;
+  // Asked once per node: a reader may have very many weights.
+  const auto [known, is_new] = quantised_.try_emplace(use.node);
+  if (is_new) known->second = is_quantised(graph_, reader);
+  if (known->second) return true;
   if (std::ranges::any_of(kOfIntegers, [&](std::string_view part) {
         return reader.op.find(part) != std::string_view::npos;
       }))
     return true;
   if (reader.schema == nullptr) return false;
-  const Formal* formal = reader.schema->input(static_cast<std::size_t>(input));
+  const Formal* formal = reader.schema->input(static_cast<std::size_t>(use.input));
   return formal != nullptr && reader.schema->variable_of(*formal).is_fixed;
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -76,10 +77,13 @@ class Editor {
     return !stored_low_only_.empty() && stored_low_only_[static_cast<std::size_t>(id)];
   }
   void settle_weights_only();
-  bool may_be_stored_low_only(ValueId id) const;
+  bool may_be_stored_low_only(ValueId id);
+  // Does a body or a function give the value, in the low type, where `source` was not made by one
+  // of its nodes? Then a node must stand between.
+  bool is_handed_on(ValueId id, ValueId source) const;
   // Did the caller name this reader of weights to stay float32?
   bool stays_float(const Node& reader) const;
-  bool keeps_digits(const Node& reader, int input) const;
+  bool keeps_digits(const Use& use);
   void count_weight(ValueId id);
   void count_rounding(const ConstantFacts& facts);
   void report_cast(const Value& value, bool from_low, std::string_view reason);
@@ -123,6 +127,7 @@ class Editor {
   std::vector<bool> stored_low_only_;  // per value; empty where arithmetic goes low, too
   // Per node and input: which of the value's uses that is. Shared constants have very many.
   std::vector<std::vector<std::size_t>> use_of_input_;
+  std::unordered_map<NodeId, bool> quantised_;  // asked of readers that have many inputs
   Names* names_ = nullptr;
   bool has_training_ = false;
   std::vector<Message> old_casts_;

@@ -145,10 +145,7 @@ std::string Graph::key_of(ScopeId id) const {
 std::string Graph::key_of(const Node& node) const {
   const auto first = std::ranges::find_if(node.outputs, [](ValueId out) { return out != kNone; });
   if (first != node.outputs.end()) return concat({key_of(node.scope), value(*first).name});
-  const std::vector<NodeId>& siblings = scope(node.scope).nodes;
-  const auto at = std::ranges::find_if(
-      siblings, [&](NodeId id) { return this->node(id).message == node.message; });
-  return concat({key_of(node.scope), "#", std::to_string(at - siblings.begin())});
+  return concat({key_of(node.scope), "#", std::to_string(node.position)});
 }
 
 std::string Graph::describe(const Node& node) const {

@@ -56,6 +56,7 @@ struct Body {
 
 struct Node {
   ScopeId scope = kNone;
+  std::size_t position = 0;  // among the scope's nodes, in file order
   Message* message = nullptr;
   std::string_view op, domain, name;
   std::int64_t opset = 0;

@@ -180,6 +180,7 @@ class Builder {
     const auto id = static_cast<NodeId>(graph_.nodes.size());
     Node node;
     node.scope = scope_id;
+    node.position = graph_.scope(scope_id).nodes.size();
     node.message = &message;
     node.op = message.text(f::kOpType);
     node.domain = message.text(f::kDomain);
