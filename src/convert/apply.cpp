@@ -94,7 +94,7 @@ void Editor::name_value(ValueId id, Names& names) {
   if (!made_low && low_source(graph_, id, low_) != kNone) {
     // Up and down again is the identity: read what the Cast reads.
     const ValueId source = low_source(graph_, id, low_);
-    if (output_label(id) != std::optional(true)) {
+    if (output_label(id) != std::optional(true) && !is_handed_on(id, source)) {
       twins.low = graph_.value(source).name;
       return;
     }
@@ -109,6 +109,17 @@ void Editor::name_value(ValueId id, Names& names) {
 }
 
 void Editor::edit_tree(ScopeId root, Message& target) {
+// Runtimes refuse a body that gives a value of the scope around it.
+bool Editor::is_handed_on(ValueId id, ValueId source) const {
+  const Value& from = graph_.value(source);
+  const auto& uses = graph_.value(id).uses;
+  for (std::size_t u = 0; u < uses.size(); ++u) {
+    if (uses[u].node != kNone || uses[u].scope == 0 || !decisions_.is_low_use(id, u)) continue;
+    if (from.scope != uses[u].scope || from.producer == kNone) return true;
+  }
+  return false;
+}
+
   Names names(graph_, root);
   names_ = &names;
   name_values(root, names);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "builder.h"
+#include "convert/graph.h"
 #include "corpus.h"
 #include "mezzo/convert.h"
 #include "mezzo/error.h"
@@ -82,6 +83,71 @@ TEST_F(Bodies, GiveWhatReportsTell) {
   ASSERT_NE(found, report.decisions.end());
   EXPECT_EQ(found->variable, "r");
   EXPECT_TRUE(found->low);
+}
+
+// Does every body and function give what one of its own nodes makes?
+bool gives_its_own(const fs::path& path) {
+  Document document(path);
+  const Graph graph(document);
+  bool is_own = graph.scopes.size() > 1;
+  for (std::size_t i = 1; i < graph.scopes.size(); ++i) {
+    for (const ValueId out : graph.scopes[i].outputs) {
+      const Value& value = graph.value(out);
+      is_own = is_own && value.producer != kNone && value.scope == static_cast<ScopeId>(i);
+    }
+  }
+  return is_own;
+}
+
+// Up and down again is the identity; but a body must not give what it only sees.
+TEST_F(Bodies, GiveNoValueFromOutside) {
+  const auto branch = [](const std::string& name, const std::string& out) {
+    GraphBuilder g(name);
+    return body_attribute(name,
+                          g.node("Cast", {"h"}, {out}, attribute("to", 1)).output(out).take());
+  };
+  GraphBuilder g;
+  g.input("h", Element::kFloat16).input("flag", Element::kBool, {}).weight("w");
+  g.node("If", {"flag"}, {"r"}, branch("then_branch", "t"), branch("else_branch", "e"));
+  save(folder_ / "in.onnx", model(g.node("MatMul", {"r", "w"}, {"y"}).output("y").take()));
+  const Report report = convert_model(folder_ / "in.onnx", folder_ / "out.onnx", options_).report;
+  EXPECT_EQ(report.heavy_low_nodes, 1);
+  EXPECT_TRUE(gives_its_own(folder_ / "out.onnx"));
+  EXPECT_THAT(inspect_model(folder_ / "out.onnx").findings, testing::IsEmpty());
+}
+
+Message function_of(const std::vector<std::string>& inputs, const std::string& output,
+                    GraphBuilder nodes) {
+  Message function;
+  function.add(field::function::kName, std::string_view("F"));
+  for (const std::string& in : inputs) function.add(field::function::kInput, kept(in));
+  function.add(field::function::kOutput, kept(output));
+  Message graph = nodes.take();
+  for (Field& field : graph.fields()) {
+    if (field.number == field::graph::kNode)
+      function.add(field::function::kNode, std::move(field.message));
+  }
+  function.add(field::function::kOpsetImport, std::make_unique<Message>(opset_import(17)));
+  function.add(field::function::kDomain, std::string_view("my"));
+  return function;
+}
+
+Message with_function(Message graph, Message function) {
+  Message made = model(std::move(graph));
+  made.add(field::model::kOpsetImport, std::make_unique<Message>(opset_import(1, "my")));
+  made.add(field::model::kFunctions, std::make_unique<Message>(std::move(function)));
+  return made;
+}
+
+TEST_F(Bodies, OfFunctionsGiveNotWhatTheyAreGiven) {
+  GraphBuilder nodes;
+  nodes.node("Cast", {"a"}, {"t"}, attribute("to", 1));
+  GraphBuilder g;
+  g.input("h", Element::kFloat16).weight("w").in_domain("my").node("F", {"h"}, {"r"});
+  save(folder_ / "in.onnx", with_function(g.node("MatMul", {"r", "w"}, {"y"}).output("y").take(),
+                                          function_of({"a"}, "t", std::move(nodes))));
+  convert_model(folder_ / "in.onnx", folder_ / "out.onnx", options_);
+  EXPECT_TRUE(gives_its_own(folder_ / "out.onnx"));
 }
 
 }  // namespace
