@@ -2,6 +2,8 @@
 
 #include "convert/concat.h"
 #include "convert/fields.h"
+#include "convert/functions.h"
+#include "core/raise.h"
 
 namespace mezzo::convert {
 
@@ -13,10 +15,11 @@ Names::Names(Message& function) {
   for (const Field& field : function.fields()) {
     if (field.number == field::function::kInput) taken_.emplace(field.bytes);
   }
-  add_nodes(function, field::function::kNode);
+  add_nodes(function, field::function::kNode, 1);
 }
 
-void Names::add_nodes(Message& message, std::uint32_t number) {
+void Names::add_nodes(Message& message, std::uint32_t number, int depth) {
+  if (depth > kDeepestNesting) raise("onnx", "graphs are nested deeper than ", kDeepestNesting);
   for (Field& field : message.fields()) {
     if (number == field::graph::kNode &&
         (field.number == field::graph::kInput || field.number == field::graph::kInitializer)) {
@@ -31,7 +34,7 @@ void Names::add_nodes(Message& message, std::uint32_t number) {
       if (part.number != field::node::kAttribute) continue;
       for (Field& body : part.open().fields()) {
         if (body.number == field::attribute::kGraph || body.number == field::attribute::kGraphs)
-          add_nodes(body.open(), field::graph::kNode);
+          add_nodes(body.open(), field::graph::kNode, depth + 1);
       }
     }
   }

@@ -14,14 +14,14 @@ class Names {
  public:
   /// Takes all names below this scope.
   Names(const Graph&, ScopeId root);
-  /// Takes all names in a message of a function.
+  /// Takes all names in a message of a function. Throws Error where graphs are nested too deeply.
   explicit Names(Message& function);
   /// `wanted`, or `wanted_1`, `wanted_2`, ...: the first that is free; it is taken from now on.
   std::string take(const std::string& wanted);
 
  private:
   void add(const Graph&, ScopeId);
-  void add_nodes(Message& graph_or_function, std::uint32_t number);
+  void add_nodes(Message& graph_or_function, std::uint32_t number, int depth);
   std::unordered_set<std::string> taken_;
 };
 

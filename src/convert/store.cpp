@@ -9,6 +9,7 @@
 
 #include "convert/concat.h"
 #include "convert/fields.h"
+#include "convert/functions.h"
 #include "convert/tensor.h"
 #include "core/raise.h"
 
@@ -66,57 +67,69 @@ class TextContent final : public Content {
   std::string_view text_;
 };
 
-// Calls `visit` with every TensorProto of the model: initializers, attributes, bodies, functions.
-void for_each_tensor(Message& graph_or_function, bool is_function,
-                     const std::function<void(Message&)>& visit);
+// Every TensorProto of the model: initializers, attributes, bodies, functions.
+class Tensors {
+ public:
+  // May the tensor go to a data file? Readers follow initializers and attributes there; parts of
+  // sparse tensors and of training graphs only some of them, and only where they stand there.
+  using Visit = std::function<void(Message& tensor, bool may_move)>;
 
-void for_each_sparse_part(Message& sparse, const std::function<void(Message&)>& visit) {
-  namespace f = field::sparse_tensor;
-  for (Field& field : sparse.fields()) {
-    if (field.number == f::kValues || field.number == f::kIndices) visit(field.open());
-  }
-}
-
-void for_each_attribute_tensor(Message& attribute, const std::function<void(Message&)>& visit) {
-  namespace f = field::attribute;
-  for (Field& field : attribute.fields()) {
-    if (field.number == f::kTensor || field.number == f::kTensors) visit(field.open());
-    if (field.number == f::kSparseTensor || field.number == f::kSparseTensors)
-      for_each_sparse_part(field.open(), visit);
-    if (field.number == f::kGraph || field.number == f::kGraphs)
-      for_each_tensor(field.open(), false, visit);
-  }
-}
-
-void for_each_tensor(Message& message, bool is_function,
-                     const std::function<void(Message&)>& visit) {
-  const std::uint32_t node_number = is_function ? field::function::kNode : field::graph::kNode;
-  for (Field& field : message.fields()) {
-    if (!is_function && field.number == field::graph::kInitializer) visit(field.open());
-    if (!is_function && field.number == field::graph::kSparseInitializer)
-      for_each_sparse_part(field.open(), visit);
-    if (is_function && field.number == field::function::kAttributeProto)
-      for_each_attribute_tensor(field.open(), visit);
-    if (field.number != node_number) continue;
-    for (Field& attribute : field.open().fields()) {
-      if (attribute.number == field::node::kAttribute)
-        for_each_attribute_tensor(attribute.open(), visit);
+  static void for_each(Message& model, const Visit& visit) {
+    for (Field& field : model.fields()) {
+      if (field.number == field::model::kGraph) Tensors(visit, true).scope(field.open(), false, 1);
+      if (field.number == field::model::kFunctions)
+        Tensors(visit, true).scope(field.open(), true, 1);
+      if (field.number != field::model::kTrainingInfo) continue;
+      for (Field& graph : field.open().fields()) {
+        if (graph.number == field::training::kInitialization ||
+            graph.number == field::training::kAlgorithm)
+          Tensors(visit, false).scope(graph.open(), false, 1);
+      }
     }
   }
-}
 
-void for_each_tensor(Message& model, const std::function<void(Message&)>& visit) {
-  for (Field& field : model.fields()) {
-    if (field.number == field::model::kGraph) for_each_tensor(field.open(), false, visit);
-    if (field.number == field::model::kFunctions) for_each_tensor(field.open(), true, visit);
-    if (field.number != field::model::kTrainingInfo) continue;
-    for (Field& graph : field.open().fields()) {
-      if (graph.number == field::training::kInitialization ||
-          graph.number == field::training::kAlgorithm)
-        for_each_tensor(graph.open(), false, visit);
+ private:
+  Tensors(const Visit& visit, bool may_move) : visit_(visit), may_move_(may_move) {}
+
+  void sparse(Message& tensor) const {
+    namespace f = field::sparse_tensor;
+    for (Field& field : tensor.fields()) {
+      if (field.number == f::kValues || field.number == f::kIndices) visit_(field.open(), false);
     }
   }
-}
+
+  void attribute(Message& attribute, int depth) const {
+    namespace f = field::attribute;
+    for (Field& field : attribute.fields()) {
+      if (field.number == f::kTensor || field.number == f::kTensors)
+        visit_(field.open(), may_move_);
+      if (field.number == f::kSparseTensor || field.number == f::kSparseTensors)
+        sparse(field.open());
+      if (field.number == f::kGraph || field.number == f::kGraphs)
+        scope(field.open(), false, depth + 1);
+    }
+  }
+
+  // Training graphs and functions that nothing calls were not read before.
+  void scope(Message& message, bool is_function, int depth) const {
+    if (depth > kDeepestNesting) raise("onnx", "graphs are nested deeper than ", kDeepestNesting);
+    const std::uint32_t node_number = is_function ? field::function::kNode : field::graph::kNode;
+    for (Field& field : message.fields()) {
+      if (!is_function && field.number == field::graph::kInitializer)
+        visit_(field.open(), may_move_);
+      if (!is_function && field.number == field::graph::kSparseInitializer) sparse(field.open());
+      if (is_function && field.number == field::function::kAttributeProto)
+        attribute(field.open(), depth);
+      if (field.number != node_number) continue;
+      for (Field& each : field.open().fields()) {
+        if (each.number == field::node::kAttribute) attribute(each.open(), depth);
+      }
+    }
+  }
+
+  const Visit& visit_;
+  bool may_move_;
+};
 
 bool is_external(const Message& tensor) {
   return tensor.number(field::tensor::kLocation) == 1;
@@ -151,12 +164,12 @@ class Splitter {
     std::vector<Outside> outside;
     // Tensors that share their bytes go on sharing them.
     std::map<std::pair<const char*, std::size_t>, std::uint64_t> offsets;
-    for_each_tensor(document_.model(), [&](Message& tensor) {
+    Tensors::for_each(document_.model(), [&](Message& tensor, bool may_move) {
       const std::string_view shared =
           is_external(tensor) ? read_tensor(document_, tensor).raw : std::string_view();
       const auto known = offsets.find({shared.data(), shared.size()});
       if (known != offsets.end()) return point(tensor, known->second, shared.size());
-      std::shared_ptr<const Content> content = content_of(tensor, is_large || external);
+      std::shared_ptr<const Content> content = content_of(tensor, may_move);
       if (!content) return;
       const std::uint64_t end = outside.empty() ? 0 : outside.back().end();
       const std::uint64_t offset = (end + kAlignment - 1) / kAlignment * kAlignment;
@@ -168,12 +181,12 @@ class Splitter {
   }
 
  private:
-  std::shared_ptr<const Content> content_of(Message& tensor, bool take_large) {
+  std::shared_ptr<const Content> content_of(Message& tensor, bool may_move) {
     if (is_external(tensor)) {
       return std::make_shared<TextContent>(read_tensor(document_, tensor).raw);
     }
     const Field* raw = tensor.find(field::tensor::kRawData);
-    if (raw == nullptr || !take_large) return nullptr;
+    if (raw == nullptr || !may_move) return nullptr;
     if (raw->content) return raw->content->size() < kLarge ? nullptr : raw->content;
     if (raw->bytes.size() < kLarge) return nullptr;
     return std::make_shared<TextContent>(raw->bytes);
@@ -214,7 +227,7 @@ void refuse_if_same(const fs::path& target, const fs::path& source) {
 
 std::set<std::string> locations(Document& document) {
   std::set<std::string> names;
-  for_each_tensor(document.model(), [&](Message& tensor) {
+  Tensors::for_each(document.model(), [&](Message& tensor, bool) {
     if (is_external(tensor)) names.emplace(location_of(tensor));
   });
   return names;

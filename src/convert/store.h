@@ -16,7 +16,8 @@ struct Stored {
 
 /// Writes the document's messages to `out`. Where `external` asks for it (the input had external
 /// data), where a tensor still is external, and where one file would pass protobuf's limit of 2 GB,
-/// all tensors of 1 kB and more go to one new file `out`.data, each on a page border. Both appear
+/// tensors of 1 kB and more go to one new file `out`.data, each on a page border; of sparse tensors
+/// and training graphs only those that are external already, since few readers look. Both appear
 /// whole or not at all. Memory: one chunk at a time.
 /// `progress` hears the share of the bytes that are written.
 Stored store_model(Document&, const std::filesystem::path& out, bool external = false,

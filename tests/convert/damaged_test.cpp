@@ -119,5 +119,60 @@ TEST_F(DamagedModel, WithAConstantBehindNothingIsNotRounded) {
   }
 }
 
+// A graph with a node with a body with a node ..., as bytes: no Message is that deep.
+std::string nested(int depth) {
+  std::vector<std::string> heads;
+  std::uint64_t size = 0;
+  const auto wrap = [&](std::uint32_t number) {
+    std::string head(1, static_cast<char>(number << 3 | 2));
+    std::uint64_t rest = size;
+    for (; rest >= 128; rest >>= 7) head.push_back(static_cast<char>((rest & 127) | 128));
+    head.push_back(static_cast<char>(rest));
+    size += head.size();
+    heads.push_back(std::move(head));
+  };
+  for (int i = 0; i < depth; ++i) {
+    wrap(field::attribute::kGraph);
+    wrap(field::node::kAttribute);
+    wrap(i + 1 < depth ? std::uint32_t{field::graph::kNode} : std::uint32_t{0});
+  }
+  heads.pop_back();
+  std::string bytes;
+  for (std::size_t i = heads.size(); i-- > 0;) bytes += heads[i];
+  return bytes;
+}
+
+TEST_F(DamagedModel, WithBodiesInBodiesThatNothingRunsIsRefused) {
+  constexpr int kDepth = 50'000;
+  const std::string node = nested(kDepth);
+  const auto refusal = [&](Message holder, std::uint32_t number) -> std::string {
+    GraphBuilder g;
+    g.input("x").weight("w").node("MatMul", {"x", "w"}, {"y"}).output("y");
+    Message made = model(g.take());
+    made.add(number, std::make_unique<Message>(std::move(holder)));
+    try {
+      convert(made);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "not refused";
+  };
+  Message step;
+  step.add(field::graph::kNode, std::string_view(node));
+  Message training;
+  training.add(field::training::kAlgorithm, std::make_unique<Message>(std::move(step)));
+  EXPECT_THAT(refusal(std::move(training), field::model::kTrainingInfo),
+              HasSubstr("nested deeper than 64"));
+  for (const char* opset : {"keep", "18"}) {
+    options_.opset = opset;
+    Message function;
+    function.add(field::function::kName, std::string_view("unused"));
+    function.add(field::function::kNode, std::string_view(node));
+    function.add(field::function::kOpsetImport, std::make_unique<Message>(opset_import(17)));
+    EXPECT_THAT(refusal(std::move(function), field::model::kFunctions),
+                HasSubstr("nested deeper than 64"));
+  }
+}
+
 }  // namespace
 }  // namespace mezzo::convert

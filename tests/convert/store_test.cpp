@@ -111,5 +111,33 @@ TEST_F(ExternalData, OfSparseTensorsDefaultsAndTrainingGoesAlong) {
   EXPECT_TRUE(has_external(*document));
 }
 
+// Neither onnx.load nor ONNX Runtime looks for parts of sparse tensors and training graphs there.
+TEST_F(ExternalData, IsNotMadeOfSparseTensorsAndTraining) {
+  constexpr std::int64_t kMany = 512;
+  const std::vector<std::int64_t> places(kMany, 1);
+  Message sparse;
+  sparse.add(field::sparse_tensor::kValues,
+             std::make_unique<Message>(floats("s", {kMany}, std::vector<float>(kMany, 1))));
+  sparse.add(field::sparse_tensor::kIndices,
+             std::make_unique<Message>(tensor("", Element::kInt64, {kMany}, places)));
+  sparse.add(3, static_cast<std::uint64_t>(kMany));
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {8}).initializer(outside("w", Element::kFloat, 8, 0));
+  g.node("Constant", {}, {"c"},
+         attribute("sparse_value", field::attribute::kSparseTensor, 11, sparse.clone()));
+  g.add(field::graph::kSparseInitializer, std::move(sparse));
+  g.weight("v", std::vector<float>(kMany, 1), {kMany});
+  g.node("Add", {"x", "w"}, {"y"}).output("y", Element::kFloat, {8});
+  Message made = model(g.take());
+  GraphBuilder step("step");
+  step.weight("t", std::vector<float>(kMany, 1), {kMany});
+  Message training;
+  training.add(field::training::kAlgorithm, std::make_unique<Message>(step.take()));
+  made.add(field::model::kTrainingInfo, std::make_unique<Message>(std::move(training)));
+  moved(made);
+  EXPECT_EQ(fs::file_size(folder_ / "to" / "out.onnx.data"), 4096U + kMany * 4)
+      << "the two weights and nothing else";
+}
+
 }  // namespace
 }  // namespace mezzo::convert
