@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::uint64_t kMostNodes = 4'000'000;
 constexpr std::uint64_t kMostCopies = 250'000;
+// What nodes read and make, inputs and initializers: one node may have any number of them.
+constexpr std::uint64_t kMostValues = 50'000'000;
 
 std::string_view domain_of(const Message& message, std::uint32_t number) {
   const std::string_view domain = message.text(number);
@@ -25,11 +27,12 @@ class Counter {
   explicit Counter(const Functions& functions) : functions_(functions) {}
 
   struct Size {
-    std::uint64_t nodes = 0, copies = 0;
+    std::uint64_t nodes = 0, copies = 0, values = 0;
 
     void add(const Size& other) {
       nodes = std::min(nodes + other.nodes, kMostNodes + 1);
       copies = std::min(copies + other.copies, kMostCopies + 1);
+      values = std::min(values + other.values, kMostValues + 1);
     }
   };
 
@@ -37,11 +40,14 @@ class Counter {
     if (depth > kDeepestNesting) raise("onnx", "graphs are nested deeper than ", kDeepestNesting);
     Size size;
     for (Field& field : message.fields()) {
+      if (is_value(field, number)) size.add({0, 0, 1});
       if (field.number != number) continue;
-      size.add({1, 0});
+      size.add({1, 0, 0});
       Message& node = field.open();
-      for (Field& attribute : node.fields()) {
-        if (attribute.number == field::node::kAttribute) add_bodies(attribute, depth, size);
+      for (Field& part : node.fields()) {
+        if (part.number == field::node::kAttribute) add_bodies(part, depth, size);
+        if (part.number == field::node::kInput || part.number == field::node::kOutput)
+          size.add({0, 0, 1});
       }
       if (Message* called = functions_.called_by(node)) size.add(of_call(*called, depth));
     }
@@ -53,6 +59,13 @@ class Counter {
     Size size;
     bool is_open = true;  // it is being counted
   };
+
+  // Is it an input or an initializer of the scope whose nodes have that number?
+  static bool is_value(const Field& field, std::uint32_t node_number) {
+    if (node_number == field::function::kNode) return field.number == field::function::kInput;
+    return field.number == field::graph::kInput || field.number == field::graph::kInitializer ||
+           field.number == field::graph::kSparseInitializer;
+  }
 
   void add_bodies(Field& attribute, int depth, Size& size) {
     namespace f = field::attribute;
@@ -70,7 +83,7 @@ class Counter {
       return found->second.size;
     }
     Size size = of_nodes(function, field::function::kNode, depth + 1);
-    size.add({0, 1});
+    size.add({0, 1, 0});
     known_[&function] = {size, false};
     return size;
   }
@@ -104,6 +117,10 @@ Message* Functions::called_by(const Message& node) const {
 void Functions::check_size(Message& main) const {
   const Counter::Size size = Counter(*this).of_nodes(main, field::graph::kNode, 1);
   if (size.nodes > kMostNodes) raise("onnx", "the model has more than ", kMostNodes, " nodes");
+  if (size.values > kMostValues) {
+    raise("onnx", "the nodes of the model read and make more than ", kMostValues,
+          " values, those in calls of functions included");
+  }
   if (size.copies > kMostCopies) {
     raise("onnx", "the model calls functions more than ", kMostCopies,
           " times, calls inside of them included");

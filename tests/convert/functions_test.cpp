@@ -85,5 +85,29 @@ TEST(ModelFunctions, ThatCallThemselvesAreRefused) {
   expect_refused(made, "function 'f' calls itself");
 }
 
+// Few nodes and calls, but very many values.
+TEST(ModelFunctions, WithManyValuesAreCountedOncePerCall) {
+  namespace f = field::function;
+  constexpr int kMany = 20'000;
+  Message wide;
+  wide.add(f::kName, std::string_view("wide"));
+  wide.add(f::kDomain, std::string_view("f"));
+  wide.add(f::kInput, std::string_view("a"));
+  wide.add(f::kOutput, std::string_view("o0"));
+  auto split = std::make_unique<Message>();
+  split->add(field::node::kInput, std::string_view("a"));
+  for (int i = 0; i < kMany; ++i) split->add(field::node::kOutput, kept("o" + std::to_string(i)));
+  split->add(field::node::kOpType, std::string_view("Split"));
+  wide.add(f::kNode, std::move(split));
+  wide.add(f::kOpsetImport, std::make_unique<Message>(opset_import(17)));
+  GraphBuilder g;
+  g.input("x");
+  for (int i = 0; i < kMany; ++i) g.in_domain("f").node("wide", {"x"}, {"y" + std::to_string(i)});
+  Message made = model(g.output("y0").take());
+  made.add(field::model::kOpsetImport, std::make_unique<Message>(opset_import(1, "f")));
+  made.add(field::model::kFunctions, std::make_unique<Message>(std::move(wide)));
+  expect_refused(made, "more than 50000000 values");
+}
+
 }  // namespace
 }  // namespace mezzo::convert
