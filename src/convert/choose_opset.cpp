@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <tuple>
+#include <utility>
 
 #include "convert/concat.h"
 #include "convert/decide.h"
 #include "convert/opset.h"
+#include "convert/quantised.h"
 #include "convert/schema.h"
 #include "core/raise.h"
 
@@ -22,27 +27,43 @@ constexpr std::array kWorthTrying{13, 14, 15, 16, 17, 18, 20, 21, 22};
 // are read by hardly anything.
 constexpr int kOldest = 7;
 
-struct Count {
-  std::size_t low = 0;  // type variables that would go low
+// What would go low, by node, operator and type variable, without anything measured.
+struct Lows {
+  using Key = std::tuple<std::string, std::string, std::string>;
+  std::map<Key, bool> low;
   bool is_all = false;  // no other is float32 because the opset has no low form of it
+
+  explicit Lows(const std::vector<Decision>& list) : is_all(true) {
+    for (const Decision& each : list) {
+      low[{each.key, each.op, each.variable}] = each.low;
+      if (!each.low && each.rule == name_of(Level::kValidity)) is_all = false;
+    }
+  }
+
+  // How many more go low than in `other`, of what both have: nodes that an adapter adds or rewrites
+  // are no gain.
+  std::int64_t more_than(const Lows& other) const {
+    std::int64_t more = 0;
+    for (const auto& [key, is_low] : low) {
+      const auto found = other.low.find(key);
+      if (found != other.low.end()) more += (is_low ? 1 : 0) - (found->second ? 1 : 0);
+    }
+    return more;
+  }
 };
 
-// Nothing where the opset cannot be reached.
-std::optional<Count> low_count(const fs::path& model, const ConvertPolicy& policy,
-                               MeasuredFacts& measured, int opset) {
-  Document document(model);
-  if (opset != 0 && !raise_opset(document, opset).empty()) return std::nullopt;
-  const Graph graph(document, policy.custom_operators());
-  Constants constants(graph, policy.low(), &measured);
+// Nothing where the opset cannot be reached, or where nothing can be decided in it: its inputs
+// cannot have the low type, or it reads a damaged tensor that the model's opset does not read.
+std::optional<Lows> lows_in(const fs::path& model, const ConvertPolicy& policy,
+                            MeasuredFacts& measured, int opset) {
   try {
-    Count count{0, true};
-    for (const Decision& decision : decide(graph, policy, constants).list) {
-      count.low += decision.low ? 1 : 0;
-      if (!decision.low && decision.rule == name_of(Level::kValidity)) count.is_all = false;
-    }
-    return count;
-  } catch (const UnsupportedError&) {
-    return std::nullopt;  // its inputs cannot have the low type in this opset
+    Document document(model);
+    if (opset != 0 && !raise_opset(document, opset).empty()) return std::nullopt;
+    const Graph graph(document, policy.custom_operators());
+    Constants constants(graph, policy.low(), &measured);
+    return Lows(decide(graph, policy, constants).list);
+  } catch (const Error&) {
+    return std::nullopt;
   }
 }
 
@@ -61,14 +82,20 @@ int automatic(const fs::path& model, const ConvertPolicy& policy, MeasuredFacts&
               int now) {
   if (policy.options().weights_only) return with_cast(model, policy.low(), now);
   int best = 0;
-  std::optional<Count> most = low_count(model, policy, measured, 0);
+  std::int64_t most = 0;
+  std::optional<Lows> first = lows_in(model, policy, measured, 0);
+  bool is_all = first && first->is_all;
   for (const int opset : kWorthTrying) {
     if (opset <= now) continue;
-    if (most && most->is_all) break;
-    const std::optional<Count> count = low_count(model, policy, measured, opset);
-    if (!count || (most && count->low <= most->low)) continue;
-    most = count;
+    if (is_all) break;
+    std::optional<Lows> lows = lows_in(model, policy, measured, opset);
+    if (!lows) continue;
+    const std::int64_t more = first ? lows->more_than(*first) : 0;
+    if (first && more <= most) continue;
+    most = more;
     best = opset;
+    is_all = lows->is_all;
+    if (!first) first = std::move(lows);
   }
   return best;
 }
@@ -83,6 +110,49 @@ OpsetChoice kept(const fs::path& model, int now) {
           concat({"the model's opset ", std::to_string(now),
                   " stays, since it cannot be raised to ", std::to_string(kOldest), ": ", why,
                   "; few runtimes load the Casts of so old an opset"})};
+}
+
+// The first later opset in which that type variable of the operator takes the low type; 0: none.
+int opset_with(const Node& node, std::string_view variable, Element low) {
+  for (std::int64_t later = node.opset + 1; later <= newest_opset(); ++later) {
+    const Schema* schema = find_schema(node.domain, node.op, later);
+    if (schema == nullptr) continue;
+    const bool takes = std::ranges::any_of(schema->variables, [&](const Variable& each) {
+      return each.name == variable && !each.is_fixed && each.types().contains(tensor_of(low));
+    });
+    if (takes) return static_cast<int>(later);
+  }
+  return 0;
+}
+
+// At most two, since each try costs as much as deciding does: the one that allows most nodes the
+// low type besides, and the newest.
+std::set<int> opsets_to_try(const Graph& graph, const ConvertPolicy& policy, const SlotMap& map) {
+  std::map<std::pair<const Schema*, std::size_t>, int> known;
+  std::map<int, std::size_t> allowed;  // nodes, by the first opset that allows them the low type
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (!is_decidable(node) || !node.domain.empty() || node.schema == nullptr) continue;
+    int first = 0;
+    for (std::size_t v = 0; v < map.variables[n].size(); ++v) {
+      const Variable& variable = node.schema->variables[v];
+      const Pin* pin = map.slots.pin_of(map.variables[n][v]);
+      const bool is_refused =
+          pin != nullptr && pin->label == Label::kHigh && pin->level == Level::kValidity;
+      if (!is_refused || variable.types().contains(tensor_of(policy.low()))) continue;
+      const auto [found, is_new] = known.try_emplace({node.schema, v});
+      if (is_new) found->second = opset_with(node, variable.name, policy.low());
+      if (first == 0) first = found->second;
+    }
+    const auto worth = std::ranges::lower_bound(kWorthTrying, first);
+    if (first == 0 || worth == kWorthTrying.end()) continue;
+    const bool may_go_low = policy.class_of(node.qualified_name()).cast != CastClass::kFloat;
+    if (may_go_low && !is_quantised(graph, node)) ++allowed[*worth];
+  }
+  if (allowed.empty()) return {};
+  const auto most = std::ranges::max_element(
+      allowed, {}, [](const auto& opset_and_nodes) { return opset_and_nodes.second; });
+  return {most->first, allowed.rbegin()->first};
 }
 
 }  // namespace
@@ -110,27 +180,16 @@ OpsetChoice choose_opset(const fs::path& model, const ConvertPolicy& policy,
 }
 
 OpsetGain gain_of_raising(const fs::path& model, const ConvertPolicy& policy,
-                          MeasuredFacts& measured, const Graph& graph, const Decisions& decisions) {
-  std::set<int> tried;
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    const Node& node = graph.nodes[n];
-    const auto is_refused = [&](Slot slot) {
-      const Pin* pin = decisions.map.slots.pin_of(slot);
-      return pin != nullptr && pin->label == Label::kHigh && pin->level == Level::kValidity;
-    };
-    if (!is_decidable(node) || !node.domain.empty() ||
-        std::ranges::none_of(decisions.map.variables[n], is_refused))
-      continue;
-    const int later = later_low_form(node.domain, node.op, node.opset, policy.low());
-    const auto worth = std::ranges::lower_bound(kWorthTrying, later);
-    if (later != 0 && worth != kWorthTrying.end()) tried.insert(*worth);
-  }
-  const auto now = static_cast<std::size_t>(
-      std::ranges::count_if(decisions.list, [](const Decision& each) { return each.low; }));
+                          MeasuredFacts& measured, const Graph& graph,
+                          const Decisions& unmeasured) {
+  const std::set<int> tried = opsets_to_try(graph, policy, unmeasured.map);
   OpsetGain gain;
+  if (tried.empty()) return gain;
+  const Lows now(unmeasured.list);
   for (const int opset : tried) {
-    const std::optional<Count> count = low_count(model, policy, measured, opset);
-    if (count && count->low > now + gain.more) gain = {opset, count->low - now};
+    const std::optional<Lows> lows = lows_in(model, policy, measured, opset);
+    const std::int64_t more = lows ? lows->more_than(now) : 0;
+    if (more > static_cast<std::int64_t>(gain.more)) gain = {opset, static_cast<std::size_t>(more)};
   }
   return gain;
 }

@@ -30,10 +30,11 @@ struct OpsetGain {
   std::size_t more = 0;  ///< type variables that would go low besides
 };
 
-/// What "auto" would bring where the model's opset, `graph`'s, was kept. Tries only opsets in which
-/// an operator of the graph gains a low form.
+/// What "auto" would bring where the model's opset, `graph`'s, was kept; nothing where no opset can
+/// be tried. Counts what the policy alone decides: `unmeasured` must be without evidence. Tries few
+/// opsets, and only those in which an operator gains a low form that it may use.
 OpsetGain gain_of_raising(const std::filesystem::path& model, const ConvertPolicy&,
-                          MeasuredFacts& measured, const Graph& graph, const Decisions&);
+                          MeasuredFacts& measured, const Graph& graph, const Decisions& unmeasured);
 
 /// Opens a model, raised to that opset (0: as it is). Throws UnsupportedError where it cannot be.
 std::unique_ptr<Document> open_raised(const std::filesystem::path& model, int opset);

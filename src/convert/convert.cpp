@@ -1,6 +1,7 @@
 // Plan, apply, verify, replace: the conversion from file to file.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -250,7 +251,11 @@ class Conversion {
     }
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) count_node(static_cast<NodeId>(n));
     if (options.opset != "keep" || options.weights_only || evidence_.plan != nullptr) return;
-    const OpsetGain gain = gain_of_raising(in_, policy_, measured_, graph_, decisions_);
+    std::optional<Decisions> unmeasured;
+    if (evidence_.ranges != nullptr || evidence_.kept != nullptr)
+      unmeasured = decide(graph_, policy_, constants_);
+    const OpsetGain gain =
+        gain_of_raising(in_, policy_, measured_, graph_, unmeasured ? *unmeasured : decisions_);
     report.better_opset = gain.opset;
     report.low_in_better_opset = static_cast<std::int64_t>(gain.more);
   }

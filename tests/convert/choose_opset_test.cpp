@@ -282,25 +282,6 @@ TEST_F(OpsetTest, FormsOfTheFirstOpsetsAreRaisedToo) {
   EXPECT_THAT(report.warnings, IsEmpty());
 }
 
-TEST_F(OpsetTest, WhatANewerOpsetWouldBringIsSaid) {
-  GraphBuilder g;
-  g.input("x").weight("w").node("MatMul", {"x", "w"}, {"m"}).node("Softplus", {"m"}, {"s"});
-  g.node("MatMul", {"s", "w"}, {"y"}).output("y");
-  const Message made = model(g.take(), 17);
-  options_.target_dtype = "bfloat16";
-  options_.target_dtype_ops = std::vector<std::string>{"+Softplus"};
-  const Report kept = convert(made);
-  EXPECT_EQ(kept.better_opset, 22);
-  EXPECT_EQ(kept.low_in_better_opset, 1);
-  EXPECT_THAT(kept.to_text(),
-              HasSubstr("opset 22 (--opset auto) would convert 1 more type variables\n"));
-  options_.opset = "auto";
-  EXPECT_EQ(convert(made).better_opset, 0);
-  options_.opset = "keep";
-  options_.target_dtype = "float16";
-  EXPECT_EQ(convert(made).better_opset, 0);
-}
-
 // x -> Conv -> one node -> y, as that opset has them.
 Message with_node(int opset, const std::string& op, Message attribute) {
   const std::vector<std::int64_t> image{1, 2, 4, 4};
