@@ -103,12 +103,12 @@ void Editor::name_value(ValueId id, Names& names) {
   if (output && *output != made_low) {
     other = value.name;
     own = document_.keep(names.take(concat({value.name, suffix(made_low)})));
+    changes_.renamed.emplace(own, value.name);
   } else {
     other = document_.keep(names.take(concat({value.name, suffix(!made_low)})));
   }
 }
 
-void Editor::edit_tree(ScopeId root, Message& target) {
 // Runtimes refuse a body that gives a value of the scope around it.
 bool Editor::is_handed_on(ValueId id, ValueId source) const {
   const Value& from = graph_.value(source);
@@ -120,6 +120,7 @@ bool Editor::is_handed_on(ValueId id, ValueId source) const {
   return false;
 }
 
+void Editor::edit_tree(ScopeId root, Message& target) {
   Names names(graph_, root);
   names_ = &names;
   name_values(root, names);

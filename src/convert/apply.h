@@ -2,6 +2,7 @@
 // functions.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@ struct Changes {
   std::vector<CastReport> casts;
   std::int64_t weights = 0, low_weights = 0, duplicated_weights = 0;
   std::int64_t flushed_values = 0, infinite_values = 0;
+  /// Values of the model that were given another name, with the one that they had.
+  std::map<std::string, std::string, std::less<>> renamed;
 };
 
 /// How weights are stored.

@@ -99,6 +99,13 @@ std::vector<ValueId> values_after_input(const Graph& graph, const Node& node, st
   return Ways(graph, node).after_input(index);
 }
 
+std::vector<std::vector<ValueId>> values_after_inputs(const Graph& graph, const Node& node) {
+  const Ways ways(graph, node);
+  std::vector<std::vector<ValueId>> found;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) found.push_back(ways.after_input(i));
+  return found;
+}
+
 std::vector<ValueId> values_before_output(const Graph& graph, const Node& node, std::size_t index) {
   return Ways(graph, node).before_output(index);
 }
@@ -107,6 +114,15 @@ std::vector<ValueId> values_after_result(const Graph& graph, ScopeId body, std::
   const Scope& scope = graph.scope(body);
   if (scope.owner == kNone) return {};
   return Ways(graph, graph.node(scope.owner)).after_result(scope, index);
+}
+
+std::vector<std::vector<ValueId>> values_after_results(const Graph& graph, ScopeId body) {
+  const Scope& scope = graph.scope(body);
+  std::vector<std::vector<ValueId>> found(scope.outputs.size());
+  if (scope.owner == kNone) return found;
+  const Ways ways(graph, graph.node(scope.owner));
+  for (std::size_t i = 0; i < found.size(); ++i) found[i] = ways.after_result(scope, i);
+  return found;
 }
 
 std::vector<ValueId> values_before_entry(const Graph& graph, ScopeId body, std::size_t index) {

@@ -13,7 +13,7 @@ namespace {
 
 class Checker {
  public:
-  explicit Checker(const Graph& graph) : graph_(graph) {}
+  Checker(const Graph& graph, const OldNames& old_names) : graph_(graph), old_names_(old_names) {}
 
   std::vector<Finding> run() {
     for (const Scope& scope : graph_.scopes) {
@@ -25,7 +25,8 @@ class Checker {
       if (node.schema != nullptr) check_node(node);
       if (node.instance != kNone) check_call(node);
       if (node.domain.empty() && node.schema == nullptr && node.instance == kNone) {
-        report(graph_.describe(node), " is unknown in opset ", node.opset);
+        report(place_of(node), "unknown", graph_.describe(node), " is unknown in opset ",
+               node.opset);
       }
     }
     return std::move(findings_);
@@ -33,10 +34,34 @@ class Checker {
 
  private:
   template <typename... Parts>
-  void report(const Parts&... parts) {
+  void report(const std::string& place, std::string_view kind, const Parts&... parts) {
     std::ostringstream text;
     (text << ... << parts);
-    findings_.push_back({text.str()});
+    findings_.push_back({text.str(), concat({place, ": ", kind})});
+  }
+
+  std::string_view old_name(std::string_view name) const {
+    const auto found = old_names_.find(name);
+    return found == old_names_.end() ? name : std::string_view(found->second);
+  }
+
+  std::string place_of(ScopeId id) const {
+    const Scope& scope = graph_.scope(id);
+    return scope.owner == kNone
+               ? ""
+               : concat({place_of(graph_.node(scope.owner)), "/", scope.attribute, "/"});
+  }
+
+  std::string place_of(const Value& value) const {
+    return concat({place_of(value.scope), "value ", old_name(value.name)});
+  }
+
+  // Operators are left out: calls of functions get other ones.
+  std::string place_of(const Node& node) const {
+    const auto first = std::ranges::find_if(node.outputs, [](ValueId id) { return id != kNone; });
+    if (node.name.empty() && first != node.outputs.end())
+      return concat({place_of(node.scope), "node of ", old_name(graph_.value(*first).name)});
+    return concat({place_of(node.scope), "node ", node.name});
   }
 
   // What a body reads comes from its owner, whatever it declares.
@@ -45,8 +70,8 @@ class Checker {
     for (const ValueId id : scope.inputs) {
       const Value& value = graph_.value(id);
       if (value.declared.is_known() && value.type.is_known() && value.declared != value.type) {
-        report("input ", graph_.describe(value), " is declared ", name_of(value.declared),
-               " and is ", name_of(value.type));
+        report(place_of(value), "input type", "input ", graph_.describe(value), " is declared ",
+               name_of(value.declared), " and is ", name_of(value.type));
       }
     }
   }
@@ -71,7 +96,7 @@ class Checker {
     }
     for (const ScopeId id : unsorted) {
       const std::string path = graph_.path_of(id);
-      report("nodes of ", path.empty() ? "the main graph" : path,
+      report(place_of(id), "order", "nodes of ", path.empty() ? "the main graph" : path,
              " read what nodes behind them make");
     }
   }
@@ -87,13 +112,17 @@ class Checker {
   void check_call(const Node& node) {
     const Scope& function = graph_.scope(node.instance);
     if (node.inputs.size() > function.inputs.size()) {
-      report(graph_.describe(node), " has ", node.inputs.size(), " inputs; the function takes ",
-             function.inputs.size());
+      report(place_of(node), "inputs", graph_.describe(node), " has ", node.inputs.size(),
+             " inputs; the function takes ", function.inputs.size());
     }
     if (node.outputs.size() > function.outputs.size()) {
-      report(graph_.describe(node), " has ", node.outputs.size(), " outputs; the function gives ",
-             function.outputs.size());
+      report(place_of(node), "outputs", graph_.describe(node), " has ", node.outputs.size(),
+             " outputs; the function gives ", function.outputs.size());
     }
+  }
+
+  ScopeId id_of(const Scope& scope) const {
+    return static_cast<ScopeId>(&scope - graph_.scopes.data());
   }
 
   void check_outputs(const Scope& scope) {
@@ -102,12 +131,17 @@ class Checker {
     for (Field& field : scope.message->fields()) {
       if (field.number != field::graph::kOutput) continue;
       const Value& value = graph_.value(scope.outputs[index++]);
+      if (value.scope != id_of(scope)) {
+        report(concat({place_of(id_of(scope)), "output ", std::to_string(index)}), "from outside",
+               "output ", graph_.describe(value), " of ", graph_.path_of(id_of(scope)),
+               " is a value of a scope around it; a node must hand it on");
+      }
       Field* declared = field.open().find(field::value_info::kType);
       if (declared == nullptr) continue;
       const Type type = read_type(declared->open());
       if (type.is_known() && value.type.is_known() && type != value.type) {
-        report("output ", graph_.describe(value), " is declared ", name_of(type), " and is ",
-               name_of(value.type));
+        report(place_of(value), "output type", "output ", graph_.describe(value), " is declared ",
+               name_of(type), " and is ", name_of(value.type));
       }
     }
   }
@@ -117,14 +151,15 @@ class Checker {
     const std::string name = graph_.describe(node);
     const auto inputs = static_cast<int>(node.inputs.size());
     const auto outputs = static_cast<int>(node.outputs.size());
-    if (schema.is_deprecated) report(name, " is deprecated in opset ", node.opset);
+    if (schema.is_deprecated)
+      report(place_of(node), "deprecated", name, " is deprecated in opset ", node.opset);
     if (inputs < schema.min_inputs || inputs > schema.max_inputs) {
-      report(name, " has ", inputs, " inputs; it takes ", schema.min_inputs, " to ",
-             schema.max_inputs);
+      report(place_of(node), "inputs", name, " has ", inputs, " inputs; it takes ",
+             schema.min_inputs, " to ", schema.max_inputs);
     }
     if (outputs < schema.min_outputs || outputs > schema.max_outputs) {
-      report(name, " has ", outputs, " outputs; it takes ", schema.min_outputs, " to ",
-             schema.max_outputs);
+      report(place_of(node), "outputs", name, " has ", outputs, " outputs; it takes ",
+             schema.min_outputs, " to ", schema.max_outputs);
     }
     std::vector<Type> bound(schema.variables.size());
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -142,7 +177,8 @@ class Checker {
     if (formal == nullptr) return;
     if (id == kNone) {
       if (formal->arity == Arity::kOne && side == "input") {
-        report(graph_.describe(node), " leaves out its input ", formal->name, ", which is needed");
+        report(place_of(node), concat({"no input ", std::to_string(index)}), graph_.describe(node),
+               " leaves out its input ", formal->name, ", which is needed");
       }
       return;
     }
@@ -150,7 +186,8 @@ class Checker {
     const Variable& variable = node.schema->variable_of(*formal);
     if (!type.is_known()) return;
     if (!variable.types().contains(type)) {
-      report(graph_.describe(node), ": ", side, " ", index, " (", formal->name, ") is ",
+      report(place_of(node), concat({"type of ", side, " ", std::to_string(index)}),
+             graph_.describe(node), ": ", side, " ", index, " (", formal->name, ") is ",
              name_of(type), ", which opset ", node.opset, " does not allow");
     }
     if (formal->arity == Arity::kVariadicOfAnyTypes || variable.is_fixed) return;
@@ -158,7 +195,8 @@ class Checker {
     if (!first.is_known()) {
       first = type;
     } else if (first != type && !may_differ(node, first, type)) {
-      report(graph_.describe(node), ": ", side, " ", index, " (", formal->name, ") is ",
+      report(place_of(node), concat({"other type of ", side, " ", std::to_string(index)}),
+             graph_.describe(node), ": ", side, " ", index, " (", formal->name, ") is ",
              name_of(type), " where ", variable.name, " is ", name_of(first));
     }
   }
@@ -172,15 +210,16 @@ class Checker {
     for (const AttributeFact& fact : node.schema->attributes) {
       if (fact.is_required && graph_.attribute(node, fact.name) == nullptr &&
           !has_attribute(node, fact.name)) {
-        report(name, " lacks the attribute ", fact.name);
+        report(place_of(node), concat({"lacks ", fact.name}), name, " lacks the attribute ",
+               fact.name);
       }
     }
     for (Field& field : node.message->fields()) {
       if (field.number != field::node::kAttribute) continue;
       const std::string_view attribute = field.open().text(field::attribute::kName);
       if (node.schema->attribute(attribute) == nullptr) {
-        report(name, " has the attribute ", attribute, ", which opset ", node.opset,
-               " does not know");
+        report(place_of(node), concat({"attribute ", attribute}), name, " has the attribute ",
+               attribute, ", which opset ", node.opset, " does not know");
       }
     }
   }
@@ -192,10 +231,10 @@ class Checker {
     });
   }
 
-  void same(const std::string& name, std::string_view what, const Type& a, const Type& b) {
+  void same(const Node& node, std::string_view what, const Type& a, const Type& b) {
     if (a.is_known() && b.is_known() && a != b && a.inside() != b && b.inside() != a) {
-      report(name, ": ", what, " is ", name_of(a), " on one side and ", name_of(b),
-             " on the other");
+      report(place_of(node), what, graph_.describe(node), ": ", what, " is ", name_of(a),
+             " on one side and ", name_of(b), " on the other");
     }
   }
 
@@ -206,41 +245,47 @@ class Checker {
       for (const Body& body : node.bodies) {
         const auto& results = graph_.scope(body.scope).outputs;
         if (results.size() != node.outputs.size() && node.outputs.size() > results.size()) {
-          report(name, ": ", body.attribute, " gives ", results.size(), " values");
+          report(place_of(node), body.attribute, name, ": ", body.attribute, " gives ",
+                 results.size(), " values");
         }
         for (std::size_t i = 0; i < std::min(results.size(), node.outputs.size()); ++i) {
-          same(name, "output " + std::to_string(i), type_of(node.outputs[i]), type_of(results[i]));
+          same(node, "output " + std::to_string(i), type_of(node.outputs[i]), type_of(results[i]));
         }
       }
     }
     const ScopeId body = node.body("body");
     if (body == kNone || (node.op != "Loop" && node.op != "Scan")) return;
     const Scope& scope = graph_.scope(body);
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) check_entry(node, name, i);
-    for (std::size_t i = 0; i < scope.outputs.size(); ++i) {
-      for (const ValueId next : values_after_result(graph_, body, i)) {
-        same(name, concat({"what output ", std::to_string(i), " of the body becomes"}),
+    check_entries(node);
+    const auto after = values_after_results(graph_, body);
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      for (const ValueId next : after[i]) {
+        same(node, concat({"what output ", std::to_string(i), " of the body becomes"}),
              type_of(scope.outputs[i]), type_of(next));
       }
     }
   }
 
-  void check_entry(const Node& node, const std::string& name, std::size_t i) {
-    for (const ValueId inside : values_after_input(graph_, node, i)) {
-      const bool is_entry = graph_.value(inside).is_scope_input;
-      same(name, concat({is_entry ? "input " : "carried value ", std::to_string(i)}),
-           type_of(node.inputs[i]), type_of(inside));
+  void check_entries(const Node& node) {
+    const auto after = values_after_inputs(graph_, node);
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      for (const ValueId inside : after[i]) {
+        const bool is_entry = inside != kNone && graph_.value(inside).is_scope_input;
+        same(node, concat({is_entry ? "input " : "carried value ", std::to_string(i)}),
+             type_of(node.inputs[i]), type_of(inside));
+      }
     }
   }
 
   const Graph& graph_;
+  const OldNames& old_names_;
   std::vector<Finding> findings_;
 };
 
 }  // namespace
 
-std::vector<Finding> check_graph(const Graph& graph) {
-  return Checker(graph).run();
+std::vector<Finding> check_graph(const Graph& graph, const OldNames& old_names) {
+  return Checker(graph, old_names).run();
 }
 
 }  // namespace mezzo::convert

@@ -82,7 +82,9 @@ class Conversion {
     fill_report(out);
     report_.bytes_before = bytes_of_input();
     const bool external = has_external(*document_);
-    fill_changes(apply(*document_, graph_, decisions_, constants_, policy_.low(), storage()));
+    const Changes changes =
+        apply(*document_, graph_, decisions_, constants_, policy_.low(), storage());
+    fill_changes(changes);
     report_.unchanged = document_->model().is_clean() || was_raised_in_vain();
     if (report_.unchanged) {
       report_.opset_after = report_.opset_before;
@@ -90,7 +92,7 @@ class Conversion {
       report_.bytes_after = copy_model(original ? *original : *document_, out).bytes;
     } else {
       if (!choice_.cannot.empty()) report_.warnings.push_back(choice_.cannot);
-      check_result();
+      check_result(changes.renamed);
       const auto& progress = policy_.options().progress;
       report_.bytes_after = store_model(*document_, tried, external, [&](double share) {
                               if (progress) progress("writing", share);
@@ -189,12 +191,13 @@ class Conversion {
   }
 
   // The result is checked as if it came from a stranger; what was wrong before may stay wrong.
-  void check_result() {
+  void check_result(const OldNames& old_names) {
     const Graph after(*document_, policy_.custom_operators());
+    // Told apart by place and kind: types in their texts, and names of functions, are new ones.
     std::multiset<std::string> known;
-    for (const Finding& finding : before_) known.insert(finding.what);
-    for (const Finding& finding : check_graph(after)) {
-      const auto found = known.find(finding.what);
+    for (const Finding& finding : before_) known.insert(finding.key);
+    for (const Finding& finding : check_graph(after, old_names)) {
+      const auto found = known.find(finding.key);
       if (found == known.end()) raise("convert", "the result would not be valid: ", finding.what);
       known.erase(found);
     }

@@ -150,5 +150,40 @@ TEST_F(Bodies, OfFunctionsGiveNotWhatTheyAreGiven) {
   EXPECT_TRUE(gives_its_own(folder_ / "out.onnx"));
 }
 
+// A loop carries a double that its body declares as float, or the other way about.
+Message misdeclared(Element declared, Element given) {
+  GraphBuilder body("body");
+  body.input("i", Element::kInt64, {}).input("c", Element::kBool, {}).input("s", declared);
+  body.node("Identity", {"c"}, {"going"}).node("Neg", {"s"}, {"next"});
+  body.output("going", Element::kBool, {}).output("next", given);
+  GraphBuilder nodes;
+  nodes.node("MatMul", {"a", "w"}, {"m"});
+  nodes.named("l").node("Loop", {"turns", "", given == Element::kFloat ? "m" : "d"}, {"n"},
+                        body_attribute("body", body.take()));
+  nodes.node("Cast", {"n"}, {"f"}, attribute("to", 1)).node("MatMul", {"f", "w"}, {"r"});
+  GraphBuilder g;
+  g.input("x").input("d", Element::kDouble).input("turns", Element::kInt64, {}).weight("w");
+  g.named("c").in_domain("my").node("F", {"x", "w", "d", "turns"}, {"y"});
+  return with_function(g.output("y").take(),
+                       function_of({"a", "w", "d", "turns"}, "r", std::move(nodes)));
+}
+
+TEST_F(Bodies, WrongBeforeMayStayWrong) {
+  const auto findings = [&](Element declared, Element given) {
+    save(folder_ / "in.onnx", misdeclared(declared, given));
+    options_.target_dtype_ops = std::vector<std::string>{"+Neg"};
+    const Report report = convert_model(folder_ / "in.onnx", folder_ / "out.onnx", options_).report;
+    EXPECT_GE(report.heavy_low_nodes, 1);
+    EXPECT_THAT(report.warnings, testing::Contains(testing::HasSubstr("the input is not valid")));
+    return inspect_model(folder_ / "out.onnx").findings;
+  };
+  using testing::ElementsAre;
+  using testing::HasSubstr;
+  EXPECT_THAT(findings(Element::kFloat, Element::kDouble),
+              ElementsAre(HasSubstr("is declared tensor(float32) and is tensor(float64)")));
+  EXPECT_THAT(findings(Element::kDouble, Element::kFloat),
+              ElementsAre(HasSubstr("is declared tensor(float64) and is tensor(float16)")));
+}
+
 }  // namespace
 }  // namespace mezzo::convert

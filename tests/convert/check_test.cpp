@@ -63,6 +63,19 @@ TEST(Checker, WantsEveryValueMadeBeforeItIsRead) {
                           "make"));
 }
 
+TEST(Checker, WantsBodiesToMakeWhatTheyGive) {
+  GraphBuilder other("else");
+  other.node("Abs", {"x"}, {"e"}).output("e");
+  GraphBuilder g;
+  g.input("x").input("flag", Element::kBool, {});
+  g.named("n").node("If", {"flag"}, {"y"},
+                    body_attribute("then_branch", GraphBuilder("then").output("x").take()),
+                    body_attribute("else_branch", other.take()));
+  EXPECT_THAT(faults(model(g.output("y").take())),
+              ElementsAre("output 'x' of node 'n' (If)/then_branch is a value of a scope around "
+                          "it; a node must hand it on"));
+}
+
 TEST(Checker, CountsWhatAFunctionIsGiven) {
   namespace f = field::function;
   Message function;
