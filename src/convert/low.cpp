@@ -89,7 +89,9 @@ void round_to(Element low, std::span<const float> in, std::span<std::uint16_t> o
     return;
   }
 #if defined(__x86_64__)
-  if (has_f16c()) return halves(in, out);
+  // Virtual machines take long to answer, and weights may be many and small.
+  static const bool is_there = has_f16c();
+  if (is_there) return halves(in, out);
 #endif
   for (std::size_t i = 0; i < in.size(); ++i) out[i] = half_of(in[i]);
 }

@@ -95,7 +95,7 @@ class RoundedContent final : public Content {
   std::uint64_t size() const override { return tensor_.count * 2; }
 
   void write(Sink& sink) const override {
-    std::vector<std::uint16_t> bits(kChunk);
+    std::vector<std::uint16_t> bits(std::clamp<std::uint64_t>(tensor_.count, 1, kChunk));
     for_each_chunk(tensor_, [&](std::span<const float> values) {
       round_to(low_, values, std::span(bits).first(values.size()));
       sink.write({reinterpret_cast<const char*>(bits.data()), values.size() * 2});
