@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "convert/concat.h"
@@ -27,15 +26,20 @@ constexpr std::array kWorthTrying{13, 14, 15, 16, 17, 18, 20, 21, 22};
 // are read by hardly anything.
 constexpr int kOldest = 7;
 
-// What would go low, by node, operator and type variable, without anything measured.
+// How many type variables of each node, by its key and operator, would go low, without anything
+// measured.
 struct Lows {
-  using Key = std::tuple<std::string, std::string, std::string>;
-  std::map<Key, bool> low;
+  using Key = std::pair<std::string, std::string>;
+  std::map<Key, std::int64_t> low;
   bool is_all = false;  // no other is float32 because the opset has no low form of it
 
-  explicit Lows(const std::vector<Decision>& list) : is_all(true) {
+  Lows(const Graph& graph, const std::vector<Decision>& list) : is_all(true) {
+    // Those without a variable, too, which a newer opset may bring.
+    for (const Node& node : graph.nodes) {
+      if (is_decidable(node)) low.try_emplace(Key{graph.key_of(node), node.op});
+    }
     for (const Decision& each : list) {
-      low[{each.key, each.op, each.variable}] = each.low;
+      if (each.low) ++low[{each.key, each.op}];
       if (!each.low && each.rule == name_of(Level::kValidity)) is_all = false;
     }
   }
@@ -44,9 +48,9 @@ struct Lows {
   // are no gain.
   std::int64_t more_than(const Lows& other) const {
     std::int64_t more = 0;
-    for (const auto& [key, is_low] : low) {
+    for (const auto& [key, count] : low) {
       const auto found = other.low.find(key);
-      if (found != other.low.end()) more += (is_low ? 1 : 0) - (found->second ? 1 : 0);
+      if (found != other.low.end()) more += count - found->second;
     }
     return more;
   }
@@ -61,7 +65,7 @@ std::optional<Lows> lows_in(const fs::path& model, const ConvertPolicy& policy,
     if (opset != 0 && !raise_opset(document, opset).empty()) return std::nullopt;
     const Graph graph(document, policy.custom_operators());
     Constants constants(graph, policy.low(), &measured);
-    return Lows(decide(graph, policy, constants).list);
+    return Lows(graph, decide(graph, policy, constants).list);
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -185,7 +189,7 @@ OpsetGain gain_of_raising(const fs::path& model, const ConvertPolicy& policy,
   const std::set<int> tried = opsets_to_try(graph, policy, unmeasured.map);
   OpsetGain gain;
   if (tried.empty()) return gain;
-  const Lows now(unmeasured.list);
+  const Lows now(graph, unmeasured.list);
   for (const int opset : tried) {
     const std::optional<Lows> lows = lows_in(model, policy, measured, opset);
     const std::int64_t more = lows ? lows->more_than(now) : 0;

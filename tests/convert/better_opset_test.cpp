@@ -3,6 +3,7 @@
 
 #include "builder.h"
 #include "convert/choose_opset.h"
+#include "convert/graph.h"
 #include "corpus.h"
 #include "mezzo/convert.h"
 
@@ -50,6 +51,19 @@ TEST_F(BetterOpset, IsSaid) {
   options_.opset = "keep";
   options_.target_dtype = "float16";
   EXPECT_EQ(convert(around_softplus()).better_opset, 0);
+}
+
+TEST_F(BetterOpset, IsOneThatGivesAnOperatorItsFirstTypeVariable) {
+  GraphBuilder g;
+  g.input("x").weight("scale", {0.1F}, {}).weight("zero", {0}, {}).weight("two", {2}, {});
+  g.initializer(tensor<std::uint8_t>("wq", Element::kUint8, {2, 2}, {1, 2, 3, 4}));
+  g.node("DequantizeLinear", {"wq", "scale"}, {"wd"}).node("MatMul", {"x", "wd"}, {"m"});
+  // Stays float32 in every opset that is tried, so that the search goes on.
+  g.node("Range", {"zero", "two", "two"}, {"r"}).node("Add", {"m", "r"}, {"y"});
+  options_.opset = "auto";
+  convert(model(g.output("y").take(), 13));
+  Document document(folder_ / "out.onnx");
+  EXPECT_EQ(Graph(document).scope(0).opset(""), 20);
 }
 
 // From opset 13 on a Softmax over several axes stands between a Flatten and a Reshape.
