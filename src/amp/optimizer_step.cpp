@@ -150,7 +150,8 @@ void OptimizerState::check_gradients() {
   const Slot* missed = now_.still_scaled ? nullptr : missed_by_master();
   if (missed != nullptr) {
     raise(kWhere, "'", missed->entry->name,
-          "' has a gradient from a plain backward(), which its float master would miss; at ",
+          "' has a gradient from a plain backward(), or from the scope of another optimizer, which "
+          "its float master would miss; at ",
           session_.plan().properties.opt_level,
           " every loss goes through scale_loss(loss, optimizer).backward()");
   }

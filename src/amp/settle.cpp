@@ -106,6 +106,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
       // What several optimizers own has one gradient, which was set aside once.
       if (optimizers.size() > 1 && !taken.insert(slot.weight.unsafeGetTensorImpl()).second) {
         slot.stash.reset();  // of a bucket, each has a copy
+        if (slot.has_master()) slot.cleared.note(slot.weight.grad());
         continue;
       }
       raw.push_back(slot.weight.grad());

@@ -168,6 +168,8 @@ void GradientReducer::fill_bucket(int bucket) {
     was_defined_[index(parameter)] = gradient.defined();
     if (gradient.defined()) {
       adopt(parameter);
+      // Here nothing writes the view, but what the others have comes in by the bucket.
+      bridge::bump_version(buckets_->view(parameter));
     } else {
       buckets_->view(parameter).zero_();
       touched_[index(parameter)] = false;  // the caller dropped what had accumulated
