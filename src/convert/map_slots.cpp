@@ -226,7 +226,8 @@ class Mapper {
   void general(NodeId id, const Node& node) {
     auto& variables = map_.variables[static_cast<std::size_t>(id)];
     variables.assign(node.schema->variables.size(), kNoSlot);
-    bool has_container = false;
+    // Which gives a tensor as it is.
+    bool has_container = !node.schema->is_custom && node.op == "OptionalGetElement";
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const Formal* formal = node.schema->input(i);
       if (formal == nullptr || !is_float(node.inputs[i])) continue;

@@ -20,8 +20,8 @@ class CastsOfModels : public testing::Test {
   void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   // The number of Casts after a conversion of `g`, whose result is sound.
-  std::int64_t casts_after(GraphBuilder& g) {
-    save(folder_ / "in.onnx", model(g.take()));
+  std::int64_t casts_after(GraphBuilder& g, int opset = 17) {
+    save(folder_ / "in.onnx", model(g.take(), opset));
     convert_model(folder_ / "in.onnx", folder_ / "out.onnx", options_);
     const Inspection result = inspect_model(folder_ / "out.onnx");
     EXPECT_THAT(result.findings, testing::IsEmpty());
@@ -72,6 +72,14 @@ TEST_F(CastsOfModels, GoInBodiesToo) {
          body_attribute("else_branch", other.output("e").take()));
   options_.io = "low";
   EXPECT_EQ(casts_after(g.output("y")), 0);
+}
+
+// An optional's element has the optional's type, and so has a tensor that is given as it is.
+TEST_F(CastsOfModels, AreNoneAroundAnElementThatIsTheTensorItself) {
+  options_.io = "low";
+  GraphBuilder g;
+  g.input("x").node("OptionalGetElement", {"x"}, {"y"});
+  EXPECT_EQ(casts_after(g.output("y"), 18), 0);
 }
 
 }  // namespace
