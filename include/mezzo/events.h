@@ -15,7 +15,7 @@ struct Machine {
   std::string processor = {};  ///< the processor's name
   std::vector<std::string> instruction_sets =
       {};                                 ///< those that matter here: "avx2", "avx512_bf16"
-  int cores = 0;                          ///< cores that this process may use
+  int cores = 0;                          ///< cores of the machine
   int threads = 0;                        ///< threads that LibTorch computed with
   std::vector<std::string> devices = {};  ///< "cpu", "cuda:0 (NAME)"
   std::map<std::string, std::string> versions = {};  ///< "mezzo", "libtorch", "compiler"

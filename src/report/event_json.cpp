@@ -123,6 +123,10 @@ Event event_from_json(const Json& object) {
                      "'; expected run_started, step, epoch_ended, run_ended or message");
 }
 
+std::string to_text(const Json& object, int indent) {
+  return object.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
 Fields::Fields(const Json& object) : object_(object) {
   if (!object.is_object())
     raise<ConfigError>("report", "expected a JSON object, got ", object.type_name());

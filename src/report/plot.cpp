@@ -22,9 +22,10 @@ struct Frame {
   double x0 = std::numeric_limits<double>::infinity(), x1 = -x0, y0 = x0, y1 = -x0;
   bool logarithmic = false;
 
+  bool shows(const Point& p) const { return finite(p) && !(logarithmic && p.y <= 0); }
   double height(double y) const { return logarithmic ? std::log2(y) : y; }
   void include(const Point& p) {
-    if (!finite(p) || (logarithmic && p.y <= 0)) return;
+    if (!shows(p)) return;
     x0 = std::min(x0, p.x);
     x1 = std::max(x1, p.x);
     y0 = std::min(y0, height(p.y));
@@ -54,11 +55,37 @@ std::string at(double x, double y) {
   return fixed(x, 1) + ' ' + fixed(y, 1);
 }
 
+// Of very many points those that a line of this width shows: in each column of pixels the first,
+// the lowest, the highest and the last. A gap stays a gap.
+std::vector<Point> visible(const std::vector<Point>& points, const Frame& frame) {
+  constexpr std::size_t kAll = 4000;
+  if (points.size() <= kAll) return points;
+  constexpr double kGap = -1;
+  const auto column = [&](const Point& p) {
+    return frame.shows(p) ? std::floor(frame.px(p.x)) : kGap;
+  };
+  std::vector<Point> kept;
+  for (std::size_t begin = 0, end = 0; begin < points.size(); begin = end) {
+    const double here = column(points[begin]);
+    std::size_t low = begin, high = begin;
+    for (end = begin; end < points.size() && column(points[end]) == here; ++end) {
+      if (points[end].y < points[low].y) low = end;
+      if (points[end].y > points[high].y) high = end;
+    }
+    std::size_t last = end;
+    for (const std::size_t i : {begin, std::min(low, high), std::max(low, high), end - 1}) {
+      if (i != last) kept.push_back(points[i]);
+      last = i;
+    }
+  }
+  return kept;
+}
+
 std::string path(const Series& series, const Frame& frame, bool steps) {
   std::string d;
   bool pen_down = false;
-  for (const Point& p : series.points) {
-    if (!finite(p) || (frame.logarithmic && p.y <= 0)) {
+  for (const Point& p : visible(series.points, frame)) {
+    if (!frame.shows(p)) {
       pen_down = false;
       continue;
     }

@@ -47,9 +47,13 @@ Run run_from_json(const Json& object) {
     if (!loss.is_number() && !loss.is_null()) {
       raise<ConfigError>("report", "field 'loss' must be an array of numbers");
     }
-    StepTaken step{.step = static_cast<std::int64_t>(run.steps.size()) + 1};
-    step.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>();
-    run.steps.push_back(step);
+    // What a report does not hold is not a number here.
+    constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+    run.steps.push_back({.step = static_cast<std::int64_t>(run.steps.size()) + 1,
+                         .loss = loss.is_null() ? kUnknown : loss.get<double>(),
+                         .accuracy = kUnknown,
+                         .items_per_second = kUnknown,
+                         .scale = kUnknown});
   }
   return run;
 }
@@ -68,7 +72,7 @@ std::string to_json(const Report& report) {
   object["levels"] = Json::array();
   const Run* reference = reference_run(report);
   for (const Run& run : report.runs) object["levels"].push_back(level(run, reference));
-  return object.dump(2) + "\n";
+  return to_text(object, 2) + "\n";
 }
 
 Report report_from_json(const Json& object) {

@@ -1,3 +1,4 @@
+#include <exception>
 #include <fstream>
 #include <utility>
 
@@ -16,7 +17,7 @@ class JsonLines final : public Sink {
     if (!out_) raise("report", "cannot write '", file.string(), "'");
   }
   void write(const Event& event) override {
-    out_ << to_json_object(event).dump() << '\n' << std::flush;
+    out_ << to_text(to_json_object(event)) << '\n' << std::flush;
     if (!out_) raise("report", "cannot write '", file_.string(), "': the disk may be full");
   }
 
@@ -35,7 +36,9 @@ class Page final : public Sink {
   }
   void write(const Event& event) override {
     add(report_, event);
-    if (std::holds_alternative<RunEnded>(event)) save(report_, file_);
+    // A page that cannot be written is said at the start, and what a crash leaves can be looked at.
+    if (!std::holds_alternative<StepTaken>(event) && !std::holds_alternative<Message>(event))
+      save(report_, file_);
   }
 
  private:
@@ -47,7 +50,15 @@ class Tee final : public Sink {
  public:
   explicit Tee(std::vector<std::unique_ptr<Sink>> sinks) : sinks_(std::move(sinks)) {}
   void write(const Event& event) override {
-    for (const auto& sink : sinks_) sink->write(event);
+    std::exception_ptr first;
+    for (const auto& sink : sinks_) {
+      try {
+        sink->write(event);
+      } catch (...) {
+        if (!first) first = std::current_exception();
+      }
+    }
+    if (first) std::rethrow_exception(first);
   }
 
  private:

@@ -2,9 +2,13 @@
 // message is a protobuf `tensorflow.Event`; the few fields needed are written by hand.
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <chrono>
+#include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -69,6 +73,22 @@ std::string folder_name(std::string run) {
   return run.empty() || run == "." || run == ".." ? "run" : run;
 }
 
+/// Makes a file of events that nobody else has, whoever writes to the folder at the same time.
+std::filesystem::path new_file(const std::filesystem::path& folder) {
+  const std::string name =
+      "events.out.tfevents." + std::to_string(static_cast<std::int64_t>(now()));
+  for (int count = 0;; ++count) {
+    std::filesystem::path file =
+        folder / (name + (count == 0 ? "" : '.' + std::to_string(count)) + ".mezzo");
+    if (std::FILE* made = std::fopen(file.c_str(), "wxb")) {
+      std::fclose(made);
+      return file;
+    }
+    if (errno != EEXIST)
+      raise("report", "cannot write '", file.string(), "': ", std::strerror(errno));
+  }
+}
+
 class TensorBoard final : public Sink {
  public:
   explicit TensorBoard(std::filesystem::path folder) : folder_(std::move(folder)) {
@@ -84,11 +104,11 @@ class TensorBoard final : public Sink {
 
  private:
   void put(const RunStarted& e) {
-    const std::filesystem::path run = folder_ / folder_name(e.run);
+    std::string name = folder_name(e.run);
+    if (const int times = ++runs_[name]; times > 1) name += '-' + std::to_string(times);
     std::error_code ignored;
-    std::filesystem::create_directories(run, ignored);
-    file_ = run /
-            ("events.out.tfevents." + std::to_string(static_cast<std::int64_t>(now())) + ".mezzo");
+    std::filesystem::create_directories(folder_ / name, ignored);
+    file_ = new_file(folder_ / name);
     out_ = std::ofstream(file_, std::ios::binary | std::ios::trunc);
     std::string message = event_head(now());
     append_text(message, 3, "brain.Event:2");  // Event.file_version
@@ -98,8 +118,9 @@ class TensorBoard final : public Sink {
   void put(const StepTaken& e) {
     step_ = e.step;
     scalar("train/loss", e.loss);
-    scalar("train/accuracy", e.accuracy);
-    scalar("train/items_per_second", e.items_per_second);
+    if (!std::isnan(e.accuracy)) scalar("train/accuracy", e.accuracy);
+    if (!std::isnan(e.items_per_second)) scalar("train/items_per_second", e.items_per_second);
+    if (std::isnan(e.scale)) return;
     scalar("scale/scale", e.scale);
     scalar("scale/skipped_steps", static_cast<double>(e.skipped_steps));
   }
@@ -124,6 +145,7 @@ class TensorBoard final : public Sink {
   }
 
   std::filesystem::path folder_, file_;
+  std::map<std::string, int> runs_;  // how often each name began
   std::ofstream out_;
   std::int64_t step_ = 0;
 };

@@ -53,6 +53,19 @@ TEST(Plot, NamesAreEscaped) {
   EXPECT_EQ(escaped("<a href='x'>\"&"), "&lt;a href=&#39;x&#39;&gt;&quot;&amp;");
 }
 
+TEST(Plot, VeryManyPointsAreDrawnAsWhatTheirPixelsShow) {
+  std::vector<Point> points;
+  for (int i = 0; i < 500'000; ++i) points.push_back({1.0 * i, std::sin(i)});
+  points[250'000].y = 40;  // what stands out alone still does
+  points[400'000].y = NAN;
+  const std::string svg = to_svg(plot_of(points));
+  EXPECT_LT(svg.size(), 60'000U);
+  EXPECT_EQ(count(svg.substr(svg.find(" d='")), "M"), 2);  // a gap stays a gap
+  EXPECT_EQ(svg.find(" nan"), std::string::npos);
+  points[250'000].y = 0;
+  EXPECT_NE(to_svg(plot_of(points)), svg);
+}
+
 TEST(Plot, StepsHoldAValueUntilTheNext) {
   LinePlot plot = plot_of({{0, 2}, {10, 4}});
   plot.steps = true;

@@ -62,6 +62,43 @@ TEST(TeeSink, HandsEventsToAllInOrder) {
   EXPECT_EQ(trace, "abab");
 }
 
+TEST(TeeSink, HandsAnEventToTheOthersWhereOneFails) {
+  struct Failing final : Sink {
+    void write(const Event&) override { throw Error("a full disk"); }
+  };
+  std::string trace;
+  const auto sink =
+      tee(std::unique_ptr<Sink>(new Failing), std::unique_ptr<Sink>(new Counter("a", trace)),
+          std::unique_ptr<Sink>(new Failing), std::unique_ptr<Sink>(new Counter("b", trace)));
+  EXPECT_THROW(sink->write(Message{}), Error);
+  EXPECT_EQ(trace, "ab");
+}
+
+TEST(JsonLinesSink, WritesTextThatIsNoUtf8) {
+  const auto file = sample::folder() / "log.jsonl";
+  const auto sink = json_lines(file);
+  sink->write(RunStarted{.run = "caf\xe9"});
+  EXPECT_EQ(read(file).runs.front().name, "caf\xef\xbf\xbd");
+  Report report;
+  add(report, RunStarted{.run = "caf\xe9"});
+  EXPECT_NO_THROW(save(report, sample::folder() / "report.json"));
+}
+
+TEST(HtmlSink, SaysAtTheStartThatThePageCannotBeWritten) {
+  const auto sink = html(sample::folder() / "none" / "page.html");
+  EXPECT_THROW(sink->write(RunStarted{.run = "O1"}), Error);
+}
+
+TEST(HtmlSink, LeavesAPageOfEveryEpochThatEnded) {
+  const auto file = sample::folder() / "page.html";
+  const auto sink = html(file);
+  sink->write(RunStarted{.run = "O1", .epochs = 2, .steps_per_epoch = 1});
+  sink->write(StepTaken{.epoch = 1, .step = 1, .loss = 0.5});
+  EXPECT_EQ(sample::content(file).find("class='line"), std::string::npos);
+  sink->write(EpochEnded{.epoch = 1, .loss = 0.5});
+  EXPECT_NE(sample::content(file).find("class='line"), std::string::npos);
+}
+
 TEST(Replay, MakesTheSameReport) {
   struct Collect final : Sink {
     void write(const Event& event) override { add(report, event); }

@@ -52,6 +52,35 @@ TEST(TensorBoardSink, KeepsARunsNameFromLeavingTheFolder) {
   EXPECT_TRUE(std::filesystem::exists(folder / "logs" / ".._x_y"));
 }
 
+std::ptrdiff_t files_in(const std::filesystem::path& folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), {});
+}
+
+TEST(TensorBoardSink, WritesOverNothingThatAnotherOneWrote) {
+  const auto folder = sample::folder();
+  for (int i = 0; i < 3; ++i) tensorboard(folder)->write(RunStarted{.run = "O1"});
+  EXPECT_EQ(files_in(folder / "O1"), 3);
+}
+
+TEST(TensorBoardSink, GivesRunsOfOneNameAFolderEach) {
+  const auto folder = sample::folder();
+  const auto sink = tensorboard(folder);
+  for (int i = 0; i < 2; ++i) sink->write(RunStarted{.run = "O1"});
+  EXPECT_EQ(files_in(folder / "O1"), 1);
+  EXPECT_EQ(files_in(folder / "O1-2"), 1);
+}
+
+TEST(TensorBoardSink, LeavesOutWhatAReportDoesNotHold) {
+  const auto folder = sample::folder();
+  save(sample::report(), folder / "report.json");
+  replay(read(folder / "report.json"), *tensorboard(folder));
+  const std::string content =
+      sample::content(std::filesystem::directory_iterator(folder / "O1")->path());
+  EXPECT_NE(content.find("train/loss"), std::string::npos);
+  for (const char* tag : {"train/accuracy", "train/items_per_second", "scale/"})
+    EXPECT_EQ(content.find(tag), std::string::npos) << tag;
+}
+
 TEST(TensorBoardSink, RefusesAFolderThatCannotBeMade) {
   EXPECT_THROW(tensorboard("/dev/null/logs"), Error);
 }
