@@ -1,5 +1,6 @@
 // mezzo launch
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -71,7 +72,7 @@ std::chrono::milliseconds milliseconds(const char* option, double seconds) {
   if (!(seconds >= 0 && seconds <= kYear)) {
     raise<ConfigError>("launch", option, " is ", seconds, ", expected seconds from 0 on");
   }
-  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(seconds * 1000)));
 }
 
 /// `rest`: "--" and the program's arguments. Without the dashes a program's option could be ours.

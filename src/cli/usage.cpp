@@ -37,7 +37,8 @@ std::vector<std::string> names_of_options(const CLI::App& app) {
 std::string unknown_words(const CLI::App& app) {
   const std::vector<CLI::App*> parsed = app.get_subcommands();
   const CLI::App& at = parsed.empty() ? app : *parsed.back();
-  const std::vector<std::string> words = at.remaining();
+  std::vector<std::string> words = at.remaining();
+  words.erase(std::ranges::find(words, "--"), words.end());  // behind it is what others read
   if (words.empty()) return {};
   const std::string where = parsed.empty() ? "mezzo: " : "mezzo " + at.get_name() + ": ";
   // An unknown option leaves its value over, too, or takes a place that was another word's.

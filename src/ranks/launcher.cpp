@@ -195,6 +195,9 @@ class Run {
     } else if (forwarded_ != 0) {
       result.exit_code = 128 + forwarded_;
       result.report = "[launch] ended by " + platform::signal_name(forwarded_) + "\n";
+    } else if (std::ranges::any_of(outputs_, &RankOutput::has_lost)) {
+      result.exit_code = 1;
+      result.report = "[launch] all ranks succeeded, but a log is not whole\n";
     }
     result.report += time_report_;
     return result;

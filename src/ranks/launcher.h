@@ -70,7 +70,8 @@ struct RankEnd {
 };
 
 struct LaunchResult {
-  int exit_code = 0;               // 0, the failure's code, 128 + signal, 124 after the time limit
+  // 0, the failure's code, 128 + signal, 124 after the time limit, 1 where only a log is not whole
+  int exit_code = 0;
   std::optional<RankEnd> failure;  // the first cause
   std::string report;              // what failed, for people; empty where nothing did
   std::vector<RankEnd> ranks;

@@ -17,7 +17,7 @@ constexpr std::size_t kLongestLine = std::size_t{64} * 1024;
 
 RankOutput::RankOutput(int rank, const std::filesystem::path& log_directory, bool tee,
                        std::ostream& out, std::ostream& err)
-    : rank_(rank) {
+    : rank_(rank), err_(err) {
   const char* endings[] = {".out", ".err"};
   std::ostream* terminals[] = {&out, &err};
   for (int which : {0, 1}) {
@@ -25,16 +25,17 @@ RankOutput::RankOutput(int rank, const std::filesystem::path& log_directory, boo
     if (log_directory.empty() || tee) stream.terminal = terminals[which];
     if (log_directory.empty()) continue;
     const auto path = log_directory / ("rank_" + std::to_string(rank) + endings[which]);
+    stream.path = path.string();
     stream.file.open(path, std::ios::trunc);
     if (!stream.file) {
-      raise("launch", "cannot write '", path.string(), "': ", std::strerror(errno));
+      raise("launch", "cannot write '", stream.path, "': ", std::strerror(errno));
     }
   }
 }
 
 void RankOutput::add(int which, const std::string& text) {
   Stream& stream = streams_[which];
-  if (stream.file.is_open()) stream.file << text << std::flush;
+  if (stream.file.is_open()) log(stream, text);
   std::size_t begin = 0;
   for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     extend(stream, std::string_view(text).substr(begin, end - begin));
@@ -42,6 +43,15 @@ void RankOutput::add(int which, const std::string& text) {
   }
   extend(stream, std::string_view(text).substr(begin));
   if (stream.terminal != nullptr) stream.terminal->flush();
+}
+
+void RankOutput::log(Stream& stream, const std::string& text) {
+  stream.file << text << std::flush;
+  if (stream.file) return;
+  err_ << "[launch] cannot write '" << stream.path << "': " << std::strerror(errno)
+       << "; what rank " << rank_ << " writes there from now on is lost" << std::endl;
+  stream.file.close();
+  has_lost_ = true;
 }
 
 void RankOutput::flush() {

@@ -22,24 +22,31 @@ class RankOutput {
   RankOutput& operator=(const RankOutput&) = delete;
 
   int rank() const noexcept { return rank_; }
-  /// Takes text of standard output (0) or error (1), in any pieces.
+  /// Takes text of standard output (0) or error (1), in any pieces. Says once on `err` where a file
+  /// cannot take it; the terminal still does.
   void add(int which, const std::string& text);
   /// Shows what has no line end yet.
   void flush();
   /// The last lines of standard error, else of standard output.
   std::string last_lines() const;
+  /// Could a file not take what came?
+  bool has_lost() const noexcept { return has_lost_; }
 
  private:
   struct Stream {
     std::ostream* terminal = nullptr;
+    std::string path;
     std::ofstream file;
     std::string rest;
     std::deque<std::string> last;
   };
+  void log(Stream& stream, const std::string& text);
   void extend(Stream& stream, std::string_view text);
   void show(Stream& stream, const std::string& line);
 
   const int rank_;
+  std::ostream& err_;
+  bool has_lost_ = false;
   Stream streams_[2];
 };
 

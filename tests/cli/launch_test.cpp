@@ -153,6 +153,28 @@ TEST_F(LaunchCommand, WritesFilesPerRankAndOnRequestTheTerminalToo) {
   EXPECT_EQ(content_of(path("logs/here/rank_0.out")), "out 0\n");
 }
 
+TEST_F(LaunchCommand, ALogOnAFullDiskIsAFailureOfItsOwn) {
+  std::filesystem::create_directories(path("full"));
+  std::filesystem::create_symlink("/dev/full", path("full/rank_0.out"));
+  const Outcome outcome = launch("--log-dir " + path("full"), "echo hi");
+  EXPECT_EQ(outcome.code, kFailed);
+  EXPECT_THAT(outcome.err, HasSubstr("rank_0.out': No space left on device"));
+  EXPECT_THAT(outcome.err, HasSubstr("all ranks succeeded, but a log is not whole"));
+}
+
+TEST_F(LaunchCommand, AnOptionsBadValueIsNamed) {
+  for (const char* option : {"--nproc-per-node", "--grace"}) {
+    const Outcome outcome = mezzo(std::string("launch ") + option + " x -- true");
+    EXPECT_EQ(outcome.code, kWrongUsage);
+    EXPECT_THAT(outcome.err, HasSubstr(option));
+    EXPECT_THAT(outcome.err, Not(HasSubstr("'--'")));
+  }
+}
+
+TEST_F(LaunchCommand, AVeryShortTimeLimitIsStillOne) {
+  EXPECT_EQ(launch("--time-limit 0.0005 --grace 0.2", "sleep 60").code, 124);
+}
+
 TEST_F(LaunchCommand, TellsHowEveryRankEndedAsJson) {
   const Outcome outcome =
       launch("--nproc-per-node 2 --json", "echo hello; [ $RANK = 0 ] || exit 4; sleep 60");

@@ -32,6 +32,24 @@ TEST(RankOutput, ShowsTheSameLinesInWhateverPiecesTheyArrive) {
   for (const std::size_t piece : {1, 7, 4096, 65536, 65537}) EXPECT_EQ(shown(text, piece), whole);
 }
 
+TEST(RankOutput, SaysOnceWhereAFileCannotTakeWhatComes) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / ("mezzo_full_disk_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  std::filesystem::create_symlink("/dev/full", folder / "rank_2.out");
+  std::ostringstream out, err;
+  RankOutput output(2, folder, /*tee=*/true, out, err);
+  EXPECT_FALSE(output.has_lost());
+  output.add(0, "one\n");
+  output.add(0, "two\n");
+  EXPECT_TRUE(output.has_lost());
+  EXPECT_EQ(err.str(),
+            "[launch] cannot write '" + (folder / "rank_2.out").string() +
+                "': No space left on device; what rank 2 writes there from now on is lost\n");
+  EXPECT_EQ(out.str(), "[rank 2] one\n[rank 2] two\n");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(RankOutput, AFileGetsEveryByteAsItComes) {
   const std::filesystem::path folder =
       std::filesystem::path(testing::TempDir()) / ("mezzo_rank_output_" + std::to_string(getpid()));
