@@ -27,7 +27,8 @@ namespace mezzo::nn {
 /// Normalises over the last dimensions, which have the sizes `normalized_shape`; `weight` and
 /// `bias` have those sizes or are undefined. With `memory_efficient` the backward is computed from
 /// the output, so that the input need not be kept; a weight nearer to zero than `eps` counts as
-/// `eps` there. Layer normalisation: Ba et al. 2016.
+/// `eps` there, and one of exactly 0 gets gradient 0 (as in Apex): do not start weights at 0 then.
+/// Devices without kernels of ours keep the input. Layer normalisation: Ba et al. 2016.
 MEZZO_API at::Tensor fused_layer_norm(const at::Tensor& x, at::IntArrayRef normalized_shape,
                                       const at::Tensor& weight = {}, const at::Tensor& bias = {},
                                       double eps = 1e-5, bool memory_efficient = false);

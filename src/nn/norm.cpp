@@ -145,7 +145,11 @@ std::pair<at::Tensor, at::Tensor> norm(NormCall call, const at::Tensor& x,
                                        const at::Tensor& residual, at::IntArrayRef normalized_shape,
                                        const at::Tensor& weight, const at::Tensor& bias) {
   check_norm(call, x, residual, normalized_shape, weight, bias);
-  if (!bridge::has_kernels(x.device())) {
+  const auto has_tangent = [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor._fw_grad(/*level=*/0).defined();
+  };
+  if (!bridge::has_kernels(x.device()) || has_tangent(x) || has_tangent(residual) ||
+      has_tangent(weight) || has_tangent(bias)) {
     return norm_of_operators(call, x, residual, weight, bias);
   }
   const auto wants_gradient = [](const at::Tensor& tensor) {

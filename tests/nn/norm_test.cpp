@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/torch.h>
 
 #include <functional>
@@ -337,6 +338,26 @@ TEST(NormModules, GiveTheSameBitsForAnyNumberOfThreads) {
   }
   at::set_num_threads(threads);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(torch::equal(results[i], results[i + 3]));
+}
+
+TEST(FusedNorm, PassesTangentsOnWhoeverWantsGradients) {
+  for (const NormCase& c : kCases) {
+    for (const bool wants_gradient : {false, true}) {
+      const at::Tensor x = torch::randn({3, 5}, at::kDouble).requires_grad_(wants_gradient);
+      const at::Tensor weight = torch::rand({5}, at::kDouble) + 0.5;
+      const at::Tensor tangent = torch::randn({3, 5}, at::kDouble);
+      const auto level = torch::autograd::ForwardADLevel::get_next_idx();
+      const at::Tensor dual = at::_make_dual(x, tangent, static_cast<std::int64_t>(level));
+      const auto tangent_of = [&](const at::Tensor& y) {
+        return std::get<1>(at::_unpack_dual(y, static_cast<std::int64_t>(level)));
+      };
+      const at::Tensor got = tangent_of(ours(c, dual, {5}, weight, {}));
+      const at::Tensor expected = tangent_of(reference(c, dual, {5}, weight, {}));
+      ASSERT_TRUE(got.defined()) << c.name;
+      EXPECT_TRUE(at::allclose(got, expected, 1e-10, 1e-12)) << c.name;
+      torch::autograd::ForwardADLevel::release_idx(level);
+    }
+  }
 }
 
 }  // namespace
