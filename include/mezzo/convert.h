@@ -86,6 +86,17 @@ struct Options {
   /// search for the smallest part that must stay float32. What the search has judged is kept in the
   /// target's name + ".search" until it ends, so that an interrupted one goes on where it stopped.
   std::optional<double> tolerance = {};
+  /// A command that judges: run by /bin/sh with the path of a model in place of every {}, quoted;
+  /// exit code 0 accepts. The model is a temporary file beside the target. Nothing is written that
+  /// the command refuses: where it refuses the conversion, the smallest part that must stay float32
+  /// is searched, as with `tolerance`, and with `tolerance` both must be content. Needs no other
+  /// judge. Empty: none. The command inherits this process's environment and folder.
+  std::string check = {};
+  /// The budget of the search: judgements at most (at least 1), and seconds (after which no other
+  /// one is begun). Where it ends the search, what was found so far counts if it is good enough,
+  /// the report says so, and what was judged is kept as above.
+  int attempts = 80;
+  std::optional<double> time_limit = {};
   /// The built-in evaluator's library (libmezzo_convert_torch.so), or the folder that has it;
   /// empty: where Mezzo is installed.
   std::filesystem::path evaluator = {};
@@ -145,8 +156,19 @@ struct MEZZO_API Plan {
 struct OutputError {
   std::string name;
   double max_absolute = 0, relative_to_range = 0, sqnr_db = 0, cosine = 1, top1_agreement = 1;
+  /// Of the original's rows of the last dimension from the result's, in nats, the mean over rows:
+  /// of the rows themselves where all are probabilities, else of their softmax.
+  double kl_divergence = 0;
   bool finite = true;      ///< wherever the original's is
   bool same_shape = true;  ///< false: nothing else could be compared
+};
+
+/// What one node adds to the error by itself, over the samples: its inputs are the float32 values,
+/// rounded to the low type, its result is rounded, and compared with the float32 result.
+struct LocalError {
+  std::string key, node;  ///< as in Decision
+  double sqnr_db = 0, relative_to_range = 0;
+  bool finite = true;  ///< wherever the float32 result is
 };
 
 /// A Cast that was put into the graph.
@@ -172,10 +194,17 @@ struct MEZZO_API Report {
   std::vector<CastReport> casts = {};
   std::vector<Decision> decisions = {};
   std::vector<std::string> warnings = {};
-  std::int64_t search_attempts = 0, kept_by_search = 0;  ///< of the search for a tolerance
-  std::string verified;                                  ///< what was verified, by what
-  std::vector<OutputError> errors = {};                  ///< of the result
-  std::vector<OutputError> weight_floor = {};            ///< of rounding the weights alone
+  std::int64_t search_attempts = 0, kept_by_search = 0;  ///< of `tolerance` and `check`
+  /// "attempts" or "time limit": the budget that ended the search; more may be kept than must be.
+  std::string search_ended_by;
+  std::string verified;                        ///< what was verified, by what
+  std::vector<OutputError> errors = {};        ///< of the result, worst over the samples
+  std::vector<OutputError> weight_floor = {};  ///< of rounding the weights alone
+  /// The median and the 90 % quantile over the samples, number by number; from two samples on.
+  std::vector<OutputError> median_errors = {}, q90_errors = {};
+  /// Of the nodes that go low, or would but for the search, worst first; with samples and the
+  /// built-in evaluator.
+  std::vector<LocalError> local_errors = {};
 
   /// For a terminal, for programs, and as one self-contained page.
   std::string to_text() const;

@@ -21,7 +21,7 @@ struct Options {
   std::string in, out, plan, plan_out;
   std::vector<std::string> reports, io_of, conditions, calibration;
   std::vector<std::string> target_ops, fp32_ops, widest_ops;
-  double tolerance = 0;
+  double tolerance = 0, time_limit = 0;
   bool cast_weights = true, quiet = false, json = false;
   convert::Options model;
 };
@@ -74,6 +74,9 @@ convert::Options resolve(const CLI::App& app, const Options& options) {
   }
   resolved.calibration.assign(options.calibration.begin(), options.calibration.end());
   if (given("--tolerance")) resolved.tolerance = options.tolerance;
+  if (given("--time-limit")) resolved.time_limit = options.time_limit;
+  if (given("--check") && resolved.check.empty())
+    raise<ConfigError>("convert", "--check is empty; expected a command with {} for the model");
   return resolved;
 }
 
@@ -248,6 +251,15 @@ void add_judges(CLI::App& app, Options& options) {
       ->type_name("PATH");
   app.add_option("--tolerance", options.tolerance,
                  "Largest error relative to an output's range; searches what must stay float32");
+  app.add_option("--check", options.model.check,
+                 "A command that accepts a model ({}) by exit code 0; where it does not, what must "
+                 "stay float32 is searched")
+      ->type_name("COMMAND");
+  app.add_option("--attempts", options.model.attempts, "How many models a search may judge")
+      ->type_name("N");
+  app.add_option("--time-limit", options.time_limit,
+                 "After how many seconds a search begins no other attempt")
+      ->type_name("SECONDS");
 }
 
 }  // namespace
@@ -304,6 +316,9 @@ Action setup_convert(CLI::App& app) {
                             "--weights-only",
                             "--calibration",
                             "--tolerance",
+                            "--check",
+                            "--attempts",
+                            "--time-limit",
                             "--cast-optional-params",
                             "--verify",
                             "--evaluator",

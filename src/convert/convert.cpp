@@ -6,6 +6,7 @@
 #include <set>
 
 #include "convert/apply.h"
+#include "convert/candidate.h"
 #include "convert/check.h"
 #include "convert/choose_opset.h"
 #include "convert/concat.h"
@@ -14,6 +15,7 @@
 #include "convert/opset.h"
 #include "convert/plan.h"
 #include "convert/rules.h"
+#include "convert/sensitivity.h"
 #include "convert/store.h"
 #include "convert/verify.h"
 #include "core/raise.h"
@@ -82,14 +84,19 @@ class Conversion {
     fill_report(out);
     report_.bytes_before = bytes_of_input();
     const bool external = has_external(*document_);
-    const Changes changes =
-        apply(*document_, graph_, decisions_, constants_, policy_.low(), storage());
+    const Changes changes = apply(*document_, graph_, decisions_, constants_, policy_.low(),
+                                  storage_of(policy_.options()));
     fill_changes(changes);
     report_.unchanged = document_->model().is_clean() || was_raised_in_vain();
     if (report_.unchanged) {
       report_.opset_after = report_.opset_before;
       const auto original = choice_.for_age ? open_raised(in_, 0) : nullptr;
-      report_.bytes_after = copy_model(original ? *original : *document_, out).bytes;
+      Document& same = original ? *original : *document_;
+      if (!policy_.options().check.empty()) {
+        copy_model(same, tried);
+        verifier_->confirm_original(tried, report_);
+      }
+      report_.bytes_after = copy_model(same, out).bytes;
     } else {
       if (!choice_.cannot.empty()) report_.warnings.push_back(choice_.cannot);
       check_result(changes.renamed);
@@ -116,11 +123,6 @@ class Conversion {
     // Reports and plans name the type as this page does, whatever the caller called it.
     if (const auto low = parse_element(options.target_dtype)) options.target_dtype = name_of(*low);
     return options;
-  }
-
-  Storage storage() const {
-    if (policy_.options().weights_only) return Storage::kWeightsOnly;
-    return policy_.options().cast_optional_params ? Storage::kConverted : Storage::kRuntimeCast;
   }
 
   // A model that is raised for the sake of Casts alone stays as it was where nothing goes low.
@@ -238,6 +240,8 @@ class Conversion {
     report.opset_before = choice_.opset == 0 ? report.opset_after : opset_of_input();
     report.nodes = static_cast<std::int64_t>(graph_.nodes.size());
     report.decisions = decisions_.list;
+    if (evidence_.kept != nullptr)
+      tell_cost_of_low(report.local_errors, *evidence_.kept, report.decisions);
     const std::vector<Decision> others = consequences_of(graph_, decisions_);
     report.decisions.insert(report.decisions.end(), others.begin(), others.end());
     warn_of_unknown_operators();
@@ -346,9 +350,11 @@ Result convert_model(const fs::path& in, const fs::path& out, const Options& opt
 Plan plan_model(const fs::path& in, const Options& options) {
   Conversion conversion(in, options, nullptr);
   const bool needs_files = options.tolerance || !options.calibration.empty() ||
-                           options.verify == "run" || options.verify == "compare";
+                           !options.check.empty() || options.verify == "run" ||
+                           options.verify == "compare";
   const auto folder = needs_files ? private_folder() : nullptr;
-  conversion.decide_all(folder ? folder->path() / "plan" : fs::path("plan"));
+  // Commands may go by the extension.
+  conversion.decide_all(folder ? folder->path() / "plan.onnx" : fs::path("plan.onnx"));
   return conversion.plan();
 }
 

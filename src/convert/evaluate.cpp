@@ -8,6 +8,7 @@
 
 #include "convert/constants.h"
 #include "convert/fields.h"
+#include "convert/sensitivity.h"
 #include "core/platform.h"
 #include "core/raise.h"
 
@@ -52,6 +53,11 @@ class EvaluatorSession final : public Session {
 
 Session::~Session() = default;
 Engine::~Engine() = default;
+
+std::vector<LocalError> Engine::local_errors(Document&, const Graph&, const Rounding&,
+                                             const std::vector<Sample>&) const {
+  return {};
+}
 
 double largest_magnitude(const Array& array) {
   double largest = 0;
@@ -104,6 +110,19 @@ ValueRanges Evaluator::ranges(Document& document, const Graph& graph,
   Evaluation evaluation(library_, document, graph);
   for (const Sample& sample : samples) evaluation.run(sample, &watch);
   return ranges;
+}
+
+std::vector<LocalError> Evaluator::local_errors(Document& document, const Graph& graph,
+                                                const Rounding& rounding,
+                                                const std::vector<Sample>& samples) const {
+  LocalErrors errors(library_, graph, rounding);
+  const Evaluation::Observe observe = [&](const Node& node, const OperatorCall& call,
+                                          const std::vector<Array>& results) {
+    errors.add(node, call, results);
+  };
+  Evaluation evaluation(library_, document, graph);
+  for (const Sample& sample : samples) evaluation.run(sample, nullptr, &observe);
+  return errors.sorted();
 }
 
 DatumPtr datum_of(Array array) {
@@ -159,8 +178,10 @@ void Evaluation::give(const Node& node, const std::vector<DatumPtr>& results) {
     set(node.outputs[i], results[i]);
 }
 
-std::vector<DatumPtr> Evaluation::run(const Sample& sample, const Watch* watch) {
+std::vector<DatumPtr> Evaluation::run(const Sample& sample, const Watch* watch,
+                                      const Observe* observe) {
   watch_ = watch;
+  observe_ = observe;
   const Scope& main = graph_.scope(0);
   for (const ValueId id : main.inputs) {
     const Value& value = graph_.value(id);
@@ -174,6 +195,7 @@ std::vector<DatumPtr> Evaluation::run(const Sample& sample, const Watch* watch) 
   }
   scope(0);
   watch_ = nullptr;
+  observe_ = nullptr;
   return outputs_of(0);
 }
 
@@ -306,6 +328,7 @@ void Evaluation::compute(const Node& node) {
   std::vector<Array> results;
   const std::string why = library_.run(call, &results);
   if (!why.empty()) raise<UnsupportedError>("evaluate", graph_.describe(node), ": ", why);
+  if (observe_ != nullptr) (*observe_)(node, call, results);
   for (std::size_t i = 0; i < node.outputs.size() && i < results.size(); ++i) {
     if (node.outputs[i] == kNone) continue;
     const bool rounds = is_low(call.outputs[i]) && results[i].element == Element::kFloat;

@@ -30,6 +30,8 @@ class Evaluator final : public Engine {
   std::unique_ptr<Session> open(const std::filesystem::path& model, bool optimise) const override;
   ValueRanges ranges(Document&, const Graph&, const std::vector<Sample>&,
                      const std::filesystem::path& scratch) const override;
+  std::vector<LocalError> local_errors(Document&, const Graph&, const Rounding&,
+                                       const std::vector<Sample>&) const override;
 
  private:
   const OperatorLibrary& library_;
@@ -49,13 +51,16 @@ using DatumPtr = std::shared_ptr<const Datum>;
 class Evaluation {
  public:
   using Watch = std::function<void(ValueId, const Array&)>;
+  using Observe = std::function<void(const Node&, const OperatorCall&, const std::vector<Array>&)>;
 
   Evaluation(const OperatorLibrary& library, Document& document, const Graph& graph)
       : library_(library), document_(document), graph_(graph), values_(graph.values.size()) {}
 
-  /// `watch` sees every dense value that an input gives or a node makes. Throws UnsupportedError
-  /// where an operator cannot be computed, naming the node.
-  std::vector<DatumPtr> run(const Sample& sample, const Watch* watch = nullptr);
+  /// `watch` sees every dense value that an input gives or a node makes, `observe` every operator
+  /// that was computed, with its results before they are rounded. Throws UnsupportedError where an
+  /// operator cannot be computed, naming the node.
+  std::vector<DatumPtr> run(const Sample& sample, const Watch* watch = nullptr,
+                            const Observe* observe = nullptr);
 
  private:
   const DatumPtr& value(ValueId id) const;
@@ -94,6 +99,7 @@ class Evaluation {
   std::vector<DatumPtr> values_;
   std::unordered_map<ValueId, DatumPtr> constants_;
   const Watch* watch_ = nullptr;
+  const Observe* observe_ = nullptr;
 };
 
 DatumPtr datum_of(Array array);

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <random>
 
+#include "convert/candidate.h"
 #include "convert/choose_opset.h"
 #include "convert/concat.h"
 #include "convert/fields.h"
 #include "convert/metrics.h"
-#include "convert/store.h"
 #include "core/platform.h"
 #include "core/raise.h"
 
@@ -121,36 +121,31 @@ ValueRanges Judge::ranges(const Graph& graph) const {
   return engine_->ranges(*document, graph, samples_, workshop_.file("ranges.onnx"));
 }
 
-std::vector<OutputError> Judge::compare(const Session& session) const {
-  std::vector<OutputError> errors;
+std::vector<LocalError> Judge::local_errors(const Graph& graph, const Decisions& decisions,
+                                            const ConvertPolicy& policy) const {
+  const std::unique_ptr<Document> document = open_raised(original_, opset_);
+  return engine_->local_errors(*document, graph, rounding_of(graph, decisions, policy), samples_);
+}
+
+SampleErrors Judge::compare(const Session& session) const {
+  SampleErrors errors;
   for (std::size_t s = 0; s < samples_.size(); ++s) {
     const std::vector<Array> results = session.run(samples_[s]);
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      const OutputError error = compare_outputs(outputs_.at(i), reference_[s].at(i), results[i]);
-      if (s == 0) {
-        errors.push_back(error);
-      } else {
-        errors[i] = worse(errors[i], error);
-      }
-    }
+    std::vector<OutputError>& of_sample = errors.emplace_back();
+    for (std::size_t i = 0; i < results.size(); ++i)
+      of_sample.push_back(compare_outputs(outputs_.at(i), reference_[s].at(i), results[i]));
   }
   return errors;
 }
 
-std::vector<OutputError> Judge::errors(const ConvertPolicy& policy, const Evidence& evidence,
-                                       Storage emulation) const {
-  const std::unique_ptr<Document> opened = open_raised(original_, opset_);
-  Document& document = *opened;
-  const Graph graph(document, policy.custom_operators());
-  Constants constants(graph, policy.low());
-  const Decisions decisions = decide(graph, policy, constants, evidence);
-  apply(document, graph, decisions, constants, policy.low(), emulation);
+SampleErrors Judge::errors(const ConvertPolicy& policy, const Evidence& evidence,
+                           Storage emulation) const {
   const fs::path path = workshop_.file("rounded.onnx");
-  store_model(document, path);
+  write_candidate(original_, opset_, policy, evidence, emulation, path);
   return compare(*engine_->open(path, false));
 }
 
-std::vector<OutputError> Judge::errors_of(const fs::path& model) const {
+SampleErrors Judge::errors_of(const fs::path& model) const {
   return compare(*engine_->open(model, true));
 }
 

@@ -10,7 +10,9 @@
 
 #include "convert/apply.h"
 #include "convert/decide.h"
+#include "convert/metrics.h"
 #include "convert/runner.h"
+#include "convert/sensitivity.h"
 #include "core/temporaries.h"
 
 namespace mezzo::convert {
@@ -42,16 +44,21 @@ class Judge {
   /// Ranges of the float32 values over the samples.
   ValueRanges ranges(const Graph& graph) const;
 
-  /// Errors of the decisions, every low value rounded (or the constants alone). Worst over samples.
-  std::vector<OutputError> errors(const ConvertPolicy&, const Evidence&, Storage emulation) const;
+  /// What each node adds to the error by itself over the samples, worst first; nothing where the
+  /// engine cannot tell.
+  std::vector<LocalError> local_errors(const Graph& graph, const Decisions&,
+                                       const ConvertPolicy&) const;
+
+  /// Errors of the decisions, every low value rounded (or the constants alone).
+  SampleErrors errors(const ConvertPolicy&, const Evidence&, Storage emulation) const;
 
   const Engine& engine() const { return *engine_; }
 
   /// Errors of a finished model, run as a user would.
-  std::vector<OutputError> errors_of(const std::filesystem::path& model) const;
+  SampleErrors errors_of(const std::filesystem::path& model) const;
 
  private:
-  std::vector<OutputError> compare(const Session& session) const;
+  SampleErrors compare(const Session& session) const;
 
   std::shared_ptr<const Engine> engine_;
   std::filesystem::path original_;

@@ -77,6 +77,17 @@ void check_choices(const Options& options) {
   if (options.tolerance && !(*options.tolerance > 0)) {
     raise<ConfigError>("convert", "tolerance ", *options.tolerance, "; expected a positive number");
   }
+  if (!options.check.empty() && options.check.find("{}") == std::string::npos) {
+    raise<ConfigError>("convert", "check '", options.check,
+                       "'; expected a command with {} where the model's path is to stand");
+  }
+  if (options.attempts < 1) {
+    raise<ConfigError>("convert", "attempts ", options.attempts, "; expected a positive number");
+  }
+  if (options.time_limit && !(*options.time_limit > 0)) {
+    raise<ConfigError>("convert", "time_limit ", *options.time_limit,
+                       "; expected a positive number of seconds");
+  }
 }
 
 std::string text_of_file(const std::filesystem::path& path) {

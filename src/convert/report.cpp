@@ -5,6 +5,7 @@
 
 #include "convert/concat.h"
 #include "convert/plan.h"
+#include "convert/sensitivity.h"
 #include "mezzo/convert.h"
 
 namespace mezzo::convert {
@@ -80,6 +81,17 @@ void write_errors(std::ostringstream& text, const Report& report) {
   }
 }
 
+// The nodes that low costs most.
+void write_local_errors(std::ostringstream& text, const Report& report) {
+  constexpr std::size_t kShown = 3;
+  const std::size_t count = std::min(kShown, report.local_errors.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    const LocalError& error = report.local_errors[i];
+    text << (i == 0 ? "largest errors of single nodes: " : "; ") << error.node << ": "
+         << text_of(error) << (i + 1 == count ? "\n" : "");
+  }
+}
+
 void write_outputs(JsonWriter& json, const std::vector<OutputError>& errors) {
   json.objects(errors, [&](const OutputError& error) {
     json.key("output").value(error.name);
@@ -88,6 +100,7 @@ void write_outputs(JsonWriter& json, const std::vector<OutputError>& errors) {
     json.key("sqnr_db").value(error.sqnr_db);
     json.key("cosine").value(error.cosine);
     json.key("top1_agreement").value(error.top1_agreement);
+    json.key("kl_divergence").value(error.kl_divergence);
     json.key("finite").value(error.finite);
     json.key("same_shape").value(error.same_shape);
   });
@@ -124,9 +137,14 @@ std::string Report::to_text() const {
   }
   write_reasons(text, *this);
   write_errors(text, *this);
-  if (search_attempts != 0) {
+  write_local_errors(text, *this);
+  if (search_attempts != 0 || !search_ended_by.empty()) {
     text << "search: " << kept_by_search << " nodes kept float32 after " << search_attempts
          << " attempts\n";
+  }
+  if (!search_ended_by.empty()) {
+    text << "the search ended by its budget (" << search_ended_by
+         << "): fewer nodes may do; the same command goes on where it stopped\n";
   }
   if (!verified.empty()) text << "verified: " << verified << '\n';
   for (const std::string& warning : warnings) text << "warning: " << warning << '\n';
@@ -159,12 +177,24 @@ std::string Report::to_json() const {
   json.key("low_in_better_opset").value(low_in_better_opset);
   json.key("search_attempts").value(search_attempts);
   json.key("kept_by_search").value(kept_by_search);
+  json.key("search_ended_by").value(search_ended_by);
   json.key("verified").value(verified);
   json.key("warnings").texts(warnings);
   json.key("errors");
   write_outputs(json, errors);
   json.key("weight_floor");
   write_outputs(json, weight_floor);
+  json.key("median_errors");
+  write_outputs(json, median_errors);
+  json.key("q90_errors");
+  write_outputs(json, q90_errors);
+  json.key("local_errors").objects(local_errors, [&](const LocalError& error) {
+    json.key("key").value(error.key);
+    json.key("node").value(error.node);
+    json.key("sqnr_db").value(error.sqnr_db);
+    json.key("relative_to_range").value(error.relative_to_range);
+    json.key("finite").value(error.finite);
+  });
   json.key("casts");
   write_casts(json, casts);
   json.key("decisions");

@@ -1,6 +1,9 @@
 // The report of a conversion as one self-contained page.
+#include <map>
 #include <sstream>
+#include <string_view>
 
+#include "convert/sensitivity.h"
 #include "mezzo/convert.h"
 
 namespace mezzo::convert {
@@ -41,16 +44,23 @@ td,th{border-bottom:1px solid #ddd;padding:.25em .6em;text-align:left;vertical-a
 }  // namespace
 
 std::string Report::to_html() const {
+  std::map<std::string_view, const LocalError*> own_errors;
+  for (const LocalError& error : local_errors) own_errors[error.key] = &error;
   std::ostringstream page;
   page << kHead << "<pre>" << escaped(to_text()) << "</pre>\n<h2>Nodes</h2>\n"
        << "<table><tr><th>node</th><th>variable</th><th>type</th><th>decided "
-          "by</th><th>why</th></tr>\n";
+          "by</th><th>why</th>"
+       << (own_errors.empty() ? "" : "<th>its own error in " + target_dtype + "</th>") << "</tr>\n";
   for (const Decision& decision : decisions) {
     page << "<tr><td>" << escaped(decision.node) << "</td><td>" << escaped(decision.variable)
          << "</td><td class=\"" << (decision.low ? "low" : "high") << "\">"
          << (decision.low ? target_dtype : "float32") << "</td><td>" << escaped(decision.rule)
          << "</td><td>" << escaped(decision.why);
     if (!decision.otherwise.empty()) page << "<br>otherwise " << escaped(decision.otherwise);
+    if (!own_errors.empty()) {
+      const auto found = own_errors.find(decision.key);
+      page << "</td><td>" << (found == own_errors.end() ? "" : text_of(*found->second));
+    }
     page << "</td></tr>\n";
   }
   page << "</table>\n<h2>Casts</h2>\n<table><tr><th>value</th><th>scope</th><th>from</th><th>to</"

@@ -9,8 +9,11 @@
 
 #include "convert/graph.h"
 #include "convert/samples.h"
+#include "mezzo/convert.h"
 
 namespace mezzo::convert {
+
+struct Rounding;
 
 /// A loaded model.
 class Session {
@@ -40,6 +43,10 @@ class Engine {
   /// change the document's messages and write to `scratch`.
   virtual ValueRanges ranges(Document&, const Graph& graph, const std::vector<Sample>&,
                              const std::filesystem::path& scratch) const = 0;
+  /// What each node that is rounded adds to the error by itself over the samples, worst first.
+  /// Nothing where the engine sees no single nodes.
+  virtual std::vector<LocalError> local_errors(Document&, const Graph&, const Rounding&,
+                                               const std::vector<Sample>&) const;
 };
 
 /// The largest finite magnitude of an array.

@@ -1,6 +1,7 @@
-// The search for what must stay float32 so that a tolerance is kept.
+// The search for what must stay float32 so that a result is good enough.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -8,6 +9,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace mezzo::convert {
@@ -34,14 +37,61 @@ class SearchJournal {
   std::map<std::uint64_t, double> errors_;  // by the hash of the set
 };
 
-/// A small set of nodes that must stay float32 for the error to be at most `tolerance`; none of its
-/// parts that was tried can go. `candidates` are the low nodes in order of evaluation; `error_of`
-/// judges a set. Stops with what it has when `may_go_on` says so.
+/// How much a search may ask. What the journal knows is free.
+struct SearchBudget {
+  int attempts = 80;
+  std::optional<double> seconds = {};
+};
+
+/// The questions of one search, each a set of nodes that stay float32, with their answers.
+class SearchQuestions {
+ public:
+  /// `judge` gives a set's error, which is to be at most `tolerance`.
+  SearchQuestions(SearchJournal& journal, SearchBudget budget, double tolerance,
+                  std::function<double(const NodeSet&)> judge);
+
+  /// Is the error small enough? Asks the judge where the journal does not know.
+  bool fits(const NodeSet& kept);
+  /// Is there budget for another question? Asked only where the search has one.
+  bool may_go_on();
+
+  /// How often the judge was asked.
+  int attempts() const { return attempts_; }
+  /// The share of the budget of attempts that is used up, counting a question that is being asked.
+  double share() const;
+  /// "attempts" or "time limit", where may_go_on() had to end the search; otherwise empty.
+  std::string_view ended_by() const { return ended_by_; }
+  /// The smallest set that fits, of all that were asked about; the first of equal ones.
+  const std::optional<NodeSet>& smallest() const { return smallest_; }
+  /// Did a set fit although a larger one around it did not?
+  bool is_uneven() const { return is_uneven_; }
+
+ private:
+  void note(const NodeSet& kept, bool fits);
+
+  SearchJournal& journal_;
+  SearchBudget budget_;
+  double tolerance_;
+  std::function<double(const NodeSet&)> judge_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  int attempts_ = 0;
+  std::string_view ended_by_;
+  std::vector<std::pair<NodeSet, bool>> asked_;
+  std::optional<NodeSet> smallest_;
+  bool is_uneven_ = false;
+};
+
+/// Searches a small set that fits; none of its parts that was tried can go. Stops when the budget
+/// ends. What was found is the questions' smallest().
 ///
-/// Borders find single culprits by bisection; group testing, as in Zeller's delta debugging, then
-/// gives back what turns out not to be needed.
-NodeSet search_kept(const std::vector<std::string>& candidates, double tolerance,
-                    const std::function<double(const NodeSet&)>& error_of,
-                    const std::function<bool()>& may_go_on);
+/// `candidates` are the low nodes in order of evaluation. Borders find single culprits by
+/// bisection; group testing, as in Zeller's delta debugging, then gives back what turns out not to
+/// be needed.
+void search_by_borders(const std::vector<std::string>& candidates, SearchQuestions&);
+
+/// The same where something tells how much each node is to blame: `ranked` are the low nodes, worst
+/// first, and the first `suspects` of them are expected to be needed. Exponential and binary search
+/// over "the first k stay float32", then group testing as above.
+void search_by_rank(const std::vector<std::string>& ranked, std::size_t suspects, SearchQuestions&);
 
 }  // namespace mezzo::convert

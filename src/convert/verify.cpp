@@ -3,16 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "convert/candidate.h"
+#include "convert/check_command.h"
 #include "convert/concat.h"
 #include "convert/evaluate.h"
-#include "convert/hash.h"
+#include "convert/keep_search.h"
+#include "convert/metrics.h"
 #include "convert/search.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
 namespace {
 
-constexpr int kSearchBudget = 80;
 /// What a comparison accepts without --tolerance, relative to an output's range.
 constexpr double kAcceptedHalf = 0.02;
 constexpr double kAcceptedBFloat = 0.15;
@@ -34,7 +36,12 @@ bool loads(const std::shared_ptr<OrtRuntime>& runtime, const std::filesystem::pa
 
 Verifier::Verifier(const std::filesystem::path& original, int opset, const Graph& graph,
                    const ConvertPolicy& policy, const std::filesystem::path& target)
-    : original_(original), graph_(graph), policy_(policy), target_(target), workshop_(target) {
+    : original_(original),
+      opset_(opset),
+      graph_(graph),
+      policy_(policy),
+      target_(target),
+      workshop_(target) {
   const Options& options = policy.options();
   const bool compares = options.verify == "compare" || options.tolerance.has_value();
   const bool needs = options.verify == "run" || compares || !options.calibration.empty();
@@ -80,86 +87,105 @@ void Verifier::open_judge(int opset) {
 
 const std::set<std::string>* Verifier::kept(const Evidence& evidence, Report& report) {
   const Options& options = policy_.options();
-  if (!options.tolerance || !judge_) return nullptr;
+  const bool searches = options.tolerance.has_value() || !options.check.empty();
+  const bool shows = judge_ != nullptr && !options.calibration.empty();
+  if (!searches && !shows) return nullptr;
   Constants constants(graph_, policy_.low());
   const Decisions decisions = decide(graph_, policy_, constants, evidence);
-  const std::vector<std::string> candidates = candidates_of(decisions);
-  int attempts = 0;
-  SearchJournal journal(target_.string() + ".search", purpose_of_search(decisions));
-  const auto error_of = [&](const NodeSet& set) {
-    if (const auto known = journal.find(set)) return *known;
-    tell("searching", static_cast<double>(++attempts) / kSearchBudget);
-    Evidence with = evidence;
-    with.kept = &set;
-    const double error = largest_error(judge_->errors(policy_, with, judged()));
-    journal.add(set, error);
-    return error;
+  std::vector<LocalError> errors;
+  if (judge_) {
+    tell("measuring single nodes", 0);
+    errors = judge_->local_errors(graph_, decisions, policy_);
+  }
+  // Made-up inputs give an order to search in, and no numbers to rely on.
+  if (shows) report.local_errors = errors;
+  return searches ? search(evidence, decisions, errors, report) : nullptr;
+}
+
+const std::set<std::string>* Verifier::search(const Evidence& evidence, const Decisions& decisions,
+                                              const std::vector<LocalError>& errors,
+                                              Report& report) {
+  const Options& options = policy_.options();
+  const std::vector<std::string> candidates = candidates_of(graph_, policy_, decisions);
+  std::string judge = judge_ ? judge_->engine().name() : "";
+  // A command is asked only about what is within the tolerance.
+  if (!options.check.empty())
+    judge += concat({"; ", std::to_string(options.tolerance.value_or(0)), "; ", options.check});
+  SearchJournal journal(target_.string() + ".search",
+                        purpose_of_search(judge, original_, policy_, decisions));
+  SearchQuestions questions(journal, {options.attempts, options.time_limit},
+                            options.tolerance.value_or(0), [&](const NodeSet& set) {
+                              tell("searching", questions.share());
+                              return error_of(evidence, set);
+                            });
+  const auto is_hopeless = [&] {
+    return questions.may_go_on() && !questions.fits({}) && questions.may_go_on() &&
+           !questions.fits({candidates.begin(), candidates.end()});
   };
-  kept_ = search_kept(candidates, *options.tolerance, error_of,
-                      [&] { return attempts < kSearchBudget; });
-  if (error_of(*kept_) <= *options.tolerance) journal.close();
-  report.search_attempts = attempts;
+  if (!options.check.empty() && is_hopeless()) {
+    // Who has mended the command asks it again.
+    journal.close();
+    raise("convert", "nothing was written: the command '", options.check,
+          "' refuses even the model in which every node stays float32 that may: ", refusal_);
+  }
+  if (errors.empty()) {
+    search_by_borders(candidates, questions);
+  } else {
+    const RankedNodes ranked = ranked_by(errors, candidates);
+    search_by_rank(ranked.nodes, ranked.suspects, questions);
+  }
+  if (questions.ended_by().empty()) journal.close();
+  if (!questions.smallest()) raise_unfound(questions.ended_by());
+  kept_ = questions.smallest();
+  report.search_attempts = questions.attempts();
+  report.search_ended_by = questions.ended_by();
   report.kept_by_search = static_cast<std::int64_t>(kept_->size());
+  if (questions.is_uneven()) {
+    report.warnings.push_back(
+        "in the search keeping more nodes float32 made a result worse: errors cancel out, and "
+        "another set of nodes may be smaller");
+  }
   return &*kept_;
 }
 
-// The nodes that may have to stay float32: low ones or, where only weights are low, their readers.
-std::vector<std::string> Verifier::candidates_of(const Decisions& decisions) const {
-  std::vector<std::string> candidates;
-  if (!policy_.options().weights_only) {
-    for (const Decision& decision : decisions.list) {
-      if (decision.low && (candidates.empty() || candidates.back() != decision.key))
-        candidates.push_back(decision.key);
-    }
-    return candidates;
+double Verifier::error_of(const Evidence& evidence, const NodeSet& kept) {
+  const Options& options = policy_.options();
+  Evidence with = evidence;
+  with.kept = &kept;
+  double error = 0;
+  if (options.tolerance) error = largest_error(worst_of(judge_->errors(policy_, with, judged())));
+  if (options.check.empty() || error > options.tolerance.value_or(0)) return error;
+  // A folder of its own: no data file of one candidate is left for another one.
+  const std::filesystem::path folder = workshop_.file("candidate");
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  const std::filesystem::path model = folder / target_.filename();
+  write_candidate(original_, opset_, policy_, with, storage_of(options), model);
+  CommandVerdict verdict = ask_command(options.check, model);
+  if (verdict.accepts) {
+    accepted_ = kept;
+    return error;
   }
-  const auto is_weight = [&](ValueId in) {
-    return in != kNone && decisions.map.is_constant[static_cast<std::size_t>(in)];
-  };
-  for (const Node& node : graph_.nodes) {
-    const std::string key = graph_.key_of(node);
-    if (std::ranges::any_of(node.inputs, is_weight) &&
-        !std::ranges::binary_search(decisions.float_weights, key))
-      candidates.push_back(key);
+  refusal_ = std::move(verdict.why);
+  return HUGE_VAL;
+}
+
+void Verifier::raise_unfound(std::string_view ended_by) const {
+  const Options& options = policy_.options();
+  const std::string refusal = refusal_.empty() ? "" : concat({"; the command, last: ", refusal_});
+  if (ended_by.empty()) {
+    raise("convert",
+          "nothing was written: the search found no nodes that, kept float32, bring the "
+          "error down to ",
+          options.tolerance.value_or(0), refusal);
   }
-  return candidates;
+  raise("convert", "nothing was written: the search found no way within its budget (", ended_by,
+        "); give more (--attempts, --time-limit), or -o OUT and run it again to go on", refusal);
 }
 
 // Weights that are stored low and cast back are what every engine computes with.
 Storage Verifier::judged() const {
   return policy_.options().weights_only ? Storage::kWeightsOnly : Storage::kEmulated;
-}
-
-// What was judged counts again for the same model, samples, options and decisions.
-std::uint64_t Verifier::purpose_of_search(const Decisions& decisions) const {
-  const Options& options = policy_.options();
-  Hash hash;
-  hash.add(judge_->engine().name());
-  std::vector<std::filesystem::path> files = options.calibration;
-  files.push_back(original_);
-  for (const std::filesystem::path& file : files) {
-    hash.add(file.string());
-    hash.add(static_cast<std::int64_t>(std::filesystem::file_size(file)));
-    hash.add(std::filesystem::last_write_time(file).time_since_epoch().count());
-  }
-  for (const std::string& text : {options.target_dtype, options.profile, options.opset, options.io})
-    hash.add(text);
-  for (const auto& [name, dtype] : options.io_of) {
-    hash.add(name);
-    hash.add(dtype);
-  }
-  for (const std::string& text : policy_.custom_texts()) hash.add(text);
-  hash.add(std::int64_t{options.weights_only});
-  hash.add(std::int64_t{options.cast_optional_params});
-  // Lists, names, ranges and what the caller chooses have come to these.
-  for (const std::string& key : decisions.float_weights) hash.add(key);
-  for (const Decision& decision : decisions.list) {
-    for (const std::string& text :
-         {decision.key, decision.variable, decision.rule, decision.why, decision.otherwise})
-      hash.add(text);
-    hash.add(std::int64_t{decision.low});
-  }
-  return hash.value();
 }
 
 void Verifier::tell(std::string_view what, double share) const {
@@ -195,6 +221,30 @@ double Verifier::accepted(const Report& report) const {
 
 void Verifier::confirm(const std::filesystem::path& result, const Evidence& evidence,
                        Report& report) {
+  confirm_by_engines(result, evidence, report);
+  // What the search judged last was this model, byte for byte.
+  const bool is_known = accepted_ && accepted_ == kept_;
+  if (!is_known) return confirm_by_command(result, report);
+  report.verified += concat({report.verified.empty() ? "" : ", ", "accepted by the command"});
+}
+
+void Verifier::confirm_original(const std::filesystem::path& copy, Report& report) {
+  confirm_by_command(copy, report);
+}
+
+void Verifier::confirm_by_command(const std::filesystem::path& result, Report& report) const {
+  const std::string& command = policy_.options().check;
+  if (command.empty()) return;
+  const CommandVerdict verdict = ask_command(command, result);
+  if (!verdict.accepts) {
+    raise("convert", "nothing was written: the command '", command,
+          "' refuses the result: ", verdict.why);
+  }
+  report.verified += concat({report.verified.empty() ? "" : ", ", "accepted by the command"});
+}
+
+void Verifier::confirm_by_engines(const std::filesystem::path& result, const Evidence& evidence,
+                                  Report& report) const {
   const Options& options = policy_.options();
   const bool compares = options.verify == "compare" || options.tolerance.has_value();
   if (options.verify == "none" && !compares) return;
@@ -212,9 +262,14 @@ void Verifier::confirm(const std::filesystem::path& result, const Evidence& evid
 void Verifier::confirm_run(const std::filesystem::path& result, const Evidence& evidence,
                            Report& report) const {
   const Options& options = policy_.options();
-  report.errors = judge_->engine().rounds_every_value() || options.weights_only
-                      ? judge_->errors_of(result)
-                      : judge_->errors(policy_, evidence, Storage::kEmulated);
+  const SampleErrors errors = judge_->engine().rounds_every_value() || options.weights_only
+                                  ? judge_->errors_of(result)
+                                  : judge_->errors(policy_, evidence, Storage::kEmulated);
+  report.errors = worst_of(errors);
+  if (errors.size() > 1) {
+    report.median_errors = quantile_of(errors, 0.5);
+    report.q90_errors = quantile_of(errors, 0.9);
+  }
   for (const OutputError& error : report.errors) {
     if (!error.finite) {
       raise("convert", "nothing was written: output '", error.name,
@@ -236,7 +291,7 @@ void Verifier::confirm_run(const std::filesystem::path& result, const Evidence& 
 void Verifier::confirm_agreement(const Evidence& evidence, Report& report) const {
   const Options& options = policy_.options();
   if (!options.weights_only)
-    report.weight_floor = judge_->errors(policy_, evidence, Storage::kEmulatedWeights);
+    report.weight_floor = worst_of(judge_->errors(policy_, evidence, Storage::kEmulatedWeights));
   const double limit = accepted(report);
   for (const OutputError& error : report.errors) {
     if (error.relative_to_range <= limit) continue;
@@ -248,7 +303,7 @@ void Verifier::confirm_agreement(const Evidence& evidence, Report& report) const
     }
     raise("convert", "nothing was written: output '", error.name, "' differs by ",
           error.relative_to_range, " of its range, more than ", limit,
-          options.tolerance ? "; the search found no way within its budget (run it again to go on)"
+          options.tolerance ? " (the search judged a model that stands in for it)"
                             : "; give --tolerance to search what must stay float32");
   }
   report.verified += concat({", agrees within ", std::to_string(limit), " of the outputs' range"});

@@ -25,11 +25,15 @@ class Verifier {
 
   /// Samples were given: the ranges on them. Otherwise nothing.
   const ValueRanges* ranges() const { return ranges_ ? &*ranges_ : nullptr; }
-  /// A tolerance was given: what must stay float32 for it. Otherwise nothing. Throws Error where
-  /// the search does not find enough.
+  /// A tolerance or a command was given: what must stay float32 for it. Otherwise nothing. Throws
+  /// Error where the search does not find enough. With samples the report learns what single nodes
+  /// add to the error.
   const std::set<std::string>* kept(const Evidence& evidence, Report& report);
   /// Throws Error where the result does not hold what was asked for; fills the report's part.
   void confirm(const std::filesystem::path& result, const Evidence& evidence, Report& report);
+  /// The same of a copy of the original, which is the result where there is nothing to convert:
+  /// only the command is asked.
+  void confirm_original(const std::filesystem::path& copy, Report& report);
 
   /// What the caller should know about the judges.
   const std::vector<std::string>& notes() const { return notes_; }
@@ -39,18 +43,24 @@ class Verifier {
  private:
   // The built-in evaluator where it is installed and knows every operator, else ONNX Runtime.
   void open_judge(int opset);
-  std::vector<std::string> candidates_of(const Decisions&) const;
   Storage judged() const;
-  std::uint64_t purpose_of_search(const Decisions&) const;
+  const std::set<std::string>* search(const Evidence&, const Decisions&,
+                                      const std::vector<LocalError>&, Report&);
+  // The error of what comes of keeping a set; infinite where the command refuses it.
+  double error_of(const Evidence&, const std::set<std::string>& kept);
+  [[noreturn]] void raise_unfound(std::string_view ended_by) const;
   void tell(std::string_view what, double share) const;
   void confirm_load(const std::filesystem::path& result, Report& report) const;
   double accepted(const Report& report) const;
+  void confirm_by_engines(const std::filesystem::path& result, const Evidence&, Report&) const;
+  void confirm_by_command(const std::filesystem::path& result, Report&) const;
   // Throws Error where the result is not finite; notes what was run.
   void confirm_run(const std::filesystem::path& result, const Evidence&, Report&) const;
   // Throws Error where it differs too much.
   void confirm_agreement(const Evidence&, Report&) const;
 
   std::filesystem::path original_;
+  int opset_;
   const Graph& graph_;
   const ConvertPolicy& policy_;
   std::filesystem::path target_;
@@ -61,6 +71,8 @@ class Verifier {
   std::unique_ptr<Judge> judge_;
   std::optional<ValueRanges> ranges_;
   std::optional<std::set<std::string>> kept_;
+  std::optional<std::set<std::string>> accepted_;  // by the command, in this run
+  std::string refusal_;                            // of the command: the last one
 };
 
 }  // namespace mezzo::convert

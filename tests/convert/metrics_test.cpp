@@ -1,7 +1,7 @@
 // How an output of a result differs from the original's.
 #include "convert/metrics.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cmath>
 #include <limits>
@@ -40,6 +40,55 @@ TEST(Metrics, AnotherShapeIsSaidAsSuch) {
   EXPECT_FALSE(compare_outputs("y", reference, floats_of({1, infinity}, {1, 2})).finite);
   EXPECT_FALSE(compare_outputs("y", reference, floats_of({1, infinity}, {2})).finite);
   EXPECT_FALSE(worse(error, compare_outputs("y", reference, reference)).same_shape);
+}
+
+// Of probabilities themselves, of anything else after a softmax.
+TEST(Metrics, KlDivergenceIsOverRows) {
+  const double from_rows = 0.5 * (0.7 * std::log(0.7 / 0.6) + 0.3 * std::log(0.3 / 0.4));
+  const OutputError rows = compare_outputs("y", floats_of({0.7F, 0.3F, 0.5F, 0.5F}, {2, 2}),
+                                           floats_of({0.6F, 0.4F, 0.5F, 0.5F}, {2, 2}));
+  EXPECT_NEAR(rows.kl_divergence, from_rows, 1e-6);
+  const auto logit = [](double p) { return static_cast<float>(10 + std::log(p)); };
+  const OutputError logits = compare_outputs("y", floats_of({logit(0.7), logit(0.3)}, {2}),
+                                             floats_of({logit(0.6), logit(0.4)}, {2}));
+  EXPECT_NEAR(logits.kl_divergence, 2 * from_rows, 1e-5);
+  EXPECT_EQ(compare_outputs("y", floats_of({1}, {1}), floats_of({2}, {1})).kl_divergence, 0);
+  EXPECT_EQ(compare_outputs("y", floats_of({}, {0, 3}), floats_of({}, {0, 3})).kl_divergence, 0);
+  // What became zero by rounding is not infinitely far.
+  const OutputError zero =
+      compare_outputs("y", floats_of({0.999F, 0.001F}, {2}), floats_of({1, 0}, {2}));
+  EXPECT_GT(zero.kl_divergence, 0.001);
+  EXPECT_LT(zero.kl_divergence, 1);
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(compare_outputs("y", floats_of({1, -infinity}, {2}), floats_of({1, -infinity}, {2}))
+                .kl_divergence,
+            0);
+}
+
+TEST(Metrics, QuantilesAreOverSamplesNumberByNumber) {
+  SampleErrors samples;
+  for (int i = 1; i <= 10; ++i) {
+    OutputError error;
+    error.name = "y";
+    error.max_absolute = 11 - i;
+    error.sqnr_db = i;
+    error.finite = i != 3;
+    samples.push_back({error});
+  }
+  const OutputError worst = worst_of(samples).at(0);
+  EXPECT_EQ(worst.max_absolute, 10);
+  EXPECT_EQ(worst.sqnr_db, 1);
+  EXPECT_FALSE(worst.finite);
+  const OutputError most = quantile_of(samples, 0.9).at(0);
+  EXPECT_EQ(most.name, "y");
+  EXPECT_EQ(most.max_absolute, 9);
+  EXPECT_EQ(most.sqnr_db, 2);
+  EXPECT_TRUE(most.finite);
+  EXPECT_EQ(quantile_of(samples, 0.5).at(0).sqnr_db, 6);
+  const OutputError last = quantile_of(samples, 1).at(0);
+  EXPECT_EQ(last.max_absolute, worst.max_absolute);
+  EXPECT_FALSE(last.finite);
+  EXPECT_THAT(quantile_of({}, 0.5), testing::IsEmpty());
 }
 
 }  // namespace

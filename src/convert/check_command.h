@@ -1,0 +1,24 @@
+// The caller's own judge: a command that says whether a model is acceptable.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace mezzo::convert {
+
+/// What a command said about a model.
+struct CommandVerdict {
+  bool accepts = false;
+  std::string why;  ///< where it refuses: how it ended, and the last lines that it wrote
+};
+
+/// The command with the model's path in place of every {}, quoted as that place of it demands,
+/// inside quotes too.
+std::string command_for(std::string_view command, const std::filesystem::path& model);
+
+/// Runs the command on a model by /bin/sh, without standard input; exit code 0 accepts. What it
+/// started ends with it. Throws Error where there is no such command.
+CommandVerdict ask_command(std::string_view command, const std::filesystem::path& model);
+
+}  // namespace mezzo::convert
