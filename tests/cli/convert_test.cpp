@@ -1,5 +1,8 @@
 // mezzo convert and mezzo inspect: every option does what the page says, conflicts name both sides.
 #include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <csignal>
 
 #include "cli/command.h"
 #include "cli/program.h"
@@ -193,13 +196,30 @@ TEST_F(ConvertCommand, ConflictsNameBothOrigins) {
 }
 
 TEST_F(ConvertCommand, WhatCannotBeIsWrongUsageOrAFailure) {
-  for (const char* arguments :
-       {"--dtype float8", "--io high", "--io-of x", "--io-of z=float16", "--io-of x=int8",
-        "--profile cpu", "--opset old", "--opset 0", "--opset 99", "--opset 9",
-        "--weights-only --cast-optional-params=false",
-        "--profile ort-cpu --cast-optional-params=false", "--verify perhaps", "--tolerance -1",
-        "--report r.txt", "--conditional-fp32-ops Conv", "--target-ops Convolve", "--exclude '/(/'",
-        "--unknown"}) {
+  for (const char* arguments : {"--dtype float8",
+                                "--io high",
+                                "--io-of x",
+                                "--io-of z=float16",
+                                "--io-of x=int8",
+                                "--profile cpu",
+                                "--opset old",
+                                "--opset 0",
+                                "--opset 99",
+                                "--opset 9",
+                                "--weights-only --cast-optional-params=false",
+                                "--profile ort-cpu --cast-optional-params=false",
+                                "--verify perhaps",
+                                "--tolerance -1",
+                                "--check true",
+                                "--check ''",
+                                "--attempts 0",
+                                "--attempts many",
+                                "--time-limit 0",
+                                "--report r.txt",
+                                "--conditional-fp32-ops Conv",
+                                "--target-ops Convolve",
+                                "--exclude '/(/'",
+                                "--unknown"}) {
     const Outcome outcome = convert(arguments, kWrongUsage);
     EXPECT_THAT(outcome.out, IsEmpty()) << arguments;
     EXPECT_THAT(outcome.err, Not(IsEmpty())) << arguments;
@@ -216,6 +236,70 @@ TEST_F(ConvertCommand, TheModelMayStandBehindAnyList) {
   const Outcome outcome = mezzo("convert --calibration " + path("none.npz") + " --exclude a " +
                                 path("in.onnx") + " -o " + path("out.onnx"));
   EXPECT_EQ(outcome.code, kFailed) << outcome.err;  // and not a missing IN
+}
+
+TEST_F(ConvertCommand, ACommandJudgesTheModelBeforeItIsWritten) {
+  // Quoted twice: by the shell of this test, and by that of the program.
+  EXPECT_THAT(convert("--check 'test -s {} && cp \"{}\" " + path("seen.onnx") + "'").out,
+              HasSubstr("accepted by the command"));
+  EXPECT_EQ(content_of(folder_ / "seen.onnx"), content_of(folder_ / "out.onnx"));
+  const Outcome refused = convert("--check 'echo not with me; test ! -s {}'", kFailed);
+  EXPECT_THAT(refused.err, HasSubstr("refuses even the model in which every node stays float32"));
+  EXPECT_THAT(refused.err, HasSubstr("exit code 1:\nnot with me"));
+  EXPECT_FALSE(fs::exists(folder_ / "out.onnx.search"));
+  EXPECT_THAT(convert("--check 'no-such-judge {}'", kFailed).err,
+              HasSubstr("the shell cannot run 'no-such-judge {}'"));
+  const std::string plan = "convert " + path("in.onnx") + " --plan-out " + path("p.json");
+  EXPECT_EQ(mezzo(plan + " --check 'test -s {}'").code, kDone);
+  EXPECT_EQ(mezzo(plan + " --check 'test ! -s {}'").code, kFailed);
+  const Outcome both = convert("--plan x.json --check 'test -s {}'", kWrongUsage);
+  EXPECT_THAT(both.err, HasSubstr("--check"));
+}
+
+TEST_F(ConvertCommand, ASearchEndsByItsBudgetAndSaysSo) {
+  // Larger than the model that stores all weights low: something must stay float32.
+  const std::string larger = "--check 'test $(wc -c < {}) -gt 1700' ";
+  const std::string all_low = convert("--quiet").out + content_of(folder_ / "out.onnx");
+  ASSERT_LT(all_low.size(), 1700U);
+  EXPECT_THAT(convert(larger + "--attempts 1", kFailed).err,
+              HasSubstr("within its budget (attempts)"));
+  EXPECT_TRUE(fs::exists(folder_ / "out.onnx.search"));
+  EXPECT_THAT(convert(larger + "--attempts 1").out,
+              HasSubstr("the search ended by its budget (attempts)"));
+  EXPECT_THAT(convert(larger + "--time-limit 600").out, Not(HasSubstr("ended by its budget")));
+  EXPECT_GT(content_of(folder_ / "out.onnx").size(), 1700U);
+  EXPECT_FALSE(fs::exists(folder_ / "out.onnx.search"));
+  EXPECT_THAT(convert(larger + "--time-limit 1e-9", kFailed).err,
+              HasSubstr("within its budget (time limit)"));
+}
+
+// Ctrl-C while the command runs: neither the model that it looks at nor itself is left.
+TEST_F(ConvertCommand, AnInterruptedCommandLeavesNothingBehind) {
+  const std::string number = path("number");
+  const std::string script = "echo $$ > " + number + "; test -s {} && exec sleep 60";
+  const pid_t program = fork();
+  if (program == 0) {
+    execl(MEZZO_PROGRAM, "mezzo", "convert", path("in.onnx").c_str(), "-o",
+          path("out.onnx").c_str(), "--check", script.c_str(), nullptr);
+    _exit(1);
+  }
+  const auto soon = [](const auto& is_so) {
+    for (int i = 0; i < 1000 && !is_so(); ++i) usleep(20000);
+    return is_so();
+  };
+  EXPECT_TRUE(soon([&] { return !content_of(number).empty(); }));
+  kill(program, SIGINT);
+  int status = 0;
+  waitpid(program, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+  const int command = std::stoi(content_of(number));
+  EXPECT_TRUE(soon([&] {
+    const std::string state = content_of("/proc/" + std::to_string(command) + "/stat");
+    return state.empty() || state.find(") Z ") != std::string::npos;
+  }));
+  fs::remove(number);
+  for (const auto& entry : fs::directory_iterator(folder_))
+    EXPECT_EQ(entry.path().filename(), "in.onnx");
 }
 
 TEST_F(ConvertCommand, SamplesThatAreNotThereOrDoNotFitAreRefused) {
