@@ -4,14 +4,20 @@
 #include <filesystem>
 
 #include "convert/apply.h"
+#include "convert/choose_opset.h"
 #include "convert/decide.h"
 
 namespace mezzo::convert {
 
-/// Decides about `original`, raised to `opset` (0: as it is), and writes what comes of it to
-/// `path`, with a data file beside it where the original has external data.
-void write_candidate(const std::filesystem::path& original, int opset, const ConvertPolicy&,
-                     const Evidence&, Storage, const std::filesystem::path& path);
+/// Decides about `original`, raised as was chosen, and writes to `path` what a conversion would, to
+/// the byte where the storage is that of the options.
+void write_candidate(const std::filesystem::path& original, const OpsetChoice&,
+                     const ConvertPolicy&, const Evidence&, Storage,
+                     const std::filesystem::path& path);
+
+/// Is the original the result of what was applied to the document? A model that was raised for the
+/// sake of Casts alone stays as it was where nothing goes low.
+bool is_unchanged(Document&, const OpsetChoice&, const Decisions&, const Changes&);
 
 /// How the options have a result stored.
 Storage storage_of(const Options&);

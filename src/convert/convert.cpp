@@ -49,7 +49,7 @@ class Conversion {
 
   // Decides, on what was measured if the options ask for that; `target` tells where to work.
   void decide_all(const fs::path& target) {
-    verifier_ = std::make_unique<Verifier>(in_, choice_.opset, graph_, policy_, target);
+    verifier_ = std::make_unique<Verifier>(in_, choice_, graph_, policy_, target);
     const std::vector<std::string> notes = verifier_->notes();
     report_.warnings.insert(report_.warnings.end(), notes.begin(), notes.end());
     evidence_.ranges = verifier_->ranges();
@@ -87,7 +87,7 @@ class Conversion {
     const Changes changes = apply(*document_, graph_, decisions_, constants_, policy_.low(),
                                   storage_of(policy_.options()));
     fill_changes(changes);
-    report_.unchanged = document_->model().is_clean() || was_raised_in_vain();
+    report_.unchanged = is_unchanged(*document_, choice_, decisions_, changes);
     if (report_.unchanged) {
       report_.opset_after = report_.opset_before;
       const auto original = choice_.for_age ? open_raised(in_, 0) : nullptr;
@@ -123,12 +123,6 @@ class Conversion {
     // Reports and plans name the type as this page does, whatever the caller called it.
     if (const auto low = parse_element(options.target_dtype)) options.target_dtype = name_of(*low);
     return options;
-  }
-
-  // A model that is raised for the sake of Casts alone stays as it was where nothing goes low.
-  bool was_raised_in_vain() const {
-    return choice_.for_age && report_.low_weights == 0 &&
-           std::ranges::none_of(decisions_.low, [](bool low) { return low; });
   }
 
   // Findings name the opset at hand, which is another one after raising.

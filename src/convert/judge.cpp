@@ -141,7 +141,7 @@ SampleErrors Judge::compare(const Session& session) const {
 SampleErrors Judge::errors(const ConvertPolicy& policy, const Evidence& evidence,
                            Storage emulation) const {
   const fs::path path = workshop_.file("rounded.onnx");
-  write_candidate(original_, opset_, policy, evidence, emulation, path);
+  write_candidate(original_, {opset_}, policy, evidence, emulation, path);
   return compare(*engine_->open(path, false));
 }
 

@@ -34,8 +34,9 @@ bool loads(const std::shared_ptr<OrtRuntime>& runtime, const std::filesystem::pa
 
 }  // namespace
 
-Verifier::Verifier(const std::filesystem::path& original, int opset, const Graph& graph,
-                   const ConvertPolicy& policy, const std::filesystem::path& target)
+Verifier::Verifier(const std::filesystem::path& original, const OpsetChoice& opset,
+                   const Graph& graph, const ConvertPolicy& policy,
+                   const std::filesystem::path& target)
     : original_(original),
       opset_(opset),
       graph_(graph),
@@ -52,20 +53,20 @@ Verifier::Verifier(const std::filesystem::path& original, int opset, const Graph
                              "', where it was named: ", why_not_}));
   }
   if (!needs) return;
-  open_judge(opset);
+  open_judge();
   if (options.calibration.empty()) return;
   tell("measuring ranges", 0);
   ranges_ = judge_->ranges(graph);
 }
 
-void Verifier::open_judge(int opset) {
+void Verifier::open_judge() {
   const Options& options = policy_.options();
   const std::vector<Sample> samples = samples_for(graph_, options.calibration);
   std::string why;
   if (const OperatorLibrary* operators = open_operators(options.evaluator, &why)) {
     try {
-      judge_ = std::make_unique<Judge>(std::make_shared<Evaluator>(*operators), original_, opset,
-                                       samples, workshop_);
+      judge_ = std::make_unique<Judge>(std::make_shared<Evaluator>(*operators), original_,
+                                       opset_.opset, samples, workshop_);
       return;
     } catch (const UnsupportedError& error) {
       why = error.what();
@@ -81,8 +82,8 @@ void Verifier::open_judge(int opset) {
                             why, "; name its library with --evaluator. ONNX Runtime: ", why_not_,
                             "; name its library or folder with --onnxruntime");
   }
-  judge_ = std::make_unique<Judge>(std::make_shared<OrtEngine>(runtime_), original_, opset, samples,
-                                   workshop_);
+  judge_ = std::make_unique<Judge>(std::make_shared<OrtEngine>(runtime_), original_, opset_.opset,
+                                   samples, workshop_);
 }
 
 const std::set<std::string>* Verifier::kept(const Evidence& evidence, Report& report) {
@@ -222,10 +223,7 @@ double Verifier::accepted(const Report& report) const {
 void Verifier::confirm(const std::filesystem::path& result, const Evidence& evidence,
                        Report& report) {
   confirm_by_engines(result, evidence, report);
-  // What the search judged last was this model, byte for byte.
-  const bool is_known = accepted_ && accepted_ == kept_;
-  if (!is_known) return confirm_by_command(result, report);
-  report.verified += concat({report.verified.empty() ? "" : ", ", "accepted by the command"});
+  confirm_by_command(result, report);
 }
 
 void Verifier::confirm_original(const std::filesystem::path& copy, Report& report) {
@@ -235,7 +233,9 @@ void Verifier::confirm_original(const std::filesystem::path& copy, Report& repor
 void Verifier::confirm_by_command(const std::filesystem::path& result, Report& report) const {
   const std::string& command = policy_.options().check;
   if (command.empty()) return;
-  const CommandVerdict verdict = ask_command(command, result);
+  CommandVerdict verdict;
+  verdict.accepts = accepted_ && accepted_ == kept_;
+  if (!verdict.accepts) verdict = ask_command(command, result);
   if (!verdict.accepts) {
     raise("convert", "nothing was written: the command '", command,
           "' refuses the result: ", verdict.why);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "convert/choose_opset.h"
 #include "convert/judge.h"
 #include "convert/ort.h"
 
@@ -18,10 +19,10 @@ namespace mezzo::convert {
 /// the result.
 class Verifier {
  public:
-  /// `graph` is the original raised to `opset` (0: as it is). Opens what the options need. Throws
+  /// `graph` is the original, raised as was chosen. Opens what the options need. Throws
   /// UnsupportedError where they cannot do without a judge and there is none.
-  Verifier(const std::filesystem::path& original, int opset, const Graph&, const ConvertPolicy&,
-           const std::filesystem::path& target);
+  Verifier(const std::filesystem::path& original, const OpsetChoice& opset, const Graph&,
+           const ConvertPolicy&, const std::filesystem::path& target);
 
   /// Samples were given: the ranges on them. Otherwise nothing.
   const ValueRanges* ranges() const { return ranges_ ? &*ranges_ : nullptr; }
@@ -42,7 +43,7 @@ class Verifier {
 
  private:
   // The built-in evaluator where it is installed and knows every operator, else ONNX Runtime.
-  void open_judge(int opset);
+  void open_judge();
   Storage judged() const;
   const std::set<std::string>* search(const Evidence&, const Decisions&,
                                       const std::vector<LocalError>&, Report&);
@@ -53,6 +54,7 @@ class Verifier {
   void confirm_load(const std::filesystem::path& result, Report& report) const;
   double accepted(const Report& report) const;
   void confirm_by_engines(const std::filesystem::path& result, const Evidence&, Report&) const;
+  // Asks, unless this very model was accepted in the search.
   void confirm_by_command(const std::filesystem::path& result, Report&) const;
   // Throws Error where the result is not finite; notes what was run.
   void confirm_run(const std::filesystem::path& result, const Evidence&, Report&) const;
@@ -60,7 +62,7 @@ class Verifier {
   void confirm_agreement(const Evidence&, Report&) const;
 
   std::filesystem::path original_;
-  int opset_;
+  OpsetChoice opset_;
   const Graph& graph_;
   const ConvertPolicy& policy_;
   std::filesystem::path target_;

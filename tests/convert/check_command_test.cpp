@@ -60,7 +60,7 @@ TEST(CheckCommand, ThatDoesNotExistJudgesNothing) {
 
 // Six products one after another. In the file the first one's weights read AAAAAAAAAAAAAAAA as long
 // as they are float32, the second one's BBBB..., and so on: a command of the shell can tell.
-Message chain() {
+Message chain(int opset = 17) {
   GraphBuilder g;
   g.input("v0", Element::kFloat, {2, 2});
   for (int i = 0; i < 6; ++i) {
@@ -69,7 +69,7 @@ Message chain() {
     g.weight("w" + name, {letters, letters, letters, letters});
     g.named("m" + name).node("MatMul", {"v" + name, "w" + name}, {"v" + std::to_string(i + 1)});
   }
-  return model(g.output("v6").take());
+  return model(g.output("v6").take(), opset);
 }
 
 class Check : public testing::Test {
@@ -126,6 +126,60 @@ TEST_F(Check, SeesTheVeryModelThatIsWritten) {
   options_.check.clear();
   convert_model(in(), folder_ / "without.onnx", options_);
   EXPECT_EQ(contents(folder_ / "without.onnx"), contents(out()));
+}
+
+// Whatever the options, what the command accepted is what is written.
+TEST_F(Check, SeesWhatIsWrittenWithAllOptions) {
+  const std::string accepts = script("cp \"$1\" \"$0.seen\"");
+  std::vector<Options> all(6, options_);
+  all[0].io = "low";
+  all[1].weights_only = true;
+  all[2].cast_optional_params = false;
+  all[3].target_dtype = "bfloat16";
+  all[3].opset = "auto";
+  all[4].verify = "load";
+  all[4].io_of = {{"v0", "float16"}};
+  all[5].excluded_names = {"m2", "m3"};
+  for (const int opset : {6, 17}) {
+    save(in(), chain(opset));
+    for (Options& options : all) {
+      options.check = accepts;
+      const auto before = asked();
+      const Report report = convert_model(in(), out(), options).report;
+      EXPECT_EQ(asked(), before + 1);
+      EXPECT_THAT(report.verified, HasSubstr("accepted by the command"));
+      EXPECT_EQ(contents(folder_ / "judge.sh.seen"), contents(out())) << report.to_text();
+    }
+  }
+}
+
+TEST_F(Check, HasTheDataFileBesideTheModel) {
+  save(folder_ / "w.bin", std::string(16, 'A'));
+  GraphBuilder g;
+  Message weight;
+  for (int i = 0; i < 2; ++i) weight.add(field::tensor::kDims, std::uint64_t{2});
+  weight.add(field::tensor::kType, static_cast<std::uint64_t>(Element::kFloat));
+  weight.add(field::tensor::kName, std::string_view("w"));
+  weight.add(field::tensor::kLocation, std::uint64_t{1});
+  auto location = std::make_unique<Message>();
+  location->add(field::pair::kKey, std::string_view("location"));
+  location->add(field::pair::kValue, std::string_view("w.bin"));
+  weight.add(field::tensor::kExternalData, std::move(location));
+  g.input("x").initializer(std::move(weight)).weight("v");
+  g.node("MatMul", {"x", "w"}, {"a"}).node("MatMul", {"a", "v"}, {"y"}).output("y");
+  save(in(), model(g.take()));
+  // Only float32 is good enough for what lies outside: in a file of the result's name or, where
+  // there is nothing to convert, under its own.
+  const std::string look =
+      "cat \"$1.data\" \"${1%/*}/w.bin\" 2> /dev/null | grep -q AAAAAAAAAAAAAAAA";
+  options_.check = script(look + " && ls \"${1%/*}\" > \"$0.seen\"");
+  const Report report = convert_model(in(), out(), options_).report;
+  EXPECT_EQ(report.kept_by_search, 1);
+  EXPECT_EQ(report.low_nodes, 1);
+  EXPECT_EQ(contents(folder_ / "judge.sh.seen"), "out.onnx\nout.onnx.data\n");
+  options_.excluded_names = {"*"};
+  EXPECT_TRUE(convert_model(in(), out(), options_).report.unchanged);
+  EXPECT_EQ(contents(folder_ / "judge.sh.seen"), "out.onnx\nw.bin\n");
 }
 
 TEST_F(Check, RefusesWithTheLastWordsOfTheCommand) {

@@ -234,6 +234,43 @@ TEST_F(EvaluatorJudges, AnInterruptedSearchGoesOnWhereItStopped) {
   EXPECT_FALSE(fs::exists(out().string() + ".search"));
 }
 
+TEST_F(EvaluatorJudges, ACommandAndAToleranceMustBothBeContent) {
+  save(in(), overflowing_model());
+  options_.tolerance = 0.01;
+  const Report alone = convert_model(in(), out(), options_).report;
+  fs::remove(out());
+  // As many Casts as no set of that size needs: the command wants more than the tolerance does.
+  const std::string log = (folder_ / "log").string();
+  options_.check = "echo x >> " + log + "; test $(grep -o Cast {} | wc -l) -gt 100";
+  EXPECT_THROW(convert_model(in(), out(), options_), Error);
+  EXPECT_FALSE(fs::exists(out()));
+  options_.check = "echo y >> " + log + "; test -s {}";
+  const Report both = convert_model(in(), out(), options_).report;
+  EXPECT_EQ(both.kept_by_search, alone.kept_by_search);
+  EXPECT_LE(both.errors.at(0).relative_to_range, 0.01);
+  EXPECT_THAT(both.verified, HasSubstr("accepted by the command"));
+  // Only about what is within the tolerance.
+  EXPECT_LT(std::ranges::count(contents(log), 'y'), both.search_attempts);
+}
+
+TEST_F(EvaluatorJudges, ErrorsAreAlsoGivenAsQuantiles) {
+  save(in(), overflowing_model());
+  options_.verify = "compare";
+  for (int i = 1; i <= 3; ++i) {
+    const fs::path file = folder_ / ("x" + std::to_string(i) + ".pb");
+    save(file, floats("x", {2, 2}, {0.1F * static_cast<float>(i), -2, 3, 4}));
+    options_.calibration.push_back(file);
+    const Report report = convert_model(in(), out(), options_).report;
+    const std::size_t outputs = i > 1 ? 1 : 0;
+    ASSERT_EQ(report.median_errors.size(), outputs);
+    ASSERT_EQ(report.q90_errors.size(), outputs);
+    if (i == 1) continue;
+    EXPECT_LE(report.median_errors[0].max_absolute, report.q90_errors[0].max_absolute);
+    EXPECT_LE(report.q90_errors[0].max_absolute, report.errors[0].max_absolute);
+    EXPECT_THAT(report.to_json(), HasSubstr("\"kl_divergence\""));
+  }
+}
+
 // The same chain, in a branch: ranges inside bodies count.
 TEST_F(EvaluatorJudges, RangesInsideBodiesAreMeasured) {
   GraphBuilder then("then");
