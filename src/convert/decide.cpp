@@ -262,7 +262,7 @@ class Decider {
     if (kept == nullptr || kept->empty()) return;
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       if (!kept->contains(graph_.key_of(graph_.nodes[n]))) continue;
-      keep_float(static_cast<NodeId>(n), Level::kNumeric, "found by the search for what must");
+      keep_float(static_cast<NodeId>(n), Level::kNumeric, "the search found that it must");
     }
   }
 

@@ -138,7 +138,8 @@ std::string Report::to_text() const {
   write_reasons(text, *this);
   write_errors(text, *this);
   write_local_errors(text, *this);
-  if (search_attempts != 0 || !search_ended_by.empty()) {
+  // One question that was answered with yes is no search.
+  if (search_attempts > 1 || kept_by_search != 0 || !search_ended_by.empty()) {
     text << "search: " << kept_by_search << " nodes kept float32 after " << search_attempts
          << " attempts\n";
   }

@@ -253,6 +253,28 @@ TEST_F(EvaluatorJudges, ACommandAndAToleranceMustBothBeContent) {
   EXPECT_LT(std::ranges::count(contents(log), 'y'), both.search_attempts);
 }
 
+TEST_F(EvaluatorJudges, AToleranceThatCannotBeKeptIsSaidOfPlansToo) {
+  save(in(), overflowing_model());
+  save(folder_ / "x.pb", floats("x", {2, 2}, {0.1F, -2.3F, 3.7F, 4.9F}));
+  options_.calibration = {folder_ / "x.pb"};
+  options_.io = "low";  // which no search can mend
+  options_.tolerance = 1e-9;
+  for (const bool plans : {false, true}) {
+    try {
+      if (plans) {
+        plan_model(in(), options_);
+      } else {
+        convert_model(in(), out(), options_);
+      }
+      ADD_FAILURE() << "found";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("the search found no nodes that, kept float32"));
+    }
+  }
+  EXPECT_FALSE(fs::exists(out()));
+  EXPECT_FALSE(fs::exists(out().string() + ".search"));
+}
+
 TEST_F(EvaluatorJudges, ErrorsAreAlsoGivenAsQuantiles) {
   save(in(), overflowing_model());
   options_.verify = "compare";

@@ -201,6 +201,22 @@ TEST_F(Sensitivity, FindsWhatIsLostInACancellation) {
   EXPECT_FALSE(kept->low);
 }
 
+// Where only weights are low their readers are rounded, by the weights alone.
+TEST_F(Sensitivity, OfWeightsAloneIsThatOfTheirRounding) {
+  GraphBuilder g;
+  g.input("x").weight("exact", {1, 2, 3, 4}).weight("inexact", {0.1F, 0.2F, 0.3F, 0.7F});
+  g.node("MatMul", {"x", "exact"}, {"a"}).node("MatMul", {"a", "inexact"}, {"y"}).output("y");
+  save(in(), model(g.take()));
+  add_sample(floats("x", {2, 2}, {0.1F, -0.2F, 0.3F, 0.4F}));
+  options_.weights_only = true;
+  const Report report = convert_model(in(), out(), options_).report;
+  ASSERT_EQ(report.local_errors.size(), 2U);
+  EXPECT_EQ(report.local_errors[0].key, "y");
+  EXPECT_GT(report.local_errors[0].relative_to_range, 0);
+  EXPECT_LT(report.local_errors[0].relative_to_range, 1e-3);
+  EXPECT_EQ(report.local_errors[1].relative_to_range, 0);
+}
+
 // A node of a body counts over all rounds, and over all samples.
 TEST_F(Sensitivity, CountsBodiesAndAllSamples) {
   GraphBuilder then("then");
