@@ -126,6 +126,7 @@ const std::set<std::string>* Verifier::search(const Evidence& evidence, const De
   if (!options.check.empty() && is_hopeless()) {
     // Who has mended the command asks it again.
     journal.close();
+    if (refusal_.empty()) raise_unfound({});  // it was not even asked
     raise("convert", "nothing was written: the command '", options.check,
           "' refuses even the model in which every node stays float32 that may: ", refusal_);
   }
