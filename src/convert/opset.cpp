@@ -12,6 +12,7 @@
 #include "convert/graph.h"
 #include "convert/names.h"
 #include "convert/opset_changes.h"
+#include "convert/opset_facts.h"
 #include "convert/schema.h"
 
 namespace mezzo::convert {
@@ -31,6 +32,7 @@ class Raiser {
       const Graph graph(document_);
       from_ = static_cast<int>(graph.scope(0).opset(""));
       names_ = std::make_unique<Names>(graph, 0);
+      facts_ = std::make_unique<NodeFacts>(graph);
       old_ir_ = graph.ir_version;
     }
     if (from_ == 0) return "the model does not use the default domain";
@@ -113,7 +115,7 @@ class Raiser {
         fields.push_back(std::move(field));
         continue;
       }
-      NodeEdit edit(document_, *names_, field.open(), target_);
+      NodeEdit edit(document_, *names_, field.open(), target_, facts_.get());
       if (std::string why = node(edit); !why.empty()) return why;
       changed = changed || !edit.before.empty() || !edit.after.empty();
       for (Message& added : edit.before) fields.push_back(wrapped(number, std::move(added)));
@@ -167,6 +169,7 @@ class Raiser {
   int from_ = 0;
   std::int64_t old_ir_ = 0;
   bool in_function_ = false;
+  std::unique_ptr<const NodeFacts> facts_;
   std::unique_ptr<Names> names_;  // of the graph or function at hand
 };
 

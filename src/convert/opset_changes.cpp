@@ -6,6 +6,7 @@
 #include "convert/concat.h"
 #include "convert/element.h"
 #include "convert/fields.h"
+#include "convert/old_opsets.h"
 
 namespace mezzo::convert {
 namespace {
@@ -13,28 +14,6 @@ namespace {
 // An adapter rewrites one node so that it means under opset `at` what it meant before. Returns why
 // it cannot, or an empty text.
 using Adapter = std::string (*)(NodeEdit&);
-
-std::string drop_legacy(NodeEdit& node) {
-  node.remove("consumed_inputs");
-  return "";
-}
-
-// Until opset 6 operands were aligned by an attribute; without it shapes were equal.
-std::string drop_broadcast(NodeEdit& node) {
-  const bool aligned = node.integer("broadcast", 0) != 0 && node.find("axis") != nullptr;
-  if (aligned) return "aligns its operands by an axis";
-  node.remove("consumed_inputs");
-  node.remove("broadcast");
-  node.remove("axis");
-  return "";
-}
-
-std::string batch_norm_7(NodeEdit& node) {
-  if (node.integer("is_test", 0) == 0) return "trains";
-  node.remove("is_test");
-  node.remove("consumed_inputs");
-  return "";
-}
 
 std::string batch_norm_9(NodeEdit& node) {
   if (node.integer("spatial", 1) == 0) return "is not spatial";
@@ -46,29 +25,27 @@ std::string batch_norm_14(NodeEdit& node) {
   return node.output_count() > 1 ? "has training outputs" : "";
 }
 
-std::string cast_6(NodeEdit& node) {
-  std::string name(node.text("to"));
-  std::ranges::transform(name, name.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const auto element = parse_element(name);
-  if (!element) return concat({"casts to '", name, "'"});
-  node.set_integer("to", static_cast<std::int64_t>(*element));
-  return "";
-}
-
-std::string dropout_7(NodeEdit& node) {
-  if (node.integer("is_test", 0) == 0) return "trains";
-  node.remove("is_test");
-  node.remove("consumed_inputs");
-  return "";
-}
-
+// The mask became boolean.
 std::string dropout_10(NodeEdit& node) {
-  return node.output_count() > 1 ? "has a mask, whose type changed" : "";
+  if (node.output_count() < 2) return "";
+  if (!node.is_read(1)) {
+    node.keep_outputs(1);
+    return "";
+  }
+  const auto element = node.element(1);
+  if (!element) return "has a mask, whose type changed and is not known";
+  node.cast_output(1, *element);
+  return "";
 }
 
 // In inference the ratio does not matter.
 std::string dropout_12(NodeEdit& node) {
+  if (node.find("is_test") != nullptr) {
+    node.remove("is_test");
+    if (node.find("ratio") == nullptr) node.set_float("ratio", 0.5F);
+    node.attribute_to_scalar_input("ratio", 1);
+    node.set_input(2, node.truth());
+  }
   node.remove("ratio");
   return "";
 }
@@ -149,17 +126,15 @@ std::string resize_11(NodeEdit& node) {
   return "";
 }
 
+// floor((x + 0.5) / scale) is floor(((x + 0.5) / scale - 0.5) + 0.5).
 std::string resize_13(NodeEdit& node) {
-  return node.text("coordinate_transformation_mode") == "tf_half_pixel_for_nn"
-             ? "uses tf_half_pixel_for_nn, which is no more"
-             : "";
-}
-
-// The defaults changed.
-std::string selu_6(NodeEdit& node) {
-  if (node.find("alpha") == nullptr) node.set_float("alpha", 1.6732F);
-  if (node.find("gamma") == nullptr) node.set_float("gamma", 1.0507F);
-  return drop_legacy(node);
+  if (node.text("coordinate_transformation_mode") != "tf_half_pixel_for_nn") return "";
+  const std::string_view mode = node.text("mode");
+  if ((!mode.empty() && mode != "nearest") || node.text("nearest_mode") != "floor")
+    return "uses tf_half_pixel_for_nn, which is no more, and does not round down";
+  node.set_text("coordinate_transformation_mode", "half_pixel");
+  node.set_text("nearest_mode", "round_prefer_ceil");
+  return "";
 }
 
 std::string roi_align_16(NodeEdit& node) {
@@ -177,29 +152,6 @@ std::string group_norm_21(NodeEdit& node) {
   return "";
 }
 
-// The power was a float.
-std::string lp_pool_2(NodeEdit& node) {
-  const Message* power = node.find("p");
-  if (power == nullptr) return "";
-  const std::vector<float> values = repeated_floats(*power, field::attribute::kFloat);
-  const float p = values.empty() ? 0 : values[0];
-  if (!(p >= 1 && p < 1000) || p != std::floor(p)) return "has no whole power";
-  node.set_integer("p", static_cast<std::int64_t>(p));
-  return "";
-}
-
-std::string pad_2(NodeEdit& node) {
-  Message* paddings = node.find("paddings");
-  if (paddings != nullptr) paddings->set(field::attribute::kName, std::string_view("pads"));
-  return "";
-}
-
-std::string split_2(NodeEdit& node) {
-  if (!node.input(1).empty()) return "takes its sizes from an input";
-  node.set_integer("axis", node.integer("axis", 0));
-  return "";
-}
-
 std::string grid_sample_20(NodeEdit& node) {
   if (node.text("mode") == "bilinear") node.set_text("mode", "linear");
   if (node.text("mode") == "bicubic") node.set_text("mode", "cubic");
@@ -210,22 +162,6 @@ std::string dft_20(NodeEdit& node) {
   node.set_integer("axis", node.integer("axis", 1));
   if (node.input(1).empty()) node.set_input(1, "");
   node.attribute_to_scalar_input("axis", 2);
-  return "";
-}
-
-std::string concat_4(NodeEdit& node) {
-  node.set_integer("axis", node.integer("axis", 1));
-  return "";
-}
-
-std::string reshape_5(NodeEdit& node) {
-  node.remove("consumed_inputs");
-  if (node.find("shape") != nullptr) node.attribute_to_input("shape", 1);
-  return "";
-}
-
-std::string recurrent_7(NodeEdit& node) {
-  node.remove("output_sequence");
   return "";
 }
 
@@ -264,7 +200,7 @@ constexpr Change kChanges[] = {
     {"Equal", 7, drop_broadcast},
     {"Exp", 6, drop_legacy},
     {"Floor", 6, drop_legacy},
-    {"GRU", 3, refuse},
+    {"GRU", 3, gru_3},
     {"GRU", 7, recurrent_7},
     {"Gemm", 7, drop_broadcast},
     {"GlobalLpPool", 2, lp_pool_2},
@@ -288,7 +224,7 @@ constexpr Change kChanges[] = {
     {"Neg", 6, drop_legacy},
     {"Or", 7, drop_broadcast},
     {"PRelu", 6, drop_legacy},
-    {"PRelu", 7, refuse},
+    {"PRelu", 7, prelu_7},
     {"Pad", 2, pad_2},
     {"Pad", 11, pad_11},
     {"Pow", 7, drop_broadcast},
@@ -324,10 +260,10 @@ constexpr Change kChanges[] = {
     {"Sub", 7, drop_broadcast},
     {"Sum", 6, drop_legacy},
     {"Tanh", 6, drop_legacy},
-    {"Tile", 6, refuse},
+    {"Tile", 6, tile_6},
     {"TopK", 10, topk_10},
     {"Unsqueeze", 13, axes_to_input},
-    {"Upsample", 7, refuse},
+    {"Upsample", 7, upsample_7},
     {"Upsample", 9, upsample_9},
     {"Upsample", 10, upsample_10},
     {"Xor", 7, drop_broadcast},

@@ -107,6 +107,17 @@ void NodeEdit::set_float(std::string_view attribute, float value) {
   message_.add(field::node::kAttribute, std::move(made));
 }
 
+void NodeEdit::set_floats(std::string_view attribute, const std::vector<float>& values) {
+  remove(attribute);
+  auto made = std::make_unique<Message>();
+  made->add(field::attribute::kName, attribute);
+  made->add(field::attribute::kFloats,
+            document_.keep(std::string(reinterpret_cast<const char*>(values.data()),
+                                       values.size() * sizeof(float))));
+  made->add(field::attribute::kType, field::attribute_type::kFloats);
+  message_.add(field::node::kAttribute, std::move(made));
+}
+
 void NodeEdit::set_text(std::string_view attribute, std::string_view value) {
   remove(attribute);
   auto made = std::make_unique<Message>();

@@ -2,19 +2,29 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "convert/document.h"
 #include "convert/names.h"
+#include "convert/opset_facts.h"
 
 namespace mezzo::convert {
 
 class NodeEdit {
  public:
   /// `target`: the opset under which the result will stand.
-  NodeEdit(Document& document, Names& names, Message& message, int target)
-      : document_(document), names_(names), message_(message), target_(target) {}
+  NodeEdit(Document& document, Names& names, Message& message, int target,
+           const NodeFacts* facts = nullptr)
+      : document_(document), names_(names), message_(message), target_(target), facts_(facts) {}
+
+  int target() const { return target_; }
+  /// What is known of inputs and outputs as they were read; nothing where no facts were given.
+  std::optional<Dims> shape(std::size_t input) const;
+  std::optional<std::int64_t> constant_integer(std::size_t input) const;
+  std::optional<Element> element(std::size_t output) const;
+  bool is_read(std::size_t output) const;
 
   Message& message() { return message_; }
   std::string_view op() const;
@@ -29,10 +39,22 @@ class NodeEdit {
   void remove(std::string_view attribute);
   void set_integer(std::string_view attribute, std::int64_t value);
   void set_float(std::string_view attribute, float value);
+  void set_floats(std::string_view attribute, const std::vector<float>& values);
   void set_text(std::string_view attribute, std::string_view value);
   void set_op(std::string_view op);
   /// Sets input i; inputs in front of it that are not there are left out ("").
   void set_input(std::size_t i, std::string_view name);
+  /// Only the first `count` inputs, or outputs, stay.
+  void keep_inputs(std::size_t count);
+  void keep_outputs(std::size_t count);
+  /// Output i, of that type now, is cast to another one behind the node.
+  void cast_output(std::size_t i, Element to);
+  /// Input i gets so many dimensions of one behind those that it has.
+  void append_ones(std::size_t i, std::size_t rank, std::size_t ones);
+  /// Input i, a number, becomes the list of `rank` ones with that number at `at`.
+  void place_in_ones(std::size_t i, std::size_t rank, std::size_t at);
+  /// The name of a constant that is true.
+  std::string_view truth();
   /// A float or integer attribute becomes a Constant in front of the node: lists as they are,
   /// single numbers as scalars.
   void attribute_to_input(std::string_view attribute, std::size_t i);
@@ -64,6 +86,7 @@ class NodeEdit {
   Names& names_;
   Message& message_;
   int target_;
+  const NodeFacts* facts_;
 };
 
 }  // namespace mezzo::convert

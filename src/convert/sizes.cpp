@@ -44,10 +44,9 @@ class Estimate {
   explicit Estimate(const Graph& graph)
       : graph_(graph), shapes_(graph.values.size()), sizes_(graph.values.size(), 1) {}
 
-  std::vector<std::int64_t> run() {
-    scope(0);
-    return std::move(sizes_);
-  }
+  void run() { scope(0); }
+  std::vector<std::int64_t> sizes() { return std::move(sizes_); }
+  KnownShapes shapes() { return std::move(shapes_); }
 
  private:
   void scope(ScopeId id) {
@@ -134,7 +133,15 @@ class Estimate {
 }  // namespace
 
 std::vector<std::int64_t> estimated_sizes(const Graph& graph) {
-  return Estimate(graph).run();
+  Estimate estimate(graph);
+  estimate.run();
+  return estimate.sizes();
+}
+
+KnownShapes known_shapes(const Graph& graph) {
+  Estimate estimate(graph);
+  estimate.run();
+  return estimate.shapes();
 }
 
 }  // namespace mezzo::convert

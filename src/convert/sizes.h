@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "convert/graph.h"
@@ -13,5 +14,8 @@ namespace mezzo::convert {
 /// shape is not known is as large as the largest float that its maker reads. At most 2^30. Nothing
 /// but costs may depend on it.
 std::vector<std::int64_t> estimated_sizes(const Graph&);
+
+/// The shapes that this follows from. What the file tells is believed.
+std::vector<std::optional<std::vector<std::int64_t>>> known_shapes(const Graph&);
 
 }  // namespace mezzo::convert
