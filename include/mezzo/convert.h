@@ -106,6 +106,18 @@ struct Options {
   /// nodes that `excluded_names`, `fp32_ops` or `conditional_fp32_ops` name stay float32
   /// altogether.
   bool weights_only = false;
+  /// Weights, statistics and tables whose finite values leave the target type's range are clamped
+  /// to its largest, where their readers would stay float32 otherwise; `Report::adjusted` tells of
+  /// each. Masks, factors and bounds are not: those readers stay float32.
+  bool clamp_weights = false;
+  /// A single number that keeps a divisor, or the operand of a root or a logarithm, from zero is
+  /// raised to the target type's smallest normal value, where its reader would stay float32
+  /// otherwise; `Report::adjusted` tells of each.
+  bool raise_epsilons = false;
+  /// Batch normalizations of inference, whose parameters are constants, become part of the weights
+  /// and the bias of the Conv, ConvTranspose or Gemm before them, before anything is decided;
+  /// `Report::batch_norms` tells of each.
+  bool fold_batch_norm = false;
   /// Asked about every type variable of every node, told by `node`, `key`, `op` and `variable`:
   /// true is low, false is float32, nothing leaves it to the rules. Weighs as much as a name in the
   /// lists above. Called from the converting thread, perhaps several times for each; what it throws
@@ -136,6 +148,9 @@ struct MEZZO_API Plan {
   std::string target_dtype = "float16";
   bool cast_optional_params = false;
   bool weights_only = false;
+  bool clamp_weights = false;
+  bool raise_epsilons = false;
+  bool fold_batch_norm = false;
   std::string io = "keep";
   std::map<std::string, std::string> io_of = {};
   std::string opset = "keep";
@@ -177,6 +192,21 @@ struct CastReport {
   std::string reason;
 };
 
+/// A constant that was not only rounded.
+struct AdjustedConstant {
+  std::string constant, scope;
+  std::string change;       ///< "clamped" or "raised"
+  std::int64_t values = 0;  ///< how many of them were
+  double from = 0, to = 0;  ///< the one of largest magnitude, and what it became
+};
+
+/// What became of a batch normalization where they are folded.
+struct BatchNormFold {
+  std::string node;  ///< the batch normalization
+  std::string into;  ///< the product that it became part of; empty: it stays
+  std::string why;   ///< why it stays
+};
+
 /// What was done to a model.
 struct MEZZO_API Report {
   std::string input, output, target_dtype, profile;
@@ -187,6 +217,8 @@ struct MEZZO_API Report {
   std::int64_t flushed_values = 0;  ///< values of stored weights that became zero
   /// Values that became infinite: bounds of Clip, and what the options forced (with a warning).
   std::int64_t infinite_values = 0;
+  std::vector<AdjustedConstant> adjusted = {};  ///< what the options clamped and raised
+  std::vector<BatchNormFold> batch_norms = {};  ///< with `fold_batch_norm`: all of them
   std::int64_t opset_before = 0, opset_after = 0;
   /// With opset "keep": one in which more goes low, and by how many type variables; 0: none.
   std::int64_t better_opset = 0, low_in_better_opset = 0;

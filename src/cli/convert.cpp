@@ -294,6 +294,12 @@ Action setup_convert(CLI::App& app) {
       ->allow_extra_args(false);
   app.add_flag("--weights-only", options->model.weights_only,
                "Store weights low, compute in float32");
+  app.add_flag("--clamp-weights", options->model.clamp_weights,
+               "Weights beyond the type's range take its largest value");
+  app.add_flag("--raise-epsilons", options->model.raise_epsilons,
+               "Numbers that guard divisors and roots take its smallest normal value");
+  app.add_flag("--fold-batch-norm", options->model.fold_batch_norm,
+               "Batch normalizations become part of the products before them");
   app.add_flag("--quiet", options->quiet, "Print nothing");
   app.add_flag("--json", options->json, "Print the report as JSON");
   for (const char* other : {"--dtype",
@@ -314,6 +320,9 @@ Action setup_convert(CLI::App& app) {
                             "--opset",
                             "--profile",
                             "--weights-only",
+                            "--clamp-weights",
+                            "--raise-epsilons",
+                            "--fold-batch-norm",
                             "--calibration",
                             "--tolerance",
                             "--check",

@@ -15,6 +15,7 @@ struct Changes {
   std::vector<CastReport> casts;
   std::int64_t weights = 0, low_weights = 0, duplicated_weights = 0;
   std::int64_t flushed_values = 0, infinite_values = 0;
+  std::vector<AdjustedConstant> adjusted;
   /// Values of the model that were given another name, with the one that they had.
   std::map<std::string, std::string, std::less<>> renamed;
 };

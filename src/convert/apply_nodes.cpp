@@ -74,6 +74,7 @@ void Editor::edit_node(NodeId id, Message& message, std::vector<Message>& after)
   const Node& node = graph_.node(id);
   rename_inputs(id, node, message);
   edit_outputs(node, message, after);
+  raise_bound(id, node, message);
   edit_bodies(node, message);
   if (node.instance != kNone) specialise(node, message);
 }

@@ -6,6 +6,7 @@
 #include "convert/concat.h"
 #include "convert/editor.h"
 #include "convert/fields.h"
+#include "convert/graph_edits.h"
 #include "convert/opset.h"
 #include "convert/quantised.h"
 
@@ -19,7 +20,7 @@ constexpr std::uint64_t kWorthStoringLow =
 
 bool Editor::stored_low(ValueId id) const {
   const Value& value = graph_.value(id);
-  if (storage_ != Storage::kConverted) return false;
+  if (!is_stored_rounded(id) || is_emulated()) return false;
   if (has_training_ && value.producer == kNone) return false;
   return wants(id, Label::kLow) && !wants(id, Label::kHigh);
 }
@@ -36,11 +37,11 @@ void Editor::outside_value(ValueId id, std::vector<Message>& first,
   }
   if (names.high.empty() || names.low.empty()) return;
   const bool made_low = is_constant(id) ? stored_low(id) : decisions_.is_low_value(id);
-  if (is_constant(id) && storage_ == Storage::kConverted && !made_low) {
+  if (is_constant(id) && is_stored_rounded(id) && !made_low) {
     ++changes_.duplicated_weights;
     ++changes_.low_weights;
-    count_rounding(constants_.facts(id));
-    Message tensor = rounded_tensor(document_, *value.initializer, low_, names.low);
+    count_rounding(id);
+    Message tensor = rounded_constant(id, names.low);
     if (graph_.ir_version >= 4) {
       initializers.push_back(made(field::graph::kInitializer, std::move(tensor)));
     } else {
@@ -55,7 +56,7 @@ void Editor::outside_value(ValueId id, std::vector<Message>& first,
 void Editor::weights_only(ValueId id, std::vector<Message>& casts) {
   const Value& value = graph_.value(id);
   ++changes_.low_weights;
-  count_rounding(constants_.facts(id));
+  count_rounding(id);
   std::string_view& name = twins_[static_cast<std::size_t>(id)].low;
   name = document_.keep(names_->take(concat({value.name, suffix(true)})));
   casts.push_back(cast_message(name, value.name, Element::kFloat, value.scope));
@@ -84,7 +85,8 @@ bool Editor::may_be_stored_low_only(ValueId id) {
     }
     const Node& reader = graph_.node(use.node);
     if (stays_float(reader) || keeps_digits(use)) return false;
-    if (!objection(graph_, constants_, id, reader, use.input, low_).empty()) return false;
+    if (!objection(graph_, constants_, id, reader, use.input, low_, decisions_.allowed).empty())
+      return false;
   }
   return true;
 }
@@ -116,8 +118,16 @@ void Editor::count_weight(ValueId id) {
   ++changes_.weights;
   if (storage_ != Storage::kWeightsOnly && stored_low(id)) {
     ++changes_.low_weights;
-    count_rounding(constants_.facts(id));
+    count_rounding(id);
   }
+}
+
+void Editor::count_rounding(ValueId id) {
+  ConstantFacts facts = constants_.facts(id);
+  const Bounds bounds = bounds_of(id);
+  if (bounds.least != 0) facts.vanishing = 0;
+  if (bounds.most <= largest(low_)) facts.overflowing = 0;
+  count_rounding(facts);
 }
 
 void Editor::count_rounding(const ConstantFacts& facts) {
@@ -126,16 +136,8 @@ void Editor::count_rounding(const ConstantFacts& facts) {
 }
 
 Message Editor::constant_node(std::string_view output, Message tensor) {
-  Message attribute;
-  attribute.add(field::attribute::kName, std::string_view("value"));
-  attribute.add(field::attribute::kTensor, std::make_unique<Message>(std::move(tensor)));
-  attribute.add(field::attribute::kType, field::attribute_type::kTensor);
-  Message node;
-  node.add(field::node::kOutput, output);
-  node.add(field::node::kName, document_.keep(names_->take(concat({"Constant_", output}))));
-  node.add(field::node::kOpType, std::string_view("Constant"));
-  node.add(field::node::kAttribute, std::make_unique<Message>(std::move(attribute)));
-  return node;
+  return convert::constant_node(output, document_.keep(names_->take(concat({"Constant_", output}))),
+                                std::move(tensor));
 }
 
 bool Editor::edit_initializer(const Scope& scope, Field& field) {
@@ -147,7 +149,7 @@ bool Editor::edit_initializer(const Scope& scope, Field& field) {
   if (is_constant(id)) {
     // The low twin takes its place; the Cast takes its name.
     if (is_stored_low_only(id) || stored_low(id)) {
-      replace(field, rounded_tensor(document_, field.open(), low_, twins(id).low));
+      replace(field, rounded_constant(id, twins(id).low));
     } else {
       rename_tensor(field, name, twins(id).high);
     }
@@ -186,10 +188,10 @@ void Editor::edit_constant_node(const Node& node, Message& message, std::vector<
   Field* output = message.find(field::node::kOutput);
   if (!name.empty() && output->bytes != name) output->set_bytes(name);
   if (is_low_only || names.high.empty() || names.low.empty()) return;
-  if (storage_ == Storage::kConverted && !stored) {
+  if (is_stored_rounded(out) && !stored) {
     ++changes_.duplicated_weights;
     ++changes_.low_weights;
-    count_rounding(constants_.facts(out));
+    count_rounding(out);
     after.push_back(constant_node(names.low, rounded_value(node)));
   } else {
     after.push_back(cast_node(out, stored));
@@ -197,9 +199,7 @@ void Editor::edit_constant_node(const Node& node, Message& message, std::vector<
 }
 
 Message Editor::rounded_value(const Node& node) {
-  if (const Message* tensor = graph_.constant(node.outputs[0])) {
-    return rounded_tensor(document_, *tensor, low_, "");
-  }
+  if (graph_.constant(node.outputs[0]) != nullptr) return rounded_constant(node.outputs[0], "");
   const std::vector<float> values = *listed_floats(graph_, node);
   Message tensor;
   if (graph_.attribute(node, "value_floats") != nullptr) {
@@ -209,7 +209,11 @@ Message Editor::rounded_value(const Node& node) {
   const std::string_view bytes = document_.keep(
       std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)));
   tensor.add(field::tensor::kRawData, bytes);
-  return rounded_tensor(document_, tensor, low_, "");
+  return rounded_tensor(document_, tensor, low_, "", bounds_of(node.outputs[0]));
+}
+
+Message Editor::rounded_constant(ValueId id, std::string_view name) {
+  return rounded_tensor(document_, *graph_.constant(id), low_, name, bounds_of(id));
 }
 
 void Editor::retype_constant(const Node& node, Message& message) {

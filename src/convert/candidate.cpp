@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "convert/fold_batch_norm.h"
 #include "convert/store.h"
 
 namespace mezzo::convert {
@@ -9,24 +10,28 @@ namespace mezzo::convert {
 void write_candidate(const std::filesystem::path& original, const OpsetChoice& opset,
                      const ConvertPolicy& policy, const Evidence& evidence, Storage storage,
                      const std::filesystem::path& path) {
-  const std::unique_ptr<Document> opened = open_raised(original, opset.opset);
+  std::vector<BatchNormFold> folds;
+  const std::unique_ptr<Document> opened =
+      open_prepared(original, {opset.opset, policy.options().fold_batch_norm}, &folds);
   Document& document = *opened;
+  const bool is_folded = any_folded(folds);
   const Graph graph(document, policy.custom_operators());
   Constants constants(graph, policy.low());
   const Decisions decisions = decide(graph, policy, constants, evidence);
-  const bool external = has_external(document);
+  // Folding leaves fewer tensors that point to a file.
+  const bool external = has_external(is_folded ? *open_raised(original, 0) : document);
   const Changes changes = apply(document, graph, decisions, constants, policy.low(), storage);
-  if (is_unchanged(document, opset, decisions, changes)) {
+  if (is_unchanged(document, opset, is_folded, decisions, changes)) {
     copy_model(opset.for_age ? *open_raised(original, 0) : document, path);
   } else {
     store_model(document, path, external);
   }
 }
 
-bool is_unchanged(Document& document, const OpsetChoice& opset, const Decisions& decisions,
-                  const Changes& changes) {
+bool is_unchanged(Document& document, const OpsetChoice& opset, bool is_folded,
+                  const Decisions& decisions, const Changes& changes) {
   if (document.model().is_clean()) return true;
-  return opset.for_age && changes.low_weights == 0 &&
+  return opset.for_age && changes.low_weights == 0 && !is_folded &&
          std::ranges::none_of(decisions.low, [](bool low) { return low; });
 }
 

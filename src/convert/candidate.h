@@ -9,15 +9,15 @@
 
 namespace mezzo::convert {
 
-/// Decides about `original`, raised as was chosen, and writes to `path` what a conversion would, to
+/// Decides about `original`, raised as was chosen and folded as the options ask, and writes to `path` what a conversion would, to
 /// the byte where the storage is that of the options.
 void write_candidate(const std::filesystem::path& original, const OpsetChoice&,
                      const ConvertPolicy&, const Evidence&, Storage,
                      const std::filesystem::path& path);
 
 /// Is the original the result of what was applied to the document? A model that was raised for the
-/// sake of Casts alone stays as it was where nothing goes low.
-bool is_unchanged(Document&, const OpsetChoice&, const Decisions&, const Changes&);
+/// sake of Casts alone stays as it was where nothing was folded or goes low.
+bool is_unchanged(Document&, const OpsetChoice&, bool is_folded, const Decisions&, const Changes&);
 
 /// How the options have a result stored.
 Storage storage_of(const Options&);

@@ -10,6 +10,7 @@
 
 #include "convert/concat.h"
 #include "convert/decide.h"
+#include "convert/fold_batch_norm.h"
 #include "convert/opset.h"
 #include "convert/quantised.h"
 #include "convert/schema.h"
@@ -63,6 +64,7 @@ std::optional<Lows> lows_in(const fs::path& model, const ConvertPolicy& policy,
   try {
     Document document(model);
     if (opset != 0 && !raise_opset(document, opset).empty()) return std::nullopt;
+    if (policy.options().fold_batch_norm) fold_batch_norms(document);
     const Graph graph(document, policy.custom_operators());
     Constants constants(graph, policy.low(), &measured);
     return Lows(graph, decide(graph, policy, constants).list);
@@ -204,6 +206,15 @@ std::unique_ptr<Document> open_raised(const fs::path& model, int opset) {
   const std::string why = raise_opset(*document, opset);
   if (!why.empty())
     raise<UnsupportedError>("convert", "the model cannot be raised to opset ", opset, ": ", why);
+  return document;
+}
+
+std::unique_ptr<Document> open_prepared(const fs::path& model, const Preparation& preparation,
+                                        std::vector<BatchNormFold>* folds) {
+  auto document = open_raised(model, preparation.opset);
+  if (!preparation.folds) return document;
+  std::vector<BatchNormFold> list = fold_batch_norms(*document);
+  if (folds != nullptr) *folds = std::move(list);
   return document;
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "convert/constants.h"
 #include "convert/decide.h"
@@ -36,7 +37,21 @@ struct OpsetGain {
 OpsetGain gain_of_raising(const std::filesystem::path& model, const ConvertPolicy&,
                           MeasuredFacts& measured, const Graph& graph, const Decisions& unmeasured);
 
+/// What is done to a model before anything is decided about it.
+struct Preparation {
+  int opset = 0;       ///< raised to; 0: it stays
+  bool folds = false;  ///< batch normalizations
+
+  // NOLINTNEXTLINE(google-explicit-constructor): most often an opset is all there is.
+  Preparation(int to = 0, bool with_folding = false) : opset(to), folds(with_folding) {}
+};
+
 /// Opens a model, raised to that opset (0: as it is). Throws UnsupportedError where it cannot be.
 std::unique_ptr<Document> open_raised(const std::filesystem::path& model, int opset);
+
+/// The same, with batch normalizations folded where that is asked for; `folds` becomes what came of
+/// each.
+std::unique_ptr<Document> open_prepared(const std::filesystem::path& model, const Preparation&,
+                                        std::vector<BatchNormFold>* folds = nullptr);
 
 }  // namespace mezzo::convert

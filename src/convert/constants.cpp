@@ -9,7 +9,7 @@
 
 #include "convert/fields.h"
 #include "convert/low.h"
-#include "convert/rules.h"
+#include "convert/roles.h"
 
 namespace mezzo::convert {
 namespace {
@@ -166,6 +166,24 @@ const ConstantFacts& Constants::facts(ValueId id) {
   return facts;
 }
 
+std::pair<double, double> Constants::ends(ValueId id) {
+  const auto [found, is_new] = ends_.try_emplace(id, 0, 0);
+  std::pair<double, double>& ends = found->second;
+  if (!is_new) return ends;
+  const auto look = [&](std::span<const float> values) {
+    for (const float value : values) {
+      if (!std::isfinite(value)) continue;
+      ends = {std::min<double>(ends.first, value), std::max<double>(ends.second, value)};
+    }
+  };
+  if (const Message* message = graph_.constant(id)) {
+    for_each_chunk(read_tensor(graph_.document(), *message), look);
+  } else if (const auto listed = listed_floats(graph_, graph_.node(graph_.value(id).producer))) {
+    look(*listed);
+  }
+  return ends;
+}
+
 std::uint64_t Constants::count(ValueId id) const {
   if (const Message* message = graph_.constant(id)) {
     std::uint64_t count = 1;
@@ -188,36 +206,6 @@ std::vector<double> Constants::values(ValueId id) const {
 }
 
 namespace {
-
-bool is_one_of(std::string_view op, std::initializer_list<std::string_view> ops) {
-  return std::ranges::find(ops, op) != ops.end();
-}
-
-// A bound of Clip that becomes infinite on its own side bounds nothing before and after.
-bool is_open_bound(const Node& node, int index, const std::vector<double>& values) {
-  if (node.op != "Clip" || values.size() != 1) return false;
-  return index == 1 ? values[0] < 0 : index == 2 && values[0] > 0;
-}
-
-bool is_arithmetic(const Node& node) {
-  return is_one_of(node.op, {"Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "Mean", "Where",
-                             "Pow", "Mod", "Clip", "Pad"});
-}
-
-// What is added to a sum of products: rounding it costs no more than rounding that sum does,
-// however small its values are.
-bool is_bias(const Graph& graph, const Node& node, int index, std::uint64_t count, Element low) {
-  if (is_one_of(node.op, {"Conv", "ConvTranspose", "Gemm", "BatchNormalization",
-                          "InstanceNormalization", "LayerNormalization", "GroupNormalization"}))
-    return index == 2;
-  if (is_one_of(node.op, {"LSTM", "GRU", "RNN", "DeformConv"})) return index == 3;
-  // A single value added to a product may well be an epsilon.
-  if (node.op != "Add" || node.inputs.size() != 2 || count == 1) return false;
-  const ValueId other = node.inputs[index == 0 ? 1 : 0];
-  const NodeId producer = other == kNone ? kNone : graph.value(other).producer;
-  return producer != kNone && graph.node(producer).domain.empty() &&
-         default_class(graph.node(producer).op, low) == CastClass::kLow;
-}
 
 template <typename... Parts>
 std::string sentence(const Parts&... parts) {
@@ -242,17 +230,21 @@ std::string range_objection(std::string_view what, const ConstantFacts& facts, E
 }
 
 std::string objection(const Graph& graph, Constants& constants, ValueId id, const Node& node,
-                      int index, Element low) {
+                      int index, Element low, const Allowed& allowed) {
   const ConstantFacts& facts = constants.facts(id);
   const std::string_view name = graph.value(id).name;
-  if (facts.overflowing != 0 && !is_open_bound(node, index, constants.values(id))) {
+  const bool is_clamped = allowed.clamping && facts.overflowing != 0 &&
+                          is_weight(graph, constants, id, node, index, low);
+  if (facts.overflowing != 0 && !is_clamped && !is_open_bound(node, index, constants.values(id))) {
     const bool is_sentinel = facts.count == 1 && is_arithmetic(node);
     return range_objection(sentence(is_sentinel ? "mask value '" : "constant '", name, "'"), facts,
                            low);
   }
   const bool is_harmless = is_bias(graph, node, index, facts.count, low);
   const bool is_scalar = facts.count <= kSmall && is_arithmetic(node);
-  if (is_scalar && !is_harmless && facts.smallest != 0 && facts.smallest < smallest_normal(low)) {
+  const bool is_tiny = facts.smallest != 0 && facts.smallest < smallest_normal(low);
+  if (allowed.raising && is_tiny && is_epsilon(graph, facts.count, node, index)) return {};
+  if (is_scalar && !is_harmless && is_tiny) {
     return sentence("epsilon '", name, "' is ", facts.smallest, ", below ", name_of(low),
                     "'s smallest normal value ", smallest_normal(low));
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "convert/graph.h"
+#include "convert/low.h"
 
 namespace mezzo::convert {
 
@@ -42,6 +43,8 @@ class Constants {
   /// Of float32 values that are no constant of the graph: a tensor of a default or an attribute.
   ConstantFacts facts_of(const Message& tensor) const;
   ConstantFacts facts_of(std::span<const float>) const;
+  /// The lowest and the highest finite value, or 0 where that is beyond. Read when first asked.
+  std::pair<double, double> ends(ValueId);
   /// Number of elements without reading them.
   std::uint64_t count(ValueId) const;
   /// The values of a small constant (up to 64); empty for larger ones.
@@ -54,6 +57,7 @@ class Constants {
   Element low_;
   MeasuredFacts* measured_;
   std::unordered_map<ValueId, ConstantFacts> facts_;
+  std::unordered_map<ValueId, std::pair<double, double>> ends_;
 };
 
 /// The values of a Constant node's value_float or value_floats; nothing for other nodes.
@@ -64,8 +68,9 @@ std::optional<std::vector<float>> listed_floats(const Graph&, const Node&);
 std::string range_objection(std::string_view what, const ConstantFacts&, Element low);
 
 /// Why rounding this constant would change what input `index` of `node` computes; empty: it would
-/// not. Follows the constant's role: weight, statistic, epsilon, mask sentinel, clip bound.
+/// not, or what is allowed mends it. Follows the constant's role: weight, statistic, epsilon, mask
+/// sentinel, clip bound.
 std::string objection(const Graph&, Constants&, ValueId constant, const Node& node, int index,
-                      Element low);
+                      Element low, const Allowed&);
 
 }  // namespace mezzo::convert

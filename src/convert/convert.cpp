@@ -12,6 +12,7 @@
 #include "convert/concat.h"
 #include "convert/decide.h"
 #include "convert/fields.h"
+#include "convert/fold_batch_norm.h"
 #include "convert/opset.h"
 #include "convert/plan.h"
 #include "convert/rules.h"
@@ -35,7 +36,8 @@ class Conversion {
         policy_(prepared(std::move(options)),
                 plan == nullptr ? std::vector<std::string>() : plan->custom_operators),
         choice_(choose_opset(in, policy_, measured_)),
-        document_(open_raised(in, choice_.opset)),
+        document_(open_prepared(in, {choice_.opset, policy_.options().fold_batch_norm},
+                                &report_.batch_norms)),
         graph_(*document_, policy_.custom_operators()),
         constants_(graph_, policy_.low(), &measured_),
         before_(check_graph(graph_)) {
@@ -63,6 +65,9 @@ class Conversion {
     plan.target_dtype = options.target_dtype;
     plan.cast_optional_params = options.cast_optional_params;
     plan.weights_only = options.weights_only;
+    plan.clamp_weights = options.clamp_weights;
+    plan.raise_epsilons = options.raise_epsilons;
+    plan.fold_batch_norm = options.fold_batch_norm;
     plan.io = options.io;
     plan.io_of = options.io_of;
     // What "auto" chose: another policy, or another checkpoint, might choose otherwise.
@@ -77,21 +82,24 @@ class Conversion {
   }
 
   Result run(const fs::path& out) {
-    check_target(*document_, out);
+    // Folding leaves fewer tensors that point to a file.
+    const auto original = is_folded() ? open_raised(in_, 0) : nullptr;
+    Document& source = original ? *original : *document_;
+    check_target(source, out);
     decide_all(out);
     const fs::path tried = verifier_->workshop().file(out.filename().string());
     const Plan made = plan();
     fill_report(out);
-    report_.bytes_before = bytes_of_input();
-    const bool external = has_external(*document_);
+    report_.bytes_before = original ? bytes_of(Graph(source)) : bytes_of(graph_);
+    const bool external = has_external(source);
     const Changes changes = apply(*document_, graph_, decisions_, constants_, policy_.low(),
                                   storage_of(policy_.options()));
     fill_changes(changes);
-    report_.unchanged = is_unchanged(*document_, choice_, decisions_, changes);
+    report_.unchanged = is_unchanged(*document_, choice_, is_folded(), decisions_, changes);
     if (report_.unchanged) {
       report_.opset_after = report_.opset_before;
-      const auto original = choice_.for_age ? open_raised(in_, 0) : nullptr;
-      Document& same = original ? *original : *document_;
+      const auto unraised = choice_.for_age ? open_raised(in_, 0) : nullptr;
+      Document& same = unraised ? *unraised : *document_;
       if (!policy_.options().check.empty()) {
         copy_model(same, tried);
         verifier_->confirm_original(tried, report_);
@@ -124,6 +132,8 @@ class Conversion {
     if (const auto low = parse_element(options.target_dtype)) options.target_dtype = name_of(*low);
     return options;
   }
+
+  bool is_folded() const { return any_folded(report_.batch_norms); }
 
   // Findings name the opset at hand, which is another one after raising.
   static std::string without_opset(std::string what) {
@@ -176,12 +186,13 @@ class Conversion {
     return Graph(original).scope(0).opset("");
   }
 
-  std::int64_t bytes_of_input() {
-    std::int64_t bytes = static_cast<std::int64_t>(document_->bytes().size());
-    for (const Value& value : graph_.values) {
+  static std::int64_t bytes_of(const Graph& graph) {
+    std::int64_t bytes = static_cast<std::int64_t>(graph.document().bytes().size());
+    for (const Value& value : graph.values) {
       if (value.initializer == nullptr || value.origin == Origin::kSparseInitializer) continue;
       if (value.initializer->number(field::tensor::kLocation) != 1) continue;
-      bytes += static_cast<std::int64_t>(read_tensor(*document_, *value.initializer).raw.size());
+      bytes +=
+          static_cast<std::int64_t>(read_tensor(graph.document(), *value.initializer).raw.size());
     }
     return bytes;
   }
@@ -298,9 +309,11 @@ class Conversion {
     report_.duplicated_weights = changes.duplicated_weights;
     report_.flushed_values = changes.flushed_values;
     report_.infinite_values = changes.infinite_values;
+    report_.adjusted = changes.adjusted;
   }
 
   fs::path in_;
+  Report report_;
   ConvertPolicy policy_;
   MeasuredFacts measured_;
   OpsetChoice choice_;
@@ -311,7 +324,6 @@ class Conversion {
   Evidence evidence_;
   std::unique_ptr<Verifier> verifier_;
   Decisions decisions_;
-  Report report_;
 };
 
 }  // namespace
@@ -357,6 +369,9 @@ Result apply_plan(const fs::path& in, const fs::path& out, const Plan& plan) {
   options.target_dtype = plan.target_dtype;
   options.cast_optional_params = plan.cast_optional_params;
   options.weights_only = plan.weights_only;
+  options.clamp_weights = plan.clamp_weights;
+  options.raise_epsilons = plan.raise_epsilons;
+  options.fold_batch_norm = plan.fold_batch_norm;
   options.io = plan.io;
   options.io_of = plan.io_of;
   options.opset = plan.opset;

@@ -17,6 +17,7 @@ class Decider {
   Decider(const Graph& graph, const ConvertPolicy& policy, Constants& constants)
       : graph_(graph), policy_(policy), constants_(constants) {
     result_.map = map_slots(graph, policy, constants);
+    result_.allowed = policy.allowed();
   }
 
   Decisions run(const Evidence& evidence) {

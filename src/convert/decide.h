@@ -32,6 +32,7 @@ struct Decisions {
   std::vector<std::string> warnings;
   /// Where only weights are stored low: plan keys, sorted, of the nodes whose weights are not.
   std::vector<std::string> float_weights;
+  Allowed allowed;
 
   bool is_low(Slot slot) const {
     return slot != kNoSlot && low[static_cast<std::size_t>(map.slots.root(slot))];

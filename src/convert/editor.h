@@ -1,6 +1,6 @@
 // The editor behind apply(): one tree of scopes at a time, the main graph or one instance of a
-// function. Its parts: apply.cpp (names, scopes, declared types), apply_weights.cpp (constants) and
-// apply_nodes.cpp (nodes, casts, functions).
+// function. Its parts: apply.cpp (names, scopes, declared types), apply_weights.cpp (constants),
+// apply_bounds.cpp (what is clamped or raised) and apply_nodes.cpp (nodes, casts, functions).
 #pragma once
 
 #include <map>
@@ -61,6 +61,7 @@ class Editor {
   void outputs_emulated(const Node& node, Message& message, std::vector<Message>& after);
   void round(std::string_view from, std::string_view to, ScopeId scope,
              std::vector<Message>& nodes);
+  void round_constant(ValueId id, std::vector<Message>& nodes);
   // Is the constant, under its own name, of the low type afterwards?
   bool stored_low(ValueId id) const;
   void edit_tree(ScopeId root, Message& target);
@@ -77,6 +78,17 @@ class Editor {
     return !stored_low_only_.empty() && stored_low_only_[static_cast<std::size_t>(id)];
   }
   void settle_weights_only();
+  // What is done to constants besides rounding them. Settled before anything is edited, too.
+  void settle_bounds();
+  Bounds bounds_for(ValueId id);
+  bool is_read_low(ValueId id, std::size_t use) const;
+  void report_bounds(ValueId id, const Bounds& bounds);
+  Bounds bounds_of(ValueId id) const;
+  // Rounding at run time would not do it.
+  bool is_stored_rounded(ValueId id) const {
+    return storage_ == Storage::kConverted || bounds_.contains(id);
+  }
+  void raise_bound(NodeId id, const Node& node, Message& message);
   bool may_be_stored_low_only(ValueId id);
   // Does a body or a function give the value, in the low type, where `source` was not made by one
   // of its nodes? Then a node must stand between.
@@ -85,6 +97,7 @@ class Editor {
   bool stays_float(const Node& reader) const;
   bool keeps_digits(const Use& use);
   void count_weight(ValueId id);
+  void count_rounding(ValueId id);
   void count_rounding(const ConstantFacts& facts);
   void report_cast(const Value& value, bool from_low, std::string_view reason);
   Message cast_node(ValueId id, bool from_low);
@@ -112,6 +125,7 @@ class Editor {
   void edit_constant_node(const Node& node, Message& message, std::vector<Message>& after);
   // The node's value as a tensor of the low type.
   Message rounded_value(const Node& node);
+  Message rounded_constant(ValueId id, std::string_view name);
   void retype_constant(const Node& node, Message& message);
   void edit_bodies(const Node& node, Message& message);
   // Calls of a function whose types changed go to a copy of it with these types.
@@ -127,6 +141,7 @@ class Editor {
   std::vector<bool> stored_low_only_;  // per value; empty where arithmetic goes low, too
   // Per node and input: which of the value's uses that is. Shared constants have very many.
   std::vector<std::vector<std::size_t>> use_of_input_;
+  std::unordered_map<ValueId, Bounds> bounds_;  // of constants that are not only rounded
   std::unordered_map<NodeId, bool> quantised_;  // asked of readers that have many inputs
   Names* names_ = nullptr;
   bool has_training_ = false;

@@ -37,10 +37,23 @@ void Editor::round(std::string_view from, std::string_view to, ScopeId scope,
   nodes.push_back(cast_message(between, to, Element::kFloat, scope));
 }
 
+// What is not only rounded is stored as it would be, and cast back.
+void Editor::round_constant(ValueId id, std::vector<Message>& nodes) {
+  const Value& value = graph_.value(id);
+  const std::string_view to = twins(id).low;
+  if (!bounds_.contains(id)) return round(value.name, to, value.scope, nodes);
+  const std::string_view between = document_.keep(names_->take(concat({to, suffix(true)})));
+  const bool is_listed = graph_.constant(id) == nullptr;
+  nodes.push_back(constant_node(
+      between, is_listed ? rounded_value(graph_.node(value.producer)) : rounded_constant(id, "")));
+  nodes.push_back(cast_message(between, to, Element::kFloat, value.scope));
+}
+
 void Editor::outside_emulated(ValueId id, std::vector<Message>& first) {
   const Value& value = graph_.value(id);
   const std::string_view name = twins(id).low;
-  if (name != value.name) round(value.name, name, value.scope, first);
+  if (name == value.name) return;
+  is_constant(id) ? round_constant(id, first) : round(value.name, name, value.scope, first);
 }
 
 void Editor::outputs_emulated(const Node& node, Message& message, std::vector<Message>& after) {
@@ -55,7 +68,8 @@ void Editor::outputs_emulated(const Node& node, Message& message, std::vector<Me
       field.set_bytes(raw);
       round(raw, value.name, value.scope, after);
     } else if (twins(out).low != value.name) {
-      round(value.name, twins(out).low, value.scope, after);
+      is_constant(out) ? round_constant(out, after)
+                       : round(value.name, twins(out).low, value.scope, after);
     }
   }
 }

@@ -5,7 +5,6 @@
 #include <random>
 
 #include "convert/candidate.h"
-#include "convert/choose_opset.h"
 #include "convert/concat.h"
 #include "convert/fields.h"
 #include "convert/metrics.h"
@@ -104,11 +103,11 @@ std::vector<Sample> samples_for(const Graph& graph, const std::vector<fs::path>&
   return {sample};
 }
 
-Judge::Judge(std::shared_ptr<const Engine> engine, fs::path original, int opset,
+Judge::Judge(std::shared_ptr<const Engine> engine, fs::path original, Preparation preparation,
              std::vector<Sample> samples, const Workshop& workshop)
     : engine_(std::move(engine)),
       original_(std::move(original)),
-      opset_(opset),
+      preparation_(preparation),
       samples_(std::move(samples)),
       workshop_(workshop) {
   const std::unique_ptr<Session> session = engine_->open(original_, true);
@@ -117,13 +116,13 @@ Judge::Judge(std::shared_ptr<const Engine> engine, fs::path original, int opset,
 }
 
 ValueRanges Judge::ranges(const Graph& graph) const {
-  const std::unique_ptr<Document> document = open_raised(original_, opset_);
+  const std::unique_ptr<Document> document = open_prepared(original_, preparation_);
   return engine_->ranges(*document, graph, samples_, workshop_.file("ranges.onnx"));
 }
 
 std::vector<LocalError> Judge::local_errors(const Graph& graph, const Decisions& decisions,
                                             const ConvertPolicy& policy) const {
-  const std::unique_ptr<Document> document = open_raised(original_, opset_);
+  const std::unique_ptr<Document> document = open_prepared(original_, preparation_);
   return engine_->local_errors(*document, graph, rounding_of(graph, decisions, policy), samples_);
 }
 
@@ -141,7 +140,7 @@ SampleErrors Judge::compare(const Session& session) const {
 SampleErrors Judge::errors(const ConvertPolicy& policy, const Evidence& evidence,
                            Storage emulation) const {
   const fs::path path = workshop_.file("rounded.onnx");
-  write_candidate(original_, {opset_}, policy, evidence, emulation, path);
+  write_candidate(original_, {preparation_.opset}, policy, evidence, emulation, path);
   return compare(*engine_->open(path, false));
 }
 

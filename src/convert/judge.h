@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "convert/apply.h"
+#include "convert/choose_opset.h"
 #include "convert/decide.h"
 #include "convert/metrics.h"
 #include "convert/runner.h"
@@ -37,9 +38,9 @@ std::vector<Sample> samples_for(const Graph&, const std::vector<std::filesystem:
 /// Runs the original on samples and remembers what came out.
 class Judge {
  public:
-  /// `opset`: what conversions raise the original to first; 0: nothing.
-  Judge(std::shared_ptr<const Engine> engine, std::filesystem::path original, int opset,
-        std::vector<Sample> samples, const Workshop& workshop);
+  /// `preparation`: what conversions do to the original first.
+  Judge(std::shared_ptr<const Engine> engine, std::filesystem::path original,
+        Preparation preparation, std::vector<Sample> samples, const Workshop& workshop);
 
   /// Ranges of the float32 values over the samples.
   ValueRanges ranges(const Graph& graph) const;
@@ -62,7 +63,7 @@ class Judge {
 
   std::shared_ptr<const Engine> engine_;
   std::filesystem::path original_;
-  int opset_;
+  Preparation preparation_;
   std::vector<Sample> samples_;
   const Workshop& workshop_;
   std::vector<std::string> outputs_;

@@ -1,5 +1,6 @@
 #include "convert/low.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -82,6 +83,12 @@ bool has_f16c() {
 
 }  // namespace
 #endif
+
+float Bounds::bring(float value) const {
+  const float magnitude = std::fabs(value);
+  if (magnitude == 0 || !std::isfinite(value)) return value;
+  return std::copysign(std::clamp(magnitude, least, most), value);
+}
 
 void round_to(Element low, std::span<const float> in, std::span<std::uint16_t> out) {
   if (low == Element::kBFloat16) {

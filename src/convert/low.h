@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "convert/element.h"
@@ -16,6 +17,22 @@ double overflows_at(Element low);
 double smallest_normal(Element low);
 /// At this magnitude and below, rounding to nearest gives zero.
 double vanishes_at(Element low);
+
+/// What the caller allows to be done to constants besides rounding them.
+struct Allowed {
+  bool clamping = false;  // of weights beyond the range
+  bool raising = false;   // of epsilons below the smallest normal value
+};
+
+/// Between which magnitudes values are brought before they are rounded; by itself between none.
+/// Signs, zeros, infinities and NaN stay.
+struct Bounds {
+  float least = 0;
+  float most = std::numeric_limits<float>::infinity();
+
+  bool is_open() const { return least == 0 && most == std::numeric_limits<float>::infinity(); }
+  float bring(float value) const;
+};
 
 /// Rounds all values; NaN stays NaN, infinities stay, overflow gives infinity. `out` has as many
 /// elements as `in`.

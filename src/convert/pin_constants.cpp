@@ -7,6 +7,8 @@
 #include "convert/concat.h"
 #include "convert/decide.h"
 #include "convert/fields.h"
+#include "convert/low.h"
+#include "convert/roles.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
@@ -63,7 +65,9 @@ class ConstantPins {
         keep_use(use, slot, lost(id, constants_.facts(id)));
       } else {
         const Node& reader = graph_.node(use.node);
-        keep_use(use, slot, objection(graph_, constants_, id, reader, use.input, policy_.low()));
+        keep_use(
+            use, slot,
+            objection(graph_, constants_, id, reader, use.input, policy_.low(), policy_.allowed()));
       }
     }
   }
@@ -108,6 +112,9 @@ class ConstantPins {
       const auto number = std::bit_cast<float>(bits);
       ConstantFacts facts = constants_.facts_of(std::span(&number, 1));
       if (attribute == (number < 0 ? "min" : "max")) facts.overflowing = 0;
+      if (attribute == "min" && policy_.allowed().raising &&
+          is_tiny_bound(graph_, node, number, policy_.low()))
+        continue;
       const std::string why =
           range_objection(concat({attribute, " of ", graph_.describe(node)}), facts, policy_.low());
       const std::size_t primary = primary_variable(graph_, map_, id);

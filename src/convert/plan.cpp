@@ -83,6 +83,9 @@ std::string Plan::to_json() const {
   json.key("target_dtype").value(target_dtype);
   json.key("cast_optional_params").value(cast_optional_params);
   json.key("weights_only").value(weights_only);
+  if (clamp_weights) json.key("clamp_weights").value(clamp_weights);
+  if (raise_epsilons) json.key("raise_epsilons").value(raise_epsilons);
+  if (fold_batch_norm) json.key("fold_batch_norm").value(fold_batch_norm);
   json.key("io").value(io);
   json.key("io_of").open_object();
   for (const auto& [name, dtype] : io_of) json.key(name).value(dtype);
@@ -107,6 +110,12 @@ Plan Plan::from_json(std::string_view text) {
   plan.target_dtype = json.text("target_dtype");
   plan.cast_optional_params = json.flag("cast_optional_params");
   plan.weights_only = json.flag("weights_only");
+  const auto is_set = [&](std::string_view key) {
+    return json.find(key) != nullptr && json.flag(key);
+  };
+  plan.clamp_weights = is_set("clamp_weights");
+  plan.raise_epsilons = is_set("raise_epsilons");
+  plan.fold_batch_norm = is_set("fold_batch_norm");
   plan.io = json.text("io");
   for (const auto& entry : json.object("io_of")) {
     plan.io_of[entry.first] = json.find("io_of")->text(entry.first);

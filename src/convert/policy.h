@@ -10,6 +10,7 @@
 
 #include "convert/custom_operators.h"
 #include "convert/element.h"
+#include "convert/low.h"
 #include "convert/slots.h"
 #include "mezzo/cast_class.h"
 #include "mezzo/convert.h"
@@ -57,6 +58,7 @@ class ConvertPolicy {
 
   Element low() const { return low_; }
   const Options& options() const { return options_; }
+  Allowed allowed() const { return {options_.clamp_weights, options_.raise_epsilons}; }
   /// By "Conv" or "com.microsoft::Gelu".
   ClassOf class_of(std::string_view op) const;
   /// What the class is where the options say nothing.

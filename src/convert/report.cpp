@@ -65,6 +65,30 @@ void write_reasons(std::ostringstream& text, const Report& report) {
     text << "  and " << sorted.size() - kShown << " more reasons (--report FILE.json)\n";
 }
 
+void write_adjusted(std::ostringstream& text, const std::vector<AdjustedConstant>& adjusted) {
+  constexpr std::size_t kShown = 4;
+  const auto digits = text.precision(6);
+  for (std::size_t i = 0; i < std::min(kShown, adjusted.size()); ++i) {
+    const AdjustedConstant& each = adjusted[i];
+    text << each.change << ": " << each.values << (each.values == 1 ? " value" : " values")
+         << " of '" << each.constant << "', " << each.from << " to " << each.to << '\n';
+  }
+  if (adjusted.size() > kShown)
+    text << "  and " << adjusted.size() - kShown << " more constants (--report FILE.json)\n";
+  text.precision(digits);
+}
+
+void write_batch_norms(std::ostringstream& text, const std::vector<BatchNormFold>& norms) {
+  const auto folded =
+      std::ranges::count_if(norms, [](const BatchNormFold& norm) { return !norm.into.empty(); });
+  if (norms.empty()) return;
+  text << folded << " of " << norms.size() << " batch normalizations were folded";
+  const auto kept =
+      std::ranges::find_if(norms, [](const BatchNormFold& norm) { return norm.into.empty(); });
+  if (kept != norms.end()) text << "; " << kept->node << " was not: " << kept->why;
+  text << '\n';
+}
+
 void write_errors(std::ostringstream& text, const Report& report) {
   for (std::size_t i = 0; i < report.errors.size(); ++i) {
     const OutputError& error = report.errors[i];
@@ -106,6 +130,17 @@ void write_outputs(JsonWriter& json, const std::vector<OutputError>& errors) {
   });
 }
 
+void write_adjusted(JsonWriter& json, const std::vector<AdjustedConstant>& adjusted) {
+  json.objects(adjusted, [&](const AdjustedConstant& each) {
+    json.key("constant").value(each.constant);
+    json.key("scope").value(each.scope);
+    json.key("change").value(each.change);
+    json.key("values").value(each.values);
+    json.key("from").value(each.from);
+    json.key("to").value(each.to);
+  });
+}
+
 void write_casts(JsonWriter& json, const std::vector<CastReport>& casts) {
   json.objects(casts, [&](const CastReport& cast) {
     json.key("value").value(cast.value);
@@ -129,6 +164,8 @@ std::string Report::to_text() const {
        << size_text(bytes_before) << " -> " << size_text(bytes_after) << '\n';
   if (duplicated_weights != 0) text << duplicated_weights << " weights are stored in both types\n";
   if (flushed_values != 0) text << flushed_values << " tiny values of weights became zero\n";
+  write_batch_norms(text, batch_norms);
+  write_adjusted(text, adjusted);
   if (opset_after != opset_before)
     text << "opset " << opset_before << " -> " << opset_after << '\n';
   if (better_opset != 0) {
@@ -172,6 +209,13 @@ std::string Report::to_json() const {
   json.key("duplicated_weights").value(duplicated_weights);
   json.key("flushed_values").value(flushed_values);
   json.key("infinite_values").value(infinite_values);
+  json.key("adjusted");
+  write_adjusted(json, adjusted);
+  json.key("batch_norms").objects(batch_norms, [&](const BatchNormFold& norm) {
+    json.key("node").value(norm.node);
+    json.key("into").value(norm.into);
+    json.key("why").value(norm.why);
+  });
   json.key("opset_before").value(opset_before);
   json.key("opset_after").value(opset_after);
   json.key("better_opset").value(better_opset);

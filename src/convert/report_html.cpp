@@ -41,6 +41,27 @@ td,th{border-bottom:1px solid #ddd;padding:.25em .6em;text-align:left;vertical-a
 </style></head><body><h1>mezzo convert</h1>
 )";
 
+void write_mended(std::ostringstream& page, const Report& report) {
+  if (!report.adjusted.empty()) {
+    page << "<h2>Constants that were not only rounded</h2>\n<table><tr><th>constant</th>"
+            "<th>scope</th><th>change</th><th>values</th><th>from</th><th>to</th></tr>\n";
+  }
+  for (const AdjustedConstant& each : report.adjusted) {
+    page << "<tr><td>" << escaped(each.constant) << "</td><td>" << escaped(each.scope)
+         << "</td><td>" << each.change << "</td><td>" << each.values << "</td><td>" << each.from
+         << "</td><td>" << each.to << "</td></tr>\n";
+  }
+  if (!report.adjusted.empty()) page << "</table>\n";
+  if (report.batch_norms.empty()) return;
+  page << "<h2>Batch normalizations</h2>\n<table><tr><th>node</th><th>folded into</th>"
+          "<th>why not</th></tr>\n";
+  for (const BatchNormFold& norm : report.batch_norms) {
+    page << "<tr><td>" << escaped(norm.node) << "</td><td>" << escaped(norm.into) << "</td><td>"
+         << escaped(norm.why) << "</td></tr>\n";
+  }
+  page << "</table>\n";
+}
+
 }  // namespace
 
 std::string Report::to_html() const {
@@ -63,7 +84,9 @@ std::string Report::to_html() const {
     }
     page << "</td></tr>\n";
   }
-  page << "</table>\n<h2>Casts</h2>\n<table><tr><th>value</th><th>scope</th><th>from</th><th>to</"
+  page << "</table>\n";
+  write_mended(page, *this);
+  page << "<h2>Casts</h2>\n<table><tr><th>value</th><th>scope</th><th>from</th><th>to</"
           "th><th>why</th></tr>\n";
   for (const CastReport& cast : casts) {
     page << "<tr><td>" << escaped(cast.value) << "</td><td>" << escaped(cast.scope) << "</td><td>"

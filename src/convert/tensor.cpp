@@ -81,8 +81,8 @@ std::uint64_t stored_floats(const Message& message) {
 
 class RoundedContent final : public Content {
  public:
-  RoundedContent(Document& document, Tensor tensor, Element low)
-      : document_(document), tensor_(std::move(tensor)), low_(low) {
+  RoundedContent(Document& document, Tensor tensor, Element low, const Bounds& bounds)
+      : document_(document), tensor_(std::move(tensor)), low_(low), bounds_(bounds) {
     // The message that holds the values may go before this does; the bytes behind it do not.
     if (tensor_.raw.empty()) {
       values_ = tensor_.message->clone();
@@ -96,7 +96,13 @@ class RoundedContent final : public Content {
 
   void write(Sink& sink) const override {
     std::vector<std::uint16_t> bits(std::clamp<std::uint64_t>(tensor_.count, 1, kChunk));
+    std::vector<float> brought;
     for_each_chunk(tensor_, [&](std::span<const float> values) {
+      if (!bounds_.is_open()) {
+        brought.assign(values.begin(), values.end());
+        for (float& value : brought) value = bounds_.bring(value);
+        values = brought;
+      }
       round_to(low_, values, std::span(bits).first(values.size()));
       sink.write({reinterpret_cast<const char*>(bits.data()), values.size() * 2});
     });
@@ -108,6 +114,7 @@ class RoundedContent final : public Content {
   Tensor tensor_;
   Message values_;
   Element low_;
+  Bounds bounds_;
 };
 
 }  // namespace
@@ -295,25 +302,30 @@ Array array_of(Document& document, const Message& message) {
 }
 
 std::shared_ptr<const Content> rounded_content(Document& document, const Tensor& tensor,
-                                               Element low) {
-  return std::make_shared<RoundedContent>(document, tensor, low);
+                                               Element low, const Bounds& bounds) {
+  return std::make_shared<RoundedContent>(document, tensor, low, bounds);
 }
 
-Message rounded_tensor(Document& document, const Message& source, Element low,
-                       std::string_view name) {
+Message without_values(const Message& tensor) {
   constexpr std::array kData{f::kFloatData,  f::kInt32Data,    f::kStringData,
                              f::kInt64Data,  f::kRawData,      f::kDoubleData,
                              f::kUint64Data, f::kExternalData, f::kLocation};
+  Message copy = tensor.clone();
+  for (const std::uint32_t number : kData) copy.remove(number);
+  return copy;
+}
+
+Message rounded_tensor(Document& document, const Message& source, Element low,
+                       std::string_view name, const Bounds& bounds) {
   const Tensor tensor = read_tensor(document, source);
   if (tensor.element != Element::kFloat) {
     raise("onnx", "tensor '", tensor.name, "' holds ", name_of(tensor.element),
           " where float32 was expected");
   }
-  Message copy = source.clone();
-  for (const std::uint32_t number : kData) copy.remove(number);
+  Message copy = without_values(source);
   copy.set(f::kType, static_cast<std::uint64_t>(low));
   if (!name.empty()) copy.set(f::kName, name);
-  copy.add(f::kRawData, rounded_content(document, tensor, low));
+  copy.add(f::kRawData, rounded_content(document, tensor, low, bounds));
   return copy;
 }
 

@@ -11,6 +11,7 @@
 #include "convert/array.h"
 #include "convert/document.h"
 #include "convert/element.h"
+#include "convert/low.h"
 
 namespace mezzo::convert {
 
@@ -43,11 +44,17 @@ std::vector<double> small_values(const Tensor&, std::uint64_t limit);
 /// of less than a byte.
 Array array_of(Document&, const Message& tensor);
 
-/// The payload of a float32 tensor, rounded to float16 or bfloat16 while it is written.
-std::shared_ptr<const Content> rounded_content(Document&, const Tensor&, Element low);
+/// The payload of a float32 tensor, brought between bounds and rounded to float16 or bfloat16 while
+/// it is written.
+std::shared_ptr<const Content> rounded_content(Document&, const Tensor&, Element low,
+                                               const Bounds& bounds = {});
+
+/// A copy of a tensor with everything but its values.
+Message without_values(const Message& tensor);
 
 /// A copy of a float32 tensor with the element type `low`, under another name (empty: the same).
 /// The values stand in raw_data. Throws Error where it is no float32 tensor.
-Message rounded_tensor(Document&, const Message& tensor, Element low, std::string_view name);
+Message rounded_tensor(Document&, const Message& tensor, Element low, std::string_view name,
+                       const Bounds& bounds = {});
 
 }  // namespace mezzo::convert

@@ -62,11 +62,12 @@ Verifier::Verifier(const std::filesystem::path& original, const OpsetChoice& ops
 void Verifier::open_judge() {
   const Options& options = policy_.options();
   const std::vector<Sample> samples = samples_for(graph_, options.calibration);
+  const Preparation preparation{opset_.opset, options.fold_batch_norm};
   std::string why;
   if (const OperatorLibrary* operators = open_operators(options.evaluator, &why)) {
     try {
       judge_ = std::make_unique<Judge>(std::make_shared<Evaluator>(*operators), original_,
-                                       opset_.opset, samples, workshop_);
+                                       preparation, samples, workshop_);
       return;
     } catch (const UnsupportedError& error) {
       why = error.what();
@@ -82,7 +83,7 @@ void Verifier::open_judge() {
                             why, "; name its library with --evaluator. ONNX Runtime: ", why_not_,
                             "; name its library or folder with --onnxruntime");
   }
-  judge_ = std::make_unique<Judge>(std::make_shared<OrtEngine>(runtime_), original_, opset_.opset,
+  judge_ = std::make_unique<Judge>(std::make_shared<OrtEngine>(runtime_), original_, preparation,
                                    samples, workshop_);
 }
 

@@ -142,6 +142,30 @@ TEST_F(ConvertCommand, PlansAndReportsOverwriteNothingElse) {
   EXPECT_FALSE(fs::exists(folder_ / "out.onnx"));
 }
 
+TEST_F(ConvertCommand, WhatIsMendedIsAskedForAndTold) {
+  convert::GraphBuilder g;
+  g.input("x").weight("w", {1e6F, 1, 1, 1}).weight("b", {0, 1}, {2}).weight("v", {1, 2}, {2});
+  g.weight("eps", {1e-12F}, {}).node("Gemm", {"x", "w"}, {"m"});
+  g.node("BatchNormalization", {"m", "v", "b", "b", "v"}, {"n"});
+  g.weight("u").node("MatMul", {"n", "u"}, {"p"}).node("Add", {"p", "eps"}, {"a"});
+  g.node("Div", {"p", "a"}, {"q"}).node("MatMul", {"q", "u"}, {"y"}).output("y");
+  convert::save(folder_ / "in.onnx", convert::model(g.take()));
+  const std::string plain = convert("").out;
+  for (const char* what : {"clamped", "raised", "folded"}) EXPECT_THAT(plain, Not(HasSubstr(what)));
+  EXPECT_THAT(convert("--clamp-weights").out, HasSubstr("clamped: 1 value of 'w', 1e+06 to 65504"));
+  EXPECT_THAT(convert("--raise-epsilons").out, HasSubstr("raised: 1 value of 'eps', 1e-12 to"));
+  EXPECT_THAT(convert("--fold-batch-norm --report " + path("r.html")).out,
+              HasSubstr("1 of 1 batch normalizations were folded"));
+  EXPECT_THAT(content_of(folder_ / "r.html"), HasSubstr("<h2>Batch normalizations</h2>"));
+  const std::string all = "--clamp-weights --raise-epsilons --fold-batch-norm";
+  convert(all + " --plan-out " + path("plan.json"));
+  const std::string direct = content_of(folder_ / "out.onnx");
+  convert("--plan " + path("plan.json"));
+  EXPECT_EQ(content_of(folder_ / "out.onnx"), direct);
+  EXPECT_THAT(convert("--plan " + path("plan.json") + " --clamp-weights", kWrongUsage).err,
+              HasSubstr("--clamp-weights"));
+}
+
 TEST_F(ConvertCommand, TheModelMayStandBehindAnyOption) {
   for (const char* option :
        {"--exclude conv", "--exclude-tensor x", "--exclude-input Conv:0", "--exclude-region a b",
