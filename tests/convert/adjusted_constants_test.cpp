@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "builder.h"
+#include "convert/apply.h"
+#include "convert/check.h"
 #include "convert/document.h"
 #include "convert/graph.h"
 #include "convert/low.h"
@@ -66,6 +68,19 @@ Message product(const std::vector<float>& weights) {
   GraphBuilder g;
   g.input("x").weight("w", weights).node("MatMul", {"x", "w"}, {"y"});
   return model(g.output("y").take());
+}
+
+// The same with a weight that a node lists.
+Message listed(float weight) {
+  Message values;
+  values.add(field::attribute::kName, std::string_view("value_floats"));
+  values.add(field::attribute::kFloats,
+             kept(std::string(reinterpret_cast<const char*>(&weight), sizeof(weight))));
+  values.add(field::attribute::kType, std::uint64_t{6});
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {2, 1}).node("Constant", {}, {"w"}, std::move(values));
+  g.node("MatMul", {"x", "w"}, {"y"}).output("y", Element::kFloat, {2});
+  return model(g.take());
 }
 
 std::string why_of(const Report& report, const std::string& key) {
@@ -248,6 +263,33 @@ TEST_F(AdjustedConstants, BoundsInAttributesAreRaisedToo) {
   const Graph graph(document);
   const auto clip = std::ranges::find(graph.nodes, "Clip", &Node::op);
   EXPECT_EQ(std::stof(graph.attribute_text(*clip, "min")), kSmallestNormal);
+}
+
+// Rounded at run time, as other constants are for a judge, they would be infinite or nothing.
+TEST_F(AdjustedConstants, AJudgeSeesWhatIsStored) {
+  options_.clamp_weights = options_.raise_epsilons = true;
+  const ConvertPolicy policy(options_);
+  for (const Message& made : {product({1e6F, 1, 1, 1}), guarded("Add", 1e-12F), listed(1e6F)}) {
+    for (const Storage storage : {Storage::kEmulated, Storage::kEmulatedWeights}) {
+      Document document(bytes_of(made));
+      const Graph graph(document, policy.custom_operators());
+      Constants constants(graph, policy.low());
+      const Decisions decisions = decide(graph, policy, constants);
+      const Changes changes = apply(document, graph, decisions, constants, policy.low(), storage);
+      ASSERT_THAT(changes.adjusted, SizeIs(1));
+      Document result(bytes_of(document.model()));
+      const Graph after(result);
+      EXPECT_THAT(check_graph(after), IsEmpty());
+      std::vector<double> stored;
+      for (const Value& value : after.values) {
+        const Message* tensor = after.constant(static_cast<ValueId>(&value - after.values.data()));
+        if (tensor == nullptr || value.type != tensor_of(Element::kFloat16)) continue;
+        stored = array_of(result, *tensor).values();
+      }
+      ASSERT_THAT(stored, testing::Not(IsEmpty()));
+      EXPECT_EQ(stored[0], changes.adjusted[0].to);
+    }
+  }
 }
 
 TEST_F(AdjustedConstants, APlanKeepsWhatWasAllowed) {

@@ -109,5 +109,15 @@ TEST(EditedModels, FoldedBatchNormalizationsGiveWhatTheyGave) {
   EXPECT_LT(error.relative_to_range, 2e-6);
 }
 
+TEST(EditedModels, AFoldedResNetGivesWhatItGave) {
+  const std::vector<std::int64_t> dims{1, 3, 64, 64};
+  const Sample sample{{"data", floats_array(dims, drawn(std::size_t{3} * 64 * 64, 11, -1, 1))}};
+  Document document(bytes_of(resnet18()));
+  fold_batch_norms(document);
+  const Message folded = Message::parse(document.keep(bytes_of(document.model())));
+  const Array before = evaluated(resnet18(), sample)[0];
+  EXPECT_LT(compare_outputs("y", before, evaluated(folded, sample)[0]).relative_to_range, 1e-4);
+}
+
 }  // namespace
 }  // namespace mezzo::convert

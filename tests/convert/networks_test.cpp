@@ -53,5 +53,23 @@ TEST(Tutorial, WithDefaultListsEverythingHeavyIsLow) {
   fs::remove_all(folder.parent_path());
 }
 
+TEST(Tutorial, EveryBatchNormalizationOfResNet18MayBeFolded) {
+  const fs::path folder = scratch_folder("tutorial");
+  save(folder / "resnet18.onnx", resnet18());
+  Options options;
+  options.verify = "none";
+  const Report plain =
+      convert_model(folder / "resnet18.onnx", folder / "half.onnx", options).report;
+  options.fold_batch_norm = true;
+  const Report report =
+      convert_model(folder / "resnet18.onnx", folder / "folded.onnx", options).report;
+  EXPECT_EQ(report.batch_norms.size(), 20U);
+  for (const BatchNormFold& norm : report.batch_norms) EXPECT_EQ(norm.why, "") << norm.node;
+  EXPECT_EQ(report.nodes, plain.nodes - 20);
+  EXPECT_EQ(report.heavy_low_nodes, 21);
+  EXPECT_LE(report.casts.size(), plain.casts.size());
+  fs::remove_all(folder.parent_path());
+}
+
 }  // namespace
 }  // namespace mezzo::convert

@@ -135,6 +135,8 @@ TEST(RandomGraphs, AreConvertedToValidGraphs) {
     Options options;
     options.target_dtype = seed % 3 == 0 ? "bfloat16" : "float16";
     options.io = seed % 2 == 0 ? "keep" : "low";
+    options.clamp_weights = seed % 4 >= 2;
+    options.raise_epsilons = seed % 8 >= 4;
     for (const Storage storage :
          {Storage::kConverted, Storage::kRuntimeCast, Storage::kWeightsOnly, Storage::kEmulated}) {
       options.weights_only = storage == Storage::kWeightsOnly;
