@@ -20,12 +20,13 @@ std::string align(NodeEdit& node, std::size_t input, std::int64_t axis) {
   if (!whole || !part) {
     return concat({", and the rank of '", node.input(whole ? input : 0), "' is not known"});
   }
+  const bool is_single = std::ranges::all_of(*part, [](std::int64_t dim) { return dim == 1; });
+  if (is_single && part->size() <= whole->size()) return "";
   if (axis < 0) axis += static_cast<std::int64_t>(whole->size());
   const auto ones =
       static_cast<std::int64_t>(whole->size()) - axis - static_cast<std::int64_t>(part->size());
   if (axis < 0 || ones < 0) return concat({", and '", node.input(input), "' does not fit there"});
-  if (ones != 0 && !part->empty())
-    node.append_ones(input, part->size(), static_cast<std::size_t>(ones));
+  if (ones != 0) node.append_ones(input, part->size(), static_cast<std::size_t>(ones));
   return "";
 }
 
@@ -77,7 +78,7 @@ std::string dropout_7(NodeEdit& node) {
 std::string prelu_7(NodeEdit& node) {
   const auto slope = node.shape(1);
   if (!slope) return "has a slope whose rank is not known";
-  if (slope->size() != 1 || slope->front() == 1) return "";
+  if (slope->size() != 1) return "";
   if (std::string why = align(node, 1, 1); !why.empty())
     return concat({"has one slope per channel", why});
   return "";
@@ -86,12 +87,14 @@ std::string prelu_7(NodeEdit& node) {
 // Copies along one axis; since then a number of copies per axis.
 std::string tile_6(NodeEdit& node) {
   const auto shape = node.shape(0);
-  auto axis = node.constant_integer(2);
-  if (!shape || !axis) return "repeats an axis that is not known";
+  const auto number = node.constant_number(2);
+  if (!shape || !number || *number != std::floor(*number) || std::fabs(*number) > 64)
+    return "repeats an axis that is not known";
   const auto rank = static_cast<std::int64_t>(shape->size());
-  if (*axis < 0) *axis += rank;
-  if (*axis < 0 || *axis >= rank) return "repeats an axis that is not there";
-  node.place_in_ones(1, shape->size(), static_cast<std::size_t>(*axis));
+  auto axis = static_cast<std::int64_t>(*number);
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank) return "repeats an axis that is not there";
+  node.place_in_ones(1, shape->size(), static_cast<std::size_t>(axis));
   node.keep_inputs(2);
   return "";
 }
@@ -109,11 +112,6 @@ std::string upsample_7(NodeEdit& node) {
   node.remove("width_scale");
   if (node.text("mode") == "bilinear") node.set_text("mode", "linear");
   return "";
-}
-
-// What the reset gate does with the recurrent bias changed.
-std::string gru_3(NodeEdit& node) {
-  return node.input(3).empty() ? "" : "has a bias, whose part in the reset gate changed";
 }
 
 // The defaults changed.

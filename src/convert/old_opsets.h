@@ -14,7 +14,6 @@ std::string concat_4(NodeEdit& node);
 std::string drop_broadcast(NodeEdit& node);
 std::string drop_legacy(NodeEdit& node);
 std::string dropout_7(NodeEdit& node);
-std::string gru_3(NodeEdit& node);
 std::string lp_pool_2(NodeEdit& node);
 std::string pad_2(NodeEdit& node);
 std::string prelu_7(NodeEdit& node);

@@ -200,7 +200,6 @@ constexpr Change kChanges[] = {
     {"Equal", 7, drop_broadcast},
     {"Exp", 6, drop_legacy},
     {"Floor", 6, drop_legacy},
-    {"GRU", 3, gru_3},
     {"GRU", 7, recurrent_7},
     {"Gemm", 7, drop_broadcast},
     {"GlobalLpPool", 2, lp_pool_2},

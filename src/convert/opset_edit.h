@@ -22,7 +22,7 @@ class NodeEdit {
   int target() const { return target_; }
   /// What is known of inputs and outputs as they were read; nothing where no facts were given.
   std::optional<Dims> shape(std::size_t input) const;
-  std::optional<std::int64_t> constant_integer(std::size_t input) const;
+  std::optional<double> constant_number(std::size_t input) const;
   std::optional<Element> element(std::size_t output) const;
   bool is_read(std::size_t output) const;
 
@@ -51,7 +51,7 @@ class NodeEdit {
   void cast_output(std::size_t i, Element to);
   /// Input i gets so many dimensions of one behind those that it has.
   void append_ones(std::size_t i, std::size_t rank, std::size_t ones);
-  /// Input i, a number, becomes the list of `rank` ones with that number at `at`.
+  /// Input i, a number of any type, becomes the list of `rank` ones with that number at `at`.
   void place_in_ones(std::size_t i, std::size_t rank, std::size_t at);
   /// The name of a constant that is true.
   std::string_view truth();

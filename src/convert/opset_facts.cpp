@@ -21,14 +21,11 @@ void keep_equal(std::vector<std::optional<T>>& these, const std::vector<std::opt
   }
 }
 
-std::optional<std::int64_t> single_integer(const Graph& graph, ValueId id) {
+std::optional<double> single_number(const Graph& graph, ValueId id) {
   const Message* tensor = graph.constant(id);
   if (tensor == nullptr) return std::nullopt;
-  const Tensor read = read_tensor(graph.document(), *tensor);
-  if (read.element != Element::kInt64 && read.element != Element::kInt32) return std::nullopt;
-  const std::vector<double> values = small_values(read, 1);
-  if (values.size() != 1) return std::nullopt;
-  return static_cast<std::int64_t>(values[0]);
+  const std::vector<double> values = small_values(read_tensor(graph.document(), *tensor), 1);
+  return values.size() == 1 ? std::optional(values[0]) : std::nullopt;
 }
 
 }  // namespace
@@ -41,7 +38,7 @@ NodeFacts::NodeFacts(const Graph& graph) {
     Known known;
     for (const ValueId in : node.inputs) {
       known.shapes.push_back(in == kNone ? std::nullopt : shapes[static_cast<std::size_t>(in)]);
-      known.integers.push_back(in == kNone ? std::nullopt : single_integer(graph, in));
+      known.numbers.push_back(in == kNone ? std::nullopt : single_number(graph, in));
     }
     for (const ValueId out : node.outputs) {
       const bool is_tensor = out != kNone && graph.value(out).type.is_plain_tensor();
@@ -56,7 +53,7 @@ NodeFacts::NodeFacts(const Graph& graph) {
 
 void NodeFacts::agree(Known& with, const Known& other) {
   keep_equal(with.shapes, other.shapes);
-  keep_equal(with.integers, other.integers);
+  keep_equal(with.numbers, other.numbers);
   keep_equal(with.elements, other.elements);
   for (std::size_t i = 0; i < with.reads.size(); ++i)
     with.reads[i] = with.reads[i] || other.reads[i];
@@ -68,10 +65,10 @@ std::optional<Dims> NodeFacts::shape(const Message& node, std::size_t input) con
   return found->second.shapes[input];
 }
 
-std::optional<std::int64_t> NodeFacts::integer(const Message& node, std::size_t input) const {
+std::optional<double> NodeFacts::number(const Message& node, std::size_t input) const {
   const auto found = known_.find(&node);
-  if (found == known_.end() || input >= found->second.integers.size()) return std::nullopt;
-  return found->second.integers[input];
+  if (found == known_.end() || input >= found->second.numbers.size()) return std::nullopt;
+  return found->second.numbers[input];
 }
 
 std::optional<Element> NodeFacts::element(const Message& node, std::size_t output) const {

@@ -89,7 +89,7 @@ std::vector<float> floats_of(const Graph& graph, ValueId id) {
 
 std::optional<Product> product_of(const Graph& graph, const Constants& constants, const Node& node,
                                   std::string* why) {
-  const auto refused = [&](std::string text) -> std::optional<Product> {
+  const auto refused = [&](std::string_view text) -> std::optional<Product> {
     *why = concat({graph.describe(node), " ", text});
     return std::nullopt;
   };

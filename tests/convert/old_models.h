@@ -29,9 +29,9 @@ Message old_graph(const std::string& op, const std::vector<std::string>& inputs,
   GraphBuilder g;
   g.input("x", Element::kFloat, old_image());
   g.weight("per_channel", {10, -2}, {2}).weight("one", {3}, {1});
+  g.weight("element", {3}, {1, 1});
   g.weight("plane", {10, 20, 30, 40}, {2, 2});
-  g.initializer(tensor<std::int64_t>("two", Element::kInt64, {1}, {2}));
-  g.initializer(tensor<std::int64_t>("axis", Element::kInt64, {1}, {2}));
+  g.weight("two", {2}, {1}).weight("axis", {2}, {1});
   g.node("Identity", {"x"}, {"i"});  // its shape is told by nobody
   g.node(op, inputs, {"y"}, std::move(attributes)...);
   return g.output("y", Element::kFloat, dims).take();
@@ -58,6 +58,8 @@ inline std::vector<OldModel> old_models() {
     g.node("Div", {"x", "k"}, {"y"}, attribute("broadcast", 1), attribute("axis", std::int64_t{0}));
     return g.output("y", Element::kFloat, old_image()).take();
   }());
+  add("AddOneElementAnywhere", 6, {4, 5, 6, 7, 2, 1, 0, -1},
+      old_graph("Add", {"i", "element"}, image, attribute("broadcast", 1), attribute("axis", 3)));
   add("SlopePerChannel", 6, {1, 2, 3, 4, 2, 4, 6, 8},
       old_graph("PRelu", {"i", "per_channel"}, image));
   add("SlopeForAll", 6, {1, 2, 3, 4, -3, -6, -9, -12}, old_graph("PRelu", {"i", "one"}, image));
