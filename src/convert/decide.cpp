@@ -85,6 +85,7 @@ class Decider {
     if (options.target_dtype_ops) warn("target_dtype_ops");
     if (options.widest_dtype_ops) warn("widest_dtype_ops");
     if (!options.included_names.empty()) warn("included_names");
+    if (options.raise_epsilons) warn("raise_epsilons");
   }
 
   // The caller's word on a node holds for its weights, too.

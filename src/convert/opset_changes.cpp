@@ -126,14 +126,17 @@ std::string resize_11(NodeEdit& node) {
   return "";
 }
 
-// floor((x + 0.5) / scale) is floor(((x + 0.5) / scale - 0.5) + 0.5).
+// Of x = (i + 0.5) / scale, floor(x) is floor((x - 0.5) + 0.5), and ceil(x - 0.5) is the ceiling of
+// what half_pixel gives.
 std::string resize_13(NodeEdit& node) {
   if (node.text("coordinate_transformation_mode") != "tf_half_pixel_for_nn") return "";
   const std::string_view mode = node.text("mode");
-  if ((!mode.empty() && mode != "nearest") || node.text("nearest_mode") != "floor")
-    return "uses tf_half_pixel_for_nn, which is no more, and does not round down";
+  const std::string_view rounding = node.text("nearest_mode");
+  const bool prefers_floor = rounding.empty() || rounding == "round_prefer_floor";
+  if ((!mode.empty() && mode != "nearest") || (rounding != "floor" && !prefers_floor))
+    return "uses tf_half_pixel_for_nn, which is no more, and rounds up or not at all";
   node.set_text("coordinate_transformation_mode", "half_pixel");
-  node.set_text("nearest_mode", "round_prefer_ceil");
+  node.set_text("nearest_mode", prefers_floor ? "ceil" : "round_prefer_ceil");
   return "";
 }
 

@@ -152,6 +152,10 @@ TEST_F(AdjustedConstants, HoweverWeightsAreStoredTheyAreClamped) {
   EXPECT_EQ(report.low_weights, 1);
   EXPECT_EQ(report.adjusted.at(0).from, -1e6);
   EXPECT_EQ(read_by("MatMul", 1).at(7), -65504);
+  EXPECT_THAT(report.warnings, IsEmpty());
+  options_.raise_epsilons = true;
+  EXPECT_THAT(convert_model(folder_ / "in.onnx", out(), options_).report.warnings,
+              ElementsAre(HasSubstr("raise_epsilons changes nothing")));
 }
 
 TEST_F(AdjustedConstants, AFloatReaderOfASharedWeightReadsWhatItWas) {

@@ -324,7 +324,7 @@ TEST_F(OpsetTest, ModesThatAreNoMoreAreRefused) {
   GraphBuilder g;
   g.input("x", Element::kFloat, {1, 2, 4, 4}).weight("none", {}, {0});
   g.weight("scales", {1, 1, 2, 2}, {4});
-  g.node("Resize", {"x", "none", "scales"}, {"y"},
+  g.node("Resize", {"x", "none", "scales"}, {"y"}, attribute("nearest_mode", "ceil"),
          attribute("coordinate_transformation_mode", "tf_half_pixel_for_nn"));
   try {
     convert(model(g.output("y", Element::kFloat, {1, 2, 8, 8}).take(), 11));

@@ -2,6 +2,7 @@
 // to another opset, and folding batch normalizations.
 #include <gmock/gmock.h>
 
+#include <numeric>
 #include <random>
 
 #include "convert/fold_batch_norm.h"
@@ -38,20 +39,23 @@ TEST(EditedModels, OldFormsGiveWhatTheyGave) {
   }
 }
 
-TEST(EditedModels, ResizeByTheNearestBelowGivesWhatItGave) {
-  for (const std::vector<float>& scales :
-       {std::vector<float>{1, 1, 2, 2}, {1, 1, 3, 1.5F}, {1, 1, 0.5F, 0.75F}, {1, 1, 2.5F, 1}}) {
+TEST(EditedModels, ResizeByTheNearestGivesWhatItGave) {
+  const std::vector<std::vector<float>> all{
+      {1, 1, 2, 2}, {1, 1, 3, 1.5F}, {1, 1, 0.5F, 0.75F}, {1, 1, 2.5F, 1}};
+  for (std::size_t i = 0; i < 2 * all.size(); ++i) {
+    const std::vector<float>& scales = all[i / 2];
+    const char* rounding = i % 2 == 0 ? "floor" : "round_prefer_floor";
     const auto made = [&] {
       GraphBuilder g;
       g.input("x", Element::kFloat, {1, 1, 4, 4}).weight("none", {}, {0});
       g.weight("scales", scales, {4});
       g.node("Resize", {"x", "none", "scales"}, {"y"},
              attribute("coordinate_transformation_mode", "tf_half_pixel_for_nn"),
-             attribute("nearest_mode", "floor"));
+             attribute("nearest_mode", rounding));
       return model(g.output("y", Element::kFloat, {1, 1, -1, -1}).take(), 11);
     };
     std::vector<float> x(16);
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+    std::iota(x.begin(), x.end(), 0.0F);
     const Sample sample{{"x", floats_array({1, 1, 4, 4}, x)}};
     Document document(bytes_of(made()));
     ASSERT_EQ(raise_opset(document, 13), "");
