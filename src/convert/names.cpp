@@ -50,9 +50,13 @@ void Names::add(const Graph& graph, ScopeId id) {
 }
 
 std::string Names::take(const std::string& wanted) {
-  std::string name = wanted;
-  for (int i = 1; !taken_.insert(name).second; ++i) name = concat({wanted, "_", std::to_string(i)});
-  return name;
+  if (taken_.insert(wanted).second) return wanted;
+  // Numbers that were taken stay so: very many may want the same name.
+  int& last = last_[wanted];
+  for (;;) {
+    std::string name = concat({wanted, "_", std::to_string(++last)});
+    if (taken_.insert(name).second) return name;
+  }
 }
 
 }  // namespace mezzo::convert

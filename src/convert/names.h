@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "convert/graph.h"
@@ -23,6 +24,7 @@ class Names {
   void add(const Graph&, ScopeId);
   void add_nodes(Message& graph_or_function, std::uint32_t number, int depth);
   std::unordered_set<std::string> taken_;
+  std::unordered_map<std::string, int> last_;  // numbers behind names
 };
 
 }  // namespace mezzo::convert
