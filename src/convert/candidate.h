@@ -9,8 +9,8 @@
 
 namespace mezzo::convert {
 
-/// Decides about `original`, raised as was chosen and folded as the options ask, and writes to `path` what a conversion would, to
-/// the byte where the storage is that of the options.
+/// Decides about `original`, raised as was chosen and folded as the options ask, and writes to
+/// `path` what a conversion would, to the byte where the storage is that of the options.
 void write_candidate(const std::filesystem::path& original, const OpsetChoice&,
                      const ConvertPolicy&, const Evidence&, Storage,
                      const std::filesystem::path& path);

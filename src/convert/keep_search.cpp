@@ -76,8 +76,8 @@ std::uint64_t purpose_of_search(std::string_view judge, const std::filesystem::p
     hash.add(dtype);
   }
   for (const std::string& text : policy.custom_texts()) hash.add(text);
-  for (const bool choice : {options.weights_only, options.cast_optional_params, options.clamp_weights,
-                            options.raise_epsilons, options.fold_batch_norm})
+  for (const bool choice : {options.weights_only, options.cast_optional_params,
+                            options.clamp_weights, options.raise_epsilons, options.fold_batch_norm})
     hash.add(std::int64_t{choice});
   // Lists, names, ranges and what the caller chooses have come to these.
   for (const std::string& key : decisions.float_weights) hash.add(key);
