@@ -43,30 +43,6 @@ std::string class_of_adam(const optim::FusedAdam& adam) {
   return decoupled == 0 ? "Adam" : std::string(kEitherAdam);
 }
 
-/// The name of a class in files; a fused one has that of the class whose state it reads.
-std::string class_of(const torch::optim::Optimizer& optimizer) {
-  using torch::optim::Adagrad;
-  using torch::optim::Adam;
-  using torch::optim::AdamW;
-  using torch::optim::LBFGS;
-  using torch::optim::RMSprop;
-  using torch::optim::SGD;
-  const auto is = [&]<typename T>(const T*) {
-    return dynamic_cast<const T*>(&optimizer) != nullptr;
-  };
-  if (is(static_cast<const SGD*>(nullptr)) || is(static_cast<const optim::FusedSGD*>(nullptr)))
-    return "SGD";
-  if (const auto* adam = dynamic_cast<const optim::FusedAdam*>(&optimizer)) {
-    return class_of_adam(*adam);
-  }
-  if (is(static_cast<const Adam*>(nullptr))) return "Adam";
-  if (is(static_cast<const AdamW*>(nullptr))) return "AdamW";
-  if (is(static_cast<const Adagrad*>(nullptr))) return "Adagrad";
-  if (is(static_cast<const RMSprop*>(nullptr))) return "RMSprop";
-  if (is(static_cast<const LBFGS*>(nullptr))) return "LBFGS";
-  return typeid(optimizer).name();
-}
-
 /// Does an optimizer of class `to` go on where one of class `from` stopped? Only where
 /// `options_tell` which Adam each group is, the other one does too.
 bool reads(const std::string& to, const std::string& from, bool options_tell) {
@@ -207,6 +183,29 @@ void load_gradients(OptimizerState& optimizer, const std::string& prefix,
 }
 
 }  // namespace
+
+std::string class_of(const torch::optim::Optimizer& optimizer) {
+  using torch::optim::Adagrad;
+  using torch::optim::Adam;
+  using torch::optim::AdamW;
+  using torch::optim::LBFGS;
+  using torch::optim::RMSprop;
+  using torch::optim::SGD;
+  const auto is = [&]<typename T>(const T*) {
+    return dynamic_cast<const T*>(&optimizer) != nullptr;
+  };
+  if (is(static_cast<const SGD*>(nullptr)) || is(static_cast<const optim::FusedSGD*>(nullptr)))
+    return "SGD";
+  if (const auto* adam = dynamic_cast<const optim::FusedAdam*>(&optimizer)) {
+    return class_of_adam(*adam);
+  }
+  if (is(static_cast<const Adam*>(nullptr))) return "Adam";
+  if (is(static_cast<const AdamW*>(nullptr))) return "AdamW";
+  if (is(static_cast<const Adagrad*>(nullptr))) return "Adagrad";
+  if (is(static_cast<const RMSprop*>(nullptr))) return "RMSprop";
+  if (is(static_cast<const LBFGS*>(nullptr))) return "LBFGS";
+  return typeid(optimizer).name();
+}
 
 void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool gradients,
                     SafetensorsFile& file) {

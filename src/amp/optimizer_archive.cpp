@@ -2,12 +2,17 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
+#include "amp/checkpoint_parts.h"
 #include "amp/module_types.h"
 #include "amp/optimizer_state.h"
 #include "amp/param_state.h"
+#include "core/raise.h"
 #include "mezzo/model_values.h"
 #include "mezzo/optim.h"
 
@@ -74,6 +79,77 @@ class Replacement {
   std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> options_;
 };
 
+/// While it lives, a parameter that is listed twice is so once: LibTorch moves its state from the
+/// file to the first listing and would give the second one nothing.
+class ListedOnce {
+ public:
+  explicit ListedOnce(torch::optim::Optimizer& optimizer) : optimizer_(optimizer) {
+    std::unordered_set<const c10::TensorImpl*> seen;
+    for (auto& group : optimizer.param_groups()) {
+      for (at::Tensor& parameter : group.params()) {
+        if (seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
+        places_.emplace_back(&parameter, parameter);
+        parameter = parameter.detach();
+      }
+    }
+  }
+  ~ListedOnce() {
+    for (auto& [place, listed] : places_) {
+      optimizer_.state().erase(place->unsafeGetTensorImpl());
+      *place = listed;
+    }
+  }
+  ListedOnce(const ListedOnce&) = delete;
+  ListedOnce& operator=(const ListedOnce&) = delete;
+
+ private:
+  torch::optim::Optimizer& optimizer_;
+  std::vector<std::pair<at::Tensor*, at::Tensor>> places_;
+};
+
+/// "2 parameter groups (4, 1)"
+std::string describe_groups(const std::vector<std::int64_t>& sizes) {
+  std::string text = std::to_string(sizes.size()) + " parameter group";
+  if (sizes.size() != 1) text += 's';
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    text += (i == 0 ? " (" : ", ") + std::to_string(sizes[i]);
+  return sizes.empty() ? text : text + ')';
+}
+
+std::string describe(const torch::optim::Optimizer& optimizer) {
+  std::vector<std::int64_t> sizes;
+  for (const auto& group : optimizer.param_groups())
+    sizes.push_back(static_cast<std::int64_t>(group.params().size()));
+  return "the state of an optimizer of class " + detail::class_of(optimizer) + " with " +
+         describe_groups(sizes);
+}
+
+/// What an archive holds in the place of an optimizer, as far as it can be told.
+std::string describe(torch::serialize::InputArchive& archive) {
+  try {
+    torch::serialize::InputArchive groups;
+    archive.read("param_groups", groups);
+    at::Tensor count;
+    groups.read("param_groups/size", count);
+    std::vector<std::int64_t> sizes;
+    std::string options;
+    for (std::int64_t i = 0; i < count.item<std::int64_t>(); ++i) {
+      torch::serialize::InputArchive group;
+      groups.read("param_groups/" + std::to_string(i), group);
+      at::Tensor size;
+      group.read("params/size", size);
+      sizes.push_back(size.item<std::int64_t>());
+      torch::serialize::InputArchive named;
+      group.read("options", named);
+      if (!options.empty()) continue;
+      for (const std::string& key : named.keys()) options += (options.empty() ? "" : ", ") + key;
+    }
+    return describe_groups(sizes) + " with the options " + options;
+  } catch (const std::exception&) {
+    return "what no optimizer wrote";
+  }
+}
+
 /// State has the type that this optimizer's had (Adagrad makes its own from the network as it was
 /// before a level cast it), else that of its parameter; that of fused optimizers is float at least.
 void give_types(detail::OptimizerState& optimizer, const Replacement& replacement) {
@@ -107,7 +183,12 @@ torch::serialize::InputArchive& operator>>(torch::serialize::InputArchive& archi
                                            Optimizer& optimizer) {
   Replacement replacement(optimizer.inner());
   try {
+    const ListedOnce listed_once(optimizer.inner());
     optimizer.inner().load(archive);
+  } catch (const c10::Error&) {
+    replacement.undo();
+    raise("load", "the archive is not of this optimizer: expected ", describe(optimizer.inner()),
+          ", got ", describe(archive));
   } catch (...) {
     replacement.undo();
     throw;
