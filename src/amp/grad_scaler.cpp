@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <unordered_set>
+#include <utility>
 
 #include "amp/overflow_ranks.h"
 #include "amp/step_record.h"
@@ -50,11 +52,15 @@ double checked_scale(double scale) {
   return scale;
 }
 
+/// Each once, however often the optimizer lists its parameter.
 std::vector<at::Tensor> gradients_of(const torch::optim::Optimizer& optimizer) {
   std::vector<at::Tensor> gradients;
+  std::unordered_set<const c10::TensorImpl*> seen;
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) {
-      if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+      const at::Tensor& grad = parameter.grad();
+      if (grad.defined() && seen.insert(grad.unsafeGetTensorImpl()).second)
+        gradients.push_back(grad);
     }
   }
   return gradients;

@@ -67,15 +67,15 @@ void OptimizerState::sync() {
   bool same = true;
   for (auto& group : inner().param_groups()) {
     for (const at::Tensor& parameter : group.params()) {
-      same = same && place < slots_.size() && slots_[place].master.is_same(parameter);
+      same = same && place < places_.size() && slot_at(place).master.is_same(parameter);
       if (!same) break;
-      const Slot& slot = slots_[place++];
+      const Slot& slot = slot_at(place++);
       // Unfrozen since: it needs a master now.
       same = slot.has_master() || !session_.plan().masters || !is_low(slot.weight) ||
              !slot.weight.requires_grad();
     }
   }
-  if (!same || place != slots_.size()) rebuild_slots();
+  if (!same || place != places_.size()) rebuild_slots();
 }
 
 void OptimizerState::rebuild_slots() {
@@ -84,9 +84,20 @@ void OptimizerState::rebuild_slots() {
   for (Slot& slot : slots_) known.emplace(slot.master.unsafeGetTensorImpl(), slot);
   const bool scales = session_.plan().scale_rules.dynamic || session_.plan().first_scale != 1.0;
   std::vector<Slot> slots;
+  std::unordered_map<const c10::TensorImpl*, std::size_t> place_of;
+  std::vector<std::size_t> places;
   for (auto& group : inner().param_groups()) {
     for (at::Tensor& parameter : group.params()) {
       const auto old = known.find(parameter.unsafeGetTensorImpl());
+      const at::Tensor& weight = old != known.end() ? old->second.weight : parameter;
+      const auto [place, is_first] =
+          place_of.try_emplace(weight.unsafeGetTensorImpl(), slots.size());
+      places.push_back(place->second);
+      // Listed again: the optimizer steps the same tensor again, by the same gradient.
+      if (!is_first) {
+        parameter = slots[place->second].master;
+        continue;
+      }
       const bool keeps = old != known.end() && old->second.has_master();
       slots.push_back(keeps ? old->second : slot_of(parameter));
       if (old != known.end()) {
@@ -102,6 +113,7 @@ void OptimizerState::rebuild_slots() {
     }
   }
   slots_ = std::move(slots);
+  places_ = std::move(places);
   was_synced_ = true;
   find_models();
   witness_.look(slots_, inner());

@@ -82,7 +82,10 @@ class OptimizerState {
   Session& session() const noexcept { return session_; }
   torch::optim::Optimizer& inner() const noexcept { return *ref_.inner; }
   int index() const noexcept { return index_; }
+  /// One for each parameter, however often the optimizer lists it.
   std::vector<Slot>& slots() noexcept { return slots_; }
+  /// That of a place in the optimizer's groups, counted through all of them.
+  const Slot& slot_at(std::size_t place) const { return slots_[places_[place]]; }
   Snapshot& snapshot() noexcept { return snapshot_; }
 
   /// Parameters that were added or unfrozen since get their places and masters.
@@ -151,6 +154,8 @@ class OptimizerState {
   void zero_grad(bool set_to_none);
   /// These weights' gradients were cleared. An overflow whose gradients are all gone skips nothing.
   void forget_cleared(const std::vector<at::Tensor>& weights);
+  /// The gradients that overflowed are gone.
+  void forget_overflow();
   /// What a scope set aside of these weights' gradients, where one is open.
   void clear_stashes(const std::vector<at::Tensor>& weights, bool set_to_none);
   /// Weights that moved away from their buckets leave the zeros there: elsewhere they would be a
@@ -184,7 +189,6 @@ class OptimizerState {
   bool has_gradients() const;
   /// Do scopes keep casts of weights: the level's own, or those of a low type that is emulated?
   bool keeps_casts() const;
-  void forget_overflow();
   void take_foreign_steps();
   bool must_skip() const;
   void run_inner(const torch::optim::Optimizer::LossClosure& closure = nullptr);
@@ -213,6 +217,7 @@ class OptimizerState {
   OptimizerRef ref_;
   int index_;
   std::vector<Slot> slots_;
+  std::vector<std::size_t> places_;  // the slot of each parameter that the groups list
   std::vector<ModelState*> models_;  // whose parameters it steps
   std::int64_t calls_at_step_ = 0;   // of these models, when the last step was decided
   Snapshot snapshot_;

@@ -59,7 +59,7 @@ std::string describe(OptimizerState& state) {
   std::size_t place = 0;
   for (std::size_t group = 0; group < state.inner().param_groups().size(); ++group) {
     for (std::size_t i = 0; i < state.inner().param_groups()[group].params().size(); ++i) {
-      const Slot& slot = state.slots()[place++];
+      const Slot& slot = state.slot_at(place++);
       text << "\n  group " << group << ": " << slot.weight.scalar_type() << ' '
            << slot.weight.sizes() << (slot.has_master() ? " by a float master" : "");
     }
