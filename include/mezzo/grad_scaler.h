@@ -53,8 +53,10 @@ class MEZZO_API GradScaler {
   at::Tensor scale(const at::Tensor& tensor);
   std::vector<at::Tensor> scale(at::TensorList tensors);
 
-  /// Divides the optimizer's gradients by the scale, in place, and checks them. Once between two
-  /// updates: a second call, or one after `step`, throws Error.
+  /// Divides the optimizer's gradients by the scale, in place, and checks them; once, however often
+  /// a parameter is listed. Once between two updates: a second call, or one after `step`, throws
+  /// Error. Throws ConfigError for a gradient that is neither dense nor sparse COO, and changes
+  /// nothing: it may be called again.
   void unscale_(torch::optim::Optimizer& optimizer);
 
   /// Unscales if `unscale_` was not called, and steps where all gradients are finite. Twice without

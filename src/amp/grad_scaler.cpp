@@ -82,13 +82,13 @@ class GradScaler::Impl {
     if (gradients.empty())
       raise(kWhere, "the optimizer has no gradients; call scale(loss).backward() first");
     scaler.to(gradients.front().device());
-    Progress& one = progress[&optimizer];
+    Progress one;
     const at::Tensor inverse = scaler.inverse();
     one.found_inf = at::zeros({}, inverse.options().dtype(at::kFloat));
     const auto world = parallel::world_if_any();
     one.agreed = world && parallel::spread_by_reduction(gradients, *world);
     scaling::unscale_and_check(gradients, inverse, one.found_inf);
-    return one;
+    return progress.insert_or_assign(&optimizer, std::move(one)).first->second;
   }
 
   bool enabled;

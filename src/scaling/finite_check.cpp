@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/raise.h"
 #include "scaling/to_device.h"
 
 namespace mezzo::scaling {
@@ -111,6 +112,15 @@ void check_sums_of_duplicates(at::TensorList tensors, at::Tensor& found_inf) {
   }
 }
 
+void check_layouts(at::TensorList tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined() || tensor.layout() == at::kStrided || tensor.is_sparse()) continue;
+    raise<ConfigError>("unscale", "a gradient of shape ", tensor.sizes(), " has the layout ",
+                       tensor.layout(), "; expected Strided or Sparse: convert it first, as by ",
+                       "to_dense()");
+  }
+}
+
 bool is_finite(const at::Tensor& tensor) {
   return at::isfinite(dense_values(tensor)).all().item<bool>();
 }
@@ -119,12 +129,14 @@ bool is_finite(const at::Tensor& tensor) {
 
 void unscale_and_check(at::TensorList tensors, const at::Tensor& inv_scale, at::Tensor& found_inf) {
   const at::NoGradGuard no_grad;
+  check_layouts(tensors);
   check_sums_of_duplicates(tensors, found_inf);
   for (const Batch& batch : batches_of(tensors)) check_and_unscale(batch, inv_scale, found_inf);
 }
 
 void unscale(at::TensorList tensors, const at::Tensor& inv_scale) {
   const at::NoGradGuard no_grad;
+  check_layouts(tensors);
   for (const Batch& batch : batches_of(tensors)) {
     at::_foreach_mul_(batch.tensors, inverse_for(batch, inv_scale));
   }

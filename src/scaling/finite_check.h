@@ -14,7 +14,8 @@ namespace mezzo::scaling {
 /// included. With an `inv_scale` of exactly 1 no value changes. `inv_scale` (float or double) and
 /// `found_inf` (float) have one element and are on one device; float and low-precision tensors are
 /// multiplied by `inv_scale` as float holds it, double ones by all of it. Non-finite values are
-/// left non-finite. Records nothing for autograd.
+/// left non-finite. A tensor that is listed twice is multiplied twice. Records nothing for
+/// autograd. Throws ConfigError for another layout, before anything is changed.
 void unscale_and_check(at::TensorList tensors, const at::Tensor& inv_scale, at::Tensor& found_inf);
 
 /// The same without the check.

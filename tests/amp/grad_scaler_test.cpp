@@ -110,6 +110,26 @@ TEST(GradScaler, CallsOutOfOrderAreErrors) {
   scaler.update();
 }
 
+TEST(GradScaler, AGradientOfAnUnknownLayoutIsAnErrorThatChangesNothingAndCanBeRepaired) {
+  Line net;
+  at::Tensor other = torch::ones({2, 2}, torch::requires_grad());
+  torch::optim::SGD sgd({net->line->weight, other}, 0.125);
+  GradScaler scaler({.init_scale = 128});
+  const at::Tensor before = net->line->weight.detach().clone();
+  scaler.scale(net(row()).sum() + other.sum()).backward();
+  const at::Tensor dense = other.grad();
+  other.mutable_grad() = dense.to_sparse_csr();
+  EXPECT_THROW(scaler.unscale_(sgd), ConfigError);
+  EXPECT_THROW(scaler.step(sgd), ConfigError);
+  EXPECT_TRUE(torch::equal(net->line->weight.grad(), 128 * row())) << "still scaled";
+  EXPECT_TRUE(torch::equal(net->line->weight, before));
+  other.mutable_grad() = dense;
+  EXPECT_TRUE(scaler.step(sgd).applied());
+  scaler.update();
+  EXPECT_TRUE(torch::equal(net->line->weight, before - 0.125 * row()));
+  EXPECT_TRUE(torch::equal(other, torch::full({2, 2}, 0.875F)));
+}
+
 TEST(GradScaler, RefusesOptionsThatCannotWork) {
   EXPECT_THROW(GradScaler({.init_scale = 0}), ConfigError);
   EXPECT_THROW(GradScaler({.growth_factor = 1}), ConfigError);

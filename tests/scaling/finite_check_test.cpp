@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "mezzo/error.h"
+
 namespace mezzo::scaling {
 namespace {
 
@@ -125,6 +127,17 @@ TEST(UnscaleAndCheck, TakesSparseGradientsWithDuplicates) {
       indices, torch::tensor({1.0F, 60000.0F, 60000.0F}).to(at::kHalf), {4});
   unscale_and_check(overflowing, inverse_of(1), flag.found);
   EXPECT_TRUE(flag.is_up()) << "the sum of duplicates overflows half";
+}
+
+TEST(UnscaleAndCheck, AnotherLayoutIsAnErrorBeforeAnythingChanges) {
+  const at::Tensor dense = torch::full({2, 2}, 8.0F);
+  const at::Tensor first = dense.clone();
+  Flag flag;
+  EXPECT_THROW(unscale_and_check({first, dense.to_sparse_csr()}, inverse_of(8), flag.found),
+               ConfigError);
+  EXPECT_THROW(unscale({first, dense.to_sparse_csr()}, inverse_of(8)), ConfigError);
+  EXPECT_TRUE(torch::equal(first, dense));
+  EXPECT_FALSE(flag.is_up());
 }
 
 TEST(UnscaleAndCheck, RecordsNothingForAutograd) {
