@@ -85,8 +85,10 @@ class MEZZO_API AmpHandle {
   /// ConfigError for fewer than one loss, and for an optimizer that is wrapped already.
   OptimWrapper wrap_optimizer(torch::optim::Optimizer& optimizer, int num_loss = 1);
 
-  /// Scales a loss. Leaving the scope unscales the optimizer's gradients; after an overflow it
-  /// drops them, so that the optimizer's own `step` moves nothing.
+  /// Scales a loss. Leaving the scope, or closing it, unscales the optimizer's gradients; after an
+  /// overflow it drops those that are there, so that the optimizer's own `step` moves nothing of
+  /// that loss and of earlier ones. It would step by the gradients of a later loss: with several
+  /// losses or micro-batches before a step use `wrap_optimizer(optimizer, num_loss)`, which skips.
   [[nodiscard]] ScaledLoss scale_loss(const at::Tensor& loss, torch::optim::Optimizer& optimizer);
 
   /// Are low-precision copies of weights kept?

@@ -79,7 +79,7 @@ LossScope::LossScope(const at::Tensor& loss,
   WeightSet in_buckets;
   for (OptimizerState* state : states_) state->enter(scaler, in_buckets);
   session_ = &session;
-  open_ = true;
+  open_ = was_open_ = true;
 }
 
 LossScope::~LossScope() {
@@ -87,13 +87,23 @@ LossScope::~LossScope() {
 }
 
 void LossScope::check_open() const {
-  if (session_ == nullptr || open_) return;
+  if (!was_open_ || open_) return;
   raise(kWhere,
         "backward() after the scope was closed: its gradients would stay scaled; open another "
         "scope for another backward pass");
 }
 
 void LossScope::close() {
+  try {
+    exit();
+  } catch (...) {
+    release();
+    throw;
+  }
+  release();
+}
+
+void LossScope::exit() {
   if (!open_) return;
   open_ = false;
   try {
@@ -131,6 +141,15 @@ void LossScope::undo() {
   open_ = false;
   // In reverse: the first owner of a shared parameter has what was set aside.
   std::for_each(states_.rbegin(), states_.rend(), [](OptimizerState* state) { state->undo(); });
+  release();
+}
+
+void LossScope::release() noexcept {
+  if (!was_open_) return;
+  listener_ = nullptr;
+  states_.clear();
+  session_ = nullptr;
+  optimizers_.clear();
 }
 
 void LossScope::end() noexcept {
@@ -138,7 +157,7 @@ void LossScope::end() noexcept {
     if (std::uncaught_exceptions() > exceptions_at_entry_) {
       undo();
     } else {
-      close();
+      exit();
     }
   } catch (...) {
     for (OptimizerState* state : states_) state->keep_error(std::current_exception());

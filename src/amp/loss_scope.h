@@ -32,10 +32,11 @@ class LossScope {
   /// scaled.
   void check_open() const;
 
-  /// The exit work, once.
+  /// The exit work, once. Then the scope holds nothing of the optimizers any more.
   void close();
 
-  /// Gradients and optimizers as they were at the entrance; nothing after `close`.
+  /// Gradients and optimizers as they were at the entrance, and nothing held of them; nothing after
+  /// `close`.
   void undo();
 
   /// The scope ends here: closes it, or undoes it where an exception is on its way. Keeps errors
@@ -43,17 +44,20 @@ class LossScope {
   void end() noexcept;
 
  private:
+  void exit();
   void leave();
+  void release() noexcept;
 
   std::vector<std::shared_ptr<OptimizerState>> optimizers_;
   std::vector<OptimizerState*> states_;
-  Session* session_ = nullptr;  // null: disabled
+  Session* session_ = nullptr;  // null: disabled, or released
   amp::ScaleLossOptions options_;
   at::Tensor loss_;
   at::Tensor scaled_;
   std::function<void(std::exception_ptr)> listener_;
   int exceptions_at_entry_;
   bool open_ = false;
+  bool was_open_ = false;
 };
 
 }  // namespace mezzo::detail

@@ -194,6 +194,48 @@ TEST(LegacyAmp, AnOverflowDropsTheGradientsOfABareOptimizer) {
   EXPECT_FALSE(torch::equal(net->first->weight, before));
 }
 
+TEST(LegacyAmp, AClosedOrUndoneScopeLetsGoOfTheOptimizer) {
+  const Listener quiet;
+  TinyNet net;
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  AmpHandle handle = init();
+  ScaledLoss first = handle.scale_loss(loss_of(net), sgd);
+  first.backward();
+  EXPECT_THAT(message_of([&] { auto open = handle.scale_loss(loss_of(net), sgd); }),
+              HasSubstr("initialized already"));
+  first.close();
+  const at::Tensor used = loss_of(net);
+  used.backward();  // its graph is gone
+  ScaledLoss second = handle.scale_loss(used, sgd);
+  EXPECT_THROW(second.backward(), std::exception);
+  ScaledLoss third = handle.scale_loss(loss_of(net), sgd);
+  third.backward();
+  third.close();
+  EXPECT_THAT(message_of([&] { first.backward(); }), HasSubstr("after the scope was closed"));
+  EXPECT_THAT(message_of([&] { second.backward(); }), HasSubstr("after the scope was closed"));
+  EXPECT_NO_THROW(first.close());
+  EXPECT_NO_THROW(second.close());
+  EXPECT_EQ(first->numel(), 1) << "the scaled loss stays";
+  sgd.step();
+}
+
+TEST(LegacyAmp, OfTwoLossesOfABareOptimizerTheOverflowedOneMovesNothing) {
+  const Listener quiet;
+  TinyNet net;
+  torch::optim::SGD sgd(net->parameters(), 0.125);
+  AmpHandle handle = init({.loss_scale = 8});
+  const auto bias = [&] { return net->second->bias.detach().clone(); };
+  const at::Tensor before = bias();
+  (handle.scale_loss(net->second->bias.sum() * kInf, sgd)).backward();
+  (handle.scale_loss(net->second->bias.sum(), sgd)).backward();
+  sgd.step();
+  EXPECT_TRUE(torch::equal(bias(), before - 0.125)) << "as legacy_amp.h says";
+  (handle.scale_loss(net->second->bias.sum(), sgd)).backward();
+  (handle.scale_loss(net->second->bias.sum() * kInf, sgd)).backward();
+  sgd.step();
+  EXPECT_TRUE(torch::equal(bias(), before - 0.125)) << "an overflow drops what was there";
+}
+
 TEST(LegacyAmp, TheEndOfTheScaleIsAnErrorOfTheNextLoss) {
   const Listener quiet;
   TinyNet net;
