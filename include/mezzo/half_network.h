@@ -2,6 +2,7 @@
 // fp16_utils.h.
 #pragma once
 
+#include <torch/nn/cloneable.h>
 #include <torch/nn/module.h>
 #include <torch/serialize/archive.h>
 
@@ -32,7 +33,10 @@ MEZZO_API void convert_module(torch::nn::Module& module, at::ScalarType type);
 MEZZO_API void convert_network(torch::nn::Module& module, at::ScalarType type);
 
 /// A module that casts its input to half and leaves integers alone: the first of a Sequential.
-struct MEZZO_API tofp16 : torch::nn::Module {
+struct MEZZO_API tofp16 : torch::nn::Cloneable<tofp16> {
+  /// Nothing: it has no parameters. For `clone`.
+  void reset() override;
+
   /// The input in half, or as it came.
   at::Tensor forward(const at::Tensor& input);
   at::Tensor operator()(const at::Tensor& input) { return forward(input); }

@@ -54,6 +54,8 @@ void convert_network(torch::nn::Module& module, at::ScalarType type) {
   mezzo::detail::flatten_recurrent_weights(module);
 }
 
+void tofp16::reset() {}
+
 at::Tensor tofp16::forward(const at::Tensor& input) {
   return mezzo::amp::TensorCast{at::kHalf, /*doubles=*/true}(input);
 }

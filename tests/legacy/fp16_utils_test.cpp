@@ -74,6 +74,15 @@ TEST(Tofp16, IsTheFirstOfASequential) {
   EXPECT_EQ(tofp16()(torch::arange(3)).scalar_type(), at::kLong);
 }
 
+TEST(Tofp16, IsClonedWithTheSequentialAroundIt) {
+  torch::nn::Sequential net(tofp16(), torch::nn::Linear(4, 2));
+  net->to(at::kHalf);
+  const auto copy = std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone());
+  EXPECT_EQ(copy->size(), 2U);
+  EXPECT_FALSE(copy->parameters()[0].is_same(net->parameters()[0]));
+  EXPECT_TRUE(torch::equal(copy->forward(inputs()), net->forward(inputs())));
+}
+
 TEST(HalfNetwork, SavesItselfAndReadsFloatFilesToo) {
   TinyNet trained;
   std::stringstream float_file;
