@@ -23,8 +23,27 @@ at::Tensor as_tensor(const std::string& text) {
 }
 
 std::string as_text(const at::Tensor& bytes) {
+  TORCH_CHECK(bytes.scalar_type() == at::kByte && bytes.is_contiguous(),
+              "its text is no row of bytes");
   return {reinterpret_cast<const char*>(bytes.const_data_ptr<std::uint8_t>()),
           static_cast<std::size_t>(bytes.numel())};
+}
+
+/// What save_language_model() wrote in a row; another archive may have anything under that name.
+void read_sizes(const at::Tensor& numbers, LanguageModelSizes& sizes) {
+  constexpr std::int64_t kNumbers = 5;
+  TORCH_CHECK(numbers.scalar_type() == at::kLong && numbers.dim() == 1 &&
+                  numbers.numel() == kNumbers && numbers.is_contiguous(),
+              "its sizes are ", numbers.scalar_type(), ' ', numbers.sizes(), "; expected Long [",
+              kNumbers, ']');
+  const auto* n = numbers.const_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < kNumbers - 1; ++i)
+    TORCH_CHECK(n[i] > 0, "its size ", i, " is ", n[i], "; expected 1 or more");
+  sizes.words = n[0];
+  sizes.embedding = n[1];
+  sizes.hidden = n[2];
+  sizes.layers = n[3];
+  sizes.tied = n[4] != 0;
 }
 
 /// An archive's keys may not have dots, as parameters' names do: weights are counted, in order.
@@ -128,20 +147,19 @@ SavedLanguageModel load_language_model(const std::string& file) {
     archive.read(kSizes, numbers);
     archive.read(kWords, words);
     LanguageModelSizes sizes{as_text(kind)};
-    const auto* n = numbers.const_data_ptr<std::int64_t>();
-    sizes.words = n[0];
-    sizes.embedding = n[1];
-    sizes.hidden = n[2];
-    sizes.layers = n[3];
-    sizes.tied = n[4] != 0;
+    read_sizes(numbers, sizes);
     SavedLanguageModel saved{LanguageModel(sizes), {}};
     std::istringstream lines(as_text(words));
     for (std::string word; std::getline(lines, word);) saved.dictionary.add(word);
+    TORCH_CHECK(saved.dictionary.size() == sizes.words, "it has ", saved.dictionary.size(),
+                " words and weights for ", sizes.words);
     const torch::NoGradGuard no_grad;
     const auto parameters = saved.model->parameters();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       at::Tensor value;
       archive.read(weight_key(i), value);
+      TORCH_CHECK(value.sizes() == parameters[i].sizes(), weight_key(i), " has shape ",
+                  value.sizes(), "; expected ", parameters[i].sizes());
       parameters[i].copy_(value);
     }
     return saved;
