@@ -29,8 +29,8 @@ class OutputArchive;
 
 namespace mezzo::fp16_utils {
 
-/// How a dynamic scale moves: it begins at `init_scale`, is divided by `scale_factor` at an
-/// overflow (not below 1) and multiplied by it after `scale_window` clean passes in a row.
+/// How a dynamic scale moves: it begins at `init_scale` (1 to 2^127), is divided by `scale_factor`
+/// at an overflow (not below 1) and multiplied by it after `scale_window` clean passes in a row.
 struct DynamicLossArgs {
   double init_scale = 4294967296.0;
   double scale_factor = 2.0;
@@ -77,17 +77,22 @@ class MEZZO_API FP16_Optimizer {
 
   /// Scaled gradients, of `backward` or of a backward pass of the caller's own from
   /// loss * loss_scale(), go to the masters, unscaled; the scale moves and `overflow` tells.
-  /// Several updates between two steps add up.
+  /// Several updates between two steps add up. Gradients that were cleared, by `zero_grad` or by
+  /// setting them to undefined elsewhere, begin anew. Throws Error where a backward pass of the
+  /// caller's own added to gradients that were unscaled already (at a static scale of 1 only where
+  /// there are masters).
   void update_master_grads();
 
   /// Steps the masters and copies them to the network. After an overflow nothing moves. Throws
-  /// Error before any backward pass and while gradients are scaled; and after 50 overflows in a row
-  /// at a scale of 1, naming the parameter.
+  /// Error before any backward pass and while gradients are scaled, those of a backward pass of the
+  /// caller's own included until `update_master_grads`; and after 50 overflows in a row at a scale
+  /// of 1, naming the parameter.
   void step();
 
   /// The same for optimizers that evaluate the loss themselves. The closure clears gradients, runs
   /// forward and `backward` of this object and returns the loss. An evaluation that overflows is
-  /// repeated at the lower scale, at most 20 times; then all is as before.
+  /// repeated at the lower scale, at most 20 times; then weights and optimizer are as before, and
+  /// the scale stays where it fell.
   /// @return the loss of the first evaluation
   at::Tensor step(torch::optim::Optimizer::LossClosure closure);
 
@@ -110,8 +115,9 @@ class MEZZO_API FP16_Optimizer {
   std::vector<torch::optim::OptimizerParamGroup>& param_groups();
 
   /// Masters, the optimizer's state in float, scale and counters. The network is saved by itself,
-  /// in any order; a resumed training is the same to the last bit. `load` throws Error for a file
-  /// of another optimizer or network; masters and scale are unchanged then.
+  /// in any order; a resumed training is the same to the last bit, and after a save between an
+  /// overflow and its step that step is skipped. `load` throws Error for a file of another
+  /// optimizer or network, naming both; nothing is changed then.
   void save(torch::serialize::OutputArchive& archive) const;
   void load(torch::serialize::InputArchive& archive);
 
@@ -155,8 +161,7 @@ class MEZZO_API LossScaler {
 /// the gradients by the scale that it scaled with.
 class MEZZO_API DynamicLossScaler {
  public:
-  /// Throws ConfigError for a scale that is no positive number, a factor not above 1, a window
-  /// below 1.
+  /// Throws ConfigError for a scale outside of 1 to 2^127, a factor not above 1, a window below 1.
   explicit DynamicLossScaler(double init_scale = 4294967296.0, double scale_factor = 2.0,
                              int scale_window = 1000);
 

@@ -10,6 +10,7 @@
 #include "amp/settle.h"
 #include "core/raise.h"
 #include "legacy/scale_rules.h"
+#include "legacy/unscaled_gradients.h"
 #include "mezzo/fp16_utils.h"
 #include "mezzo/model_values.h"
 #include "mezzo/optim.h"
@@ -46,7 +47,7 @@ std::shared_ptr<Session> session_of(torch::optim::Optimizer& optimizer,
   if (dynamic) {
     const DynamicLossArgs args = options.dynamic_loss_args.value_or(DynamicLossArgs{});
     plan.scale_rules = scale_rules(kWhere, args.scale_factor, args.scale_window);
-    plan.first_scale = checked_scale(kWhere, args.init_scale);
+    plan.first_scale = checked_first_scale(kWhere, args.init_scale, plan.scale_rules);
   }
   auto session = std::make_shared<Session>(std::move(wanted), std::move(plan));
   session->adopt({}, {{&optimizer, {}}});
@@ -133,12 +134,19 @@ class FP16_Optimizer::Impl {
       : session(session_of(optimizer, options)),
         handle(std::shared_ptr<OptimizerState>(session, session->optimizers().front().get())) {
     session->say(describe(state()));
+    unscaled.note(state().slots());
   }
 
   OptimizerState& state() const { return *session->optimizers().front(); }
   scaling::LossScaler& scaler() const { return session->scaler(0, kWhere); }
 
   bool has_plain_gradients() const { return state().missed_by_master() != nullptr; }
+
+  /// Of a backward pass that we do not know of, in float weights; without a scale they need
+  /// nothing.
+  bool has_new_float_gradients() const {
+    return !scaler().is_one() && unscaled.any_new(state().slots());
+  }
 
   bool has_gradients() const {
     for (const Slot& slot : state().slots()) {
@@ -147,9 +155,12 @@ class FP16_Optimizer::Impl {
     return false;
   }
 
-  /// Scaled gradients must have gone to the masters.
+  /// Scaled gradients must have gone to the masters. Between an update and its step the caller may
+  /// change them.
   void check_updated(std::string_view what) const {
-    if (state().still_scaled() || has_plain_gradients()) {
+    const bool may_change = updated && !stepped;
+    if (state().still_scaled() || has_plain_gradients() ||
+        (!may_change && has_new_float_gradients())) {
       raise(kWhere,
             "gradients are still scaled; call update_master_grads(), or backward(loss) "
             "without false, before ",
@@ -159,12 +170,21 @@ class FP16_Optimizer::Impl {
 
   void note_update() {
     updated = true;
+    stepped = false;
     found_inf = state().progress().found_inf;
+    unscaled.note(state().slots());
+  }
+
+  void note_step(const amp::StepResult& result) {
+    stepped = true;
+    if (result.skipped()) updated = false;
+    unscaled.note(state().slots());
   }
 
   void clear() {
     updated = false;
     found_inf.reset();
+    unscaled.note(state().slots());
   }
 
   bool overflowed() const { return found_inf.defined() && found_inf.item<float>() != 0; }
@@ -180,6 +200,8 @@ class FP16_Optimizer::Impl {
   std::shared_ptr<Session> session;
   amp::Optimizer handle;
   bool updated = false;  // gradients of ours are in the masters
+  bool stepped = false;  // ... and a step was taken by them
+  UnscaledGradients unscaled;
   at::Tensor found_inf;  // what the updates found
 };
 
@@ -206,17 +228,21 @@ void FP16_Optimizer::update_master_grads() {
   OptimizerState& state = impl_->state();
   if (state.still_scaled()) {
     state.settle_deferred();
-  } else if (!impl_->updated) {
-    // A backward pass of the caller's own: all that is there carries the scale.
-    state.sync();
-    mezzo::detail::settle({&state}, *impl_->session, 0, /*delay_overflow_check=*/false);
-  } else if (impl_->has_plain_gradients()) {
-    raise(kWhere,
-          "a backward pass outside of backward() added to gradients that were unscaled already; "
-          "call zero_grad() before it, or backward(loss) in its place");
-  } else {
+    impl_->note_update();
     return;
   }
+  state.sync();
+  if (impl_->updated) {
+    if (!impl_->has_plain_gradients() && !impl_->has_new_float_gradients()) return;
+    if (impl_->unscaled.any_left(state.slots())) {
+      raise(kWhere,
+            "a backward pass outside of backward() added to gradients that were unscaled already; "
+            "call zero_grad() of this object before it, or backward(loss) in its place");
+    }
+    state.forget_overflow();  // cleared behind our back
+  }
+  // A backward pass of the caller's own: all that is there carries the scale.
+  mezzo::detail::settle({&state}, *impl_->session, 0, /*delay_overflow_check=*/false);
   impl_->note_update();
 }
 
@@ -224,7 +250,7 @@ void FP16_Optimizer::step() {
   impl_->check_updated("step()");
   if (!impl_->state().progress().had_backward && !impl_->has_gradients())
     raise(kWhere, "no gradients yet; call backward(loss) before step()");
-  if (impl_->handle.step().skipped()) impl_->updated = false;
+  impl_->note_step(impl_->handle.step());
 }
 
 at::Tensor FP16_Optimizer::step(torch::optim::Optimizer::LossClosure closure) {
@@ -246,15 +272,17 @@ at::Tensor FP16_Optimizer::step(torch::optim::Optimizer::LossClosure closure) {
     }
     return loss;
   };
-  if (impl_->handle.step(evaluate).skipped()) impl_->updated = false;
+  impl_->note_step(impl_->handle.step(evaluate));
   return first;
 }
 
 double FP16_Optimizer::clip_master_grads(double max_norm, double norm_type) {
   impl_->check_updated("clip_master_grads()");
   if (overflow()) return -1;
-  return optim::clip_grad_norm_(amp::master_params(impl_->handle), max_norm, norm_type)
-      .item<double>();
+  const at::Tensor norm =
+      optim::clip_grad_norm_(amp::master_params(impl_->handle), max_norm, norm_type);
+  impl_->unscaled.note(impl_->state().slots());
+  return norm.item<double>();
 }
 
 std::optional<std::vector<std::vector<at::Tensor>>> FP16_Optimizer::inspect_master_grad_data() {
@@ -341,6 +369,10 @@ void FP16_Optimizer::load(torch::serialize::InputArchive& archive) {
   if (!overflowed) return;
   impl_->found_inf = at::full({}, 1, at::TensorOptions(device).dtype(at::kFloat));
   impl_->state().judge(0, {impl_->found_inf, {}}, {saved.state.scale});
+  // The step that follows has none of the gradients that overflowed.
+  mezzo::detail::OptimizerProgress progress = impl_->state().progress();
+  progress.had_backward = true;
+  impl_->state().set_progress(std::move(progress));
 }
 
 torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,

@@ -32,10 +32,9 @@ at::Tensor LossScaler::scale_gradient(const at::Tensor& gradient) {
 }
 
 DynamicLossScaler::DynamicLossScaler(double init_scale, double scale_factor, int scale_window)
-    : scale_(checked_scale("DynamicLossScaler", init_scale)),
-      factor_(scale_factor),
-      window_(scale_window) {
-  scale_rules("DynamicLossScaler", factor_, window_);
+    : scale_(init_scale), factor_(scale_factor), window_(scale_window) {
+  constexpr std::string_view kWhere = "DynamicLossScaler";
+  checked_first_scale(kWhere, init_scale, scale_rules(kWhere, factor_, window_));
 }
 
 bool DynamicLossScaler::has_overflow(const std::vector<at::Tensor>& params) {

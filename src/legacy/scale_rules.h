@@ -32,4 +32,14 @@ inline scaling::ScaleRules scale_rules(std::string_view where, double factor, st
           .ceiling = 0x1p127};
 }
 
+/// A dynamic scale can begin only where its rules leave it.
+inline double checked_first_scale(std::string_view where, double scale,
+                                  const scaling::ScaleRules& rules) {
+  if (!(scale >= rules.floor && scale <= rules.ceiling)) {
+    raise<ConfigError>(where, "init_scale is ", scale, "; expected ", rules.floor, " to ",
+                       rules.ceiling, ", between which a dynamic scale moves");
+  }
+  return scale;
+}
+
 }  // namespace mezzo::fp16_utils

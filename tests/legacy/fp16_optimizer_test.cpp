@@ -350,6 +350,121 @@ TEST(Fp16Optimizer, LoadingSomethingElseIsAnErrorThatLeavesMastersAlone) {
   EXPECT_EQ(optimizer.loss_scale(), 65536);
 }
 
+TEST(Fp16Optimizer, SavedBetweenAnOverflowAndItsStepItSkipsAndGoesOn) {
+  for (const bool dynamic : {true, false}) {
+    const FP16OptimizerOptions options =
+        dynamic ? like_o2() : FP16OptimizerOptions{.static_loss_scale = 128, .verbose = false};
+    TinyNet net = representable(15);
+    auto half = network_to_half(net);
+    torch::optim::Adam adam(half.parameters(), 1e-2);
+    FP16_Optimizer optimizer(adam, options);
+    optimizer.backward(half_loss(half) * kInf);
+    std::stringstream file;
+    torch::save(optimizer, file);
+    optimizer.step();
+
+    TinyNet other = representable(16);
+    auto other_half = network_to_half(other);
+    torch::optim::Adam other_adam(other_half.parameters(), 1e-2);
+    FP16_Optimizer resumed(other_adam, options);
+    torch::load(resumed, file);
+    EXPECT_TRUE(resumed.overflow());
+    resumed.step();
+    EXPECT_TRUE(other_adam.state().empty()) << "nothing moved";
+    EXPECT_EQ(resumed.loss_scale(), dynamic ? 32768 : 128);
+    for (FP16_Optimizer* each : {&optimizer, &resumed}) {
+      each->zero_grad();
+      EXPECT_FALSE(each->overflow());
+    }
+    optimizer.backward(half_loss(half));
+    optimizer.step();
+    net->norm->eval();
+    other->norm->eval();
+    resumed.backward(half_loss(other_half));
+    resumed.step();
+    EXPECT_FALSE(other_adam.state().empty());
+  }
+}
+
+TEST(Fp16Optimizer, AFileOfAnotherInnerOptimizerIsAnErrorThatChangesNothing) {
+  const auto train = [](const auto& half, FP16_Optimizer& optimizer) {
+    optimizer.zero_grad();
+    optimizer.backward(half_loss(half));
+    optimizer.step();
+  };
+  for (const bool trained : {false, true}) {
+    for (const std::string name : {"adam", "sgd", "fused", "two groups"}) {
+      TinyNet net = representable(17);
+      auto half = network_to_half(net);
+      const auto inner = make(name == "adam" ? "sgd" : "adam", half.parameters());
+      FP16_Optimizer optimizer(*inner, like_o2());
+      train(half, optimizer);
+      std::vector<at::Tensor> before;
+      for (const at::Tensor& each : masters_of(optimizer.param_groups()))
+        before.push_back(each.clone());
+
+      TinyNet other = representable(18);
+      auto other_half = network_to_half(other);
+      auto other_inner = make(name, other_half.parameters());
+      if (name == "two groups") {
+        const auto all = other_half.parameters();
+        other_inner = make("adam", {all[0], all[1]});
+        other_inner->add_param_group(
+            torch::optim::OptimizerParamGroup({all.begin() + 2, all.end()}));
+      }
+      std::stringstream file;
+      {
+        FP16_Optimizer saved(*other_inner, like_o2());
+        if (trained) train(other_half, saved);
+        torch::save(saved, file);
+      }
+      try {
+        torch::load(optimizer, file);
+        ADD_FAILURE() << name;
+      } catch (const Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("expected"));
+        EXPECT_THAT(error.what(), testing::Not(HasSubstr("report a bug"))) << name;
+        EXPECT_THAT(error.what(), HasSubstr(name == "two groups" ? "2 parameter groups (2, 4)"
+                                            : name == "adam"     ? "betas"
+                                                                 : "momentum"));
+      }
+      EXPECT_TRUE(amp::same_values(masters_of(optimizer.param_groups()), before)) << name;
+      EXPECT_EQ(inner->state().size(), before.size()) << name;
+      train(half, optimizer);
+    }
+  }
+}
+
+TEST(Fp16Optimizer, RefusesAScaleToBeginWithThatItsRulesCannotKeep) {
+  TinyNet net;
+  torch::optim::SGD sgd(network_to_half(net).parameters(), 0.1);
+  const auto message_of = [](const auto& act) -> std::string {
+    try {
+      act();
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  for (const double scale : {0.25, 3e38}) {
+    const DynamicLossArgs args{.init_scale = scale};
+    EXPECT_THAT(message_of([&] {
+                  FP16_Optimizer refused(sgd, {.dynamic_loss_args = args, .verbose = false});
+                }),
+                HasSubstr("expected 1 to 1.70141e+38"));
+    EXPECT_THAT(message_of([&] { DynamicLossScaler refused(scale); }),
+                HasSubstr("expected 1 to 1.70141e+38"));
+  }
+  for (const double scale : {1.0, 0x1p127}) {
+    const DynamicLossArgs args{.init_scale = scale};
+    const FP16_Optimizer optimizer(sgd, {.dynamic_loss_args = args, .verbose = false});
+    EXPECT_EQ(optimizer.loss_scale(), scale);
+    EXPECT_EQ(DynamicLossScaler(scale).loss_scale(), scale);
+  }
+  const FP16_Optimizer fixed(sgd, {.static_loss_scale = 0.25, .verbose = false});
+  EXPECT_EQ(fixed.loss_scale(), 0.25) << "a static scale may be below 1";
+}
+
 TEST(Fp16Optimizer, MisuseIsNamed) {
   TinyNet net;
   auto half = network_to_half(net);
