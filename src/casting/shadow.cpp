@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "casting/counts.h"
+#include "casting/plain_transpose.h"
 #include "casting/rounding.h"
 
 namespace mezzo::casting {
@@ -20,9 +21,13 @@ at::Tensor values_for(const at::Tensor& weight, ShadowKind kind) {
   return kind.in_float ? rounded(values, kind.low) : values.to(kind.low);
 }
 
-bool is_transpose(const at::Tensor& view, const at::Tensor& weight) {
-  return view.storage_offset() == weight.storage_offset() &&
-         transposed_layout(*view.unsafeGetTensorImpl(), *weight.unsafeGetTensorImpl());
+bool is_transpose(const at::Tensor& view, const at::Tensor& weight, bool with_history) {
+  if (view.storage_offset() != weight.storage_offset() ||
+      !transposed_layout(*view.unsafeGetTensorImpl(), *weight.unsafeGetTensorImpl()))
+    return false;
+  if (!with_history) return true;
+  const auto accumulator = torch::autograd::impl::grad_accumulator(weight);
+  return is_plain_transpose(*view.grad_fn(), accumulator.get());
 }
 
 }  // namespace
@@ -84,7 +89,7 @@ at::Tensor Shadow::viewed(const at::Tensor& weight, const at::Tensor& view,
 at::Tensor Shadow::use(const at::Tensor& weight, const at::Tensor* view, bool with_history) {
   gate_->mark_used();
   if (view == nullptr) return whole(weight, {.transposed = false, .with_history = with_history});
-  if (is_transpose(*view, weight))
+  if (is_transpose(*view, weight, with_history))
     return whole(weight, {.transposed = true, .with_history = with_history});
   return viewed(weight, *view, with_history);
 }

@@ -1,5 +1,7 @@
 #include "casting/shadow_cache.h"
 
+#include "casting/plain_transpose.h"
+
 namespace mezzo::casting {
 namespace {
 
@@ -42,9 +44,22 @@ c10::TensorImpl* ShadowCache::copy_of_transpose(c10::TensorImpl& view) const noe
   if (line.weight != &weight) return nullptr;
   const bool with_history =
       wants_gradient(static_cast<const AutogradMeta*>(weight.autograd_meta()));
-  // A view made without a graph, used with one: its gradient must not reach the weight.
-  if (with_history && !meta.grad_fn_) return nullptr;
-  return line.gate->peek(view, weight, {.transposed = true, .with_history = with_history});
+  if (with_history) {
+    // A view made without a graph, used with one: its gradient must not reach the weight. A view
+    // older than the weight's value: another thread may be about to replace its node.
+    if (!meta.grad_fn_ || meta.get_attr_version() != weight.version_counter().current_version())
+      return nullptr;
+  } else if (state_.get_grad_mode() && (meta.requires_grad_ || meta.grad_fn_)) {
+    return nullptr;  // a trainable view of a frozen weight
+  }
+  if (meta.fw_grad_ || view.is_neg()) return nullptr;
+  c10::TensorImpl* const copy =
+      line.gate->peek(view, weight, {.transposed = true, .with_history = with_history});
+  if (copy == nullptr || !with_history) return copy;
+  const auto& own = static_cast<const AutogradMeta&>(*copy->autograd_meta());
+  if (is_plain_transpose(*meta.grad_fn_, own.grad_fn_->next_edge(0).function.get())) return copy;
+  c10::raw::intrusive_ptr::decref(copy);
+  return nullptr;
 }
 
 void ShadowCache::put(const at::Tensor& weight, const std::shared_ptr<ShadowGate>& gate) {

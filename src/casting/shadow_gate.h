@@ -114,11 +114,12 @@ C10_ALWAYS_INLINE c10::TensorImpl* ShadowGate::peek(c10::TensorImpl& argument,
                                                     c10::TensorImpl& weight, Use use) noexcept {
   if (locked_.exchange(true, std::memory_order_acquire)) return nullptr;
   c10::TensorImpl* copy = copies_[place_of(use)].unsafeGetTensorImpl();
+  // A view keeps the memory that it was taken of when its weight gets another.
   if (storage_ == weight.unsafe_storage().unsafeGetStorageImpl() &&
+      storage_ == argument.unsafe_storage().unsafeGetStorageImpl() &&
       version_ == weight.version_counter().current_version() && type_ == weight.dtype() &&
       offset_ == argument.storage_offset_default() &&
-      copy != c10::UndefinedTensorImpl::singleton() && same_layout(argument, *copy) &&
-      (!use.transposed || transposed_layout(argument, weight))) {
+      copy != c10::UndefinedTensorImpl::singleton() && same_layout(argument, *copy)) {
     used_.store(true, std::memory_order_relaxed);
     c10::raw::intrusive_ptr::incref(copy);
   } else {

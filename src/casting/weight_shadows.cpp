@@ -43,6 +43,14 @@ struct Memory {
   c10::SmallVector<std::int64_t, 5> strides;
 };
 
+/// Is the tensor, the weight or a view of it, more than elements of the weight? It may have memory,
+/// a sign, or a derivative of its own.
+bool is_its_own(const at::Tensor& tensor, const at::Tensor& weight) {
+  return tensor.is_neg() || tensor.is_conj() || tensor._fw_grad(/*level=*/0).defined() ||
+         tensor.storage().unsafeGetStorageImpl() != weight.storage().unsafeGetStorageImpl() ||
+         (tensor.requires_grad() && !weight.requires_grad());
+}
+
 }  // namespace
 
 struct WeightShadows::Entry {
@@ -130,6 +138,7 @@ at::Tensor WeightShadows::use(const at::Tensor& tensor, ShadowKind kind, ShadowC
 at::Tensor WeightShadows::use_weight(const at::Tensor& weight, ShadowKind kind,
                                      const at::Tensor* view, ShadowCache* cache) {
   if (!weight.has_storage() || !weight.is_non_overlapping_and_dense()) return {};
+  if (is_its_own(view == nullptr ? weight : *view, weight)) return {};
   const bool with_history = weight.requires_grad() && at::GradMode::is_enabled();
   // A view made without a graph, used with one: its gradient must not reach the weight.
   if (view != nullptr && with_history && view->is_leaf()) return {};
