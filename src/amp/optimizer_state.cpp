@@ -171,6 +171,7 @@ Slot OptimizerState::slot_of(at::Tensor& parameter) {
 void OptimizerState::restore() {
   leave_gradients_behind();
   if (fused_) fused_->detach();
+  casting::leave_casts(weights());
   for (Slot& slot : slots_) {
     if (takes_gradients_as_they_come(slot)) free_gradient_type(slot.weight, false);
   }

@@ -70,7 +70,7 @@ Scope::~Scope() {
   torch::jit::setGraphExecutorOptimize(scripts_were_optimized_);
   if (!key_was_on_) switch_key(false);
   innermost = frame_.previous;
-  if (innermost == nullptr) WeightShadows::global().sweep();
+  if (innermost == nullptr) WeightShadows::global().end_outermost_scope();
 }
 
 Disabled::Disabled() {

@@ -34,6 +34,7 @@ bool is_transpose(const at::Tensor& view, const at::Tensor& weight, bool with_hi
 
 void Shadow::open(const at::Tensor& weight) {
   invalid_ = false;
+  paused_ = false;
   gate_->open(weight);
 }
 
@@ -97,6 +98,15 @@ at::Tensor Shadow::use(const at::Tensor& weight, const at::Tensor* view, bool wi
 void Shadow::invalidate() {
   gate_->close();
   invalid_ = true;
+}
+
+void Shadow::pause() {
+  gate_->pause();
+  paused_ = true;
+}
+
+void Shadow::resume(const at::Tensor& weight) {
+  if (paused_) open(weight);
 }
 
 bool Shadow::begin_refill() {

@@ -55,6 +55,15 @@ class Shadow {
 
   /// The next use casts again.
   void invalidate();
+  /// The same, where nobody knows whether the weight has changed.
+  void doubt() { gate_->close(); }
+
+  /// Operators ask the registry, until it has looked at the weight and resumes.
+  void pause();
+  void resume(const at::Tensor& weight);
+
+  /// Has a gradient ever flowed through a copy?
+  bool saw_gradient() const { return gate_->saw_gradient(); }
 
   /// Between these two the caller writes the weight's new values into base(). Nothing is begun, and
   /// the copy invalidated, if there is none or nobody used it since the last time.
@@ -85,6 +94,7 @@ class Shadow {
 
   const ShadowKind kind_;
   at::Tensor base_;
+  bool paused_ = false;
   bool invalid_ = false;                        // doubtful, whatever the weight's version says
   std::array<torch::autograd::Edge, 2> edges_;  // to the nodes: straight, transposed
   const std::shared_ptr<ShadowGate> gate_ = std::make_shared<ShadowGate>();

@@ -18,7 +18,12 @@ void ShadowGate::enter() noexcept {
 
 // Told before the lock is taken: whoever opens at the same time either reads it or is undone here.
 void ShadowGate::gradient_flowed() noexcept {
+  ever_flowed_.store(true, std::memory_order_relaxed);
   flowed_.store(true);
+  pause();
+}
+
+void ShadowGate::pause() noexcept {
   enter();
   storage_ = nullptr;
   leave();
@@ -36,9 +41,7 @@ void ShadowGate::open(const at::Tensor& weight) noexcept {
 
 void ShadowGate::close() noexcept {
   is_open_ = false;
-  enter();
-  storage_ = nullptr;
-  leave();
+  pause();
   // Before the weight is read: a gradient that flows while it is read makes the copy doubtful.
   flowed_.store(false);
 }

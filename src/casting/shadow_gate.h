@@ -73,6 +73,8 @@ class ShadowGate {
   /// Opens for the weight as it is now, unless a gradient has flowed since the gate was closed.
   void open(const at::Tensor& weight) noexcept;
   void close() noexcept;
+  /// Operators do not get through, though the gate counts as open: until open().
+  void pause() noexcept;
 
   /// Was it opened, and not closed since? Gradients do not count.
   bool is_open() const noexcept { return is_open_; }
@@ -85,6 +87,9 @@ class ShadowGate {
   const at::Tensor& copy(Use use) const { return copies_[place_of(use)]; }
   void keep(Use use, at::Tensor copy) noexcept;
   void drop_copies() noexcept;
+
+  /// Has a gradient ever gone to the weight from here?
+  bool saw_gradient() const noexcept { return ever_flowed_.load(std::memory_order_relaxed); }
 
   bool was_used() const noexcept { return used_.load(std::memory_order_relaxed); }
   void mark_used() noexcept { used_.store(true, std::memory_order_relaxed); }
@@ -99,6 +104,7 @@ class ShadowGate {
   bool is_open_ = false;  // as far as the registry knows
   std::atomic<bool> used_{false};
   std::atomic<bool> flowed_{false};  // since the gate was closed
+  std::atomic<bool> ever_flowed_{false};
 
   // What `peek` reads. Written under the lock.
   std::atomic<bool> locked_{false};

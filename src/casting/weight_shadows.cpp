@@ -17,32 +17,6 @@
 namespace mezzo::casting {
 namespace {
 
-using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
-using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
-
-/// Where a weight's elements lie.
-struct Memory {
-  explicit Memory(const at::Tensor& tensor)
-      : storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
-            tensor.storage().unsafeGetStorageImpl())),
-        dtype(tensor.scalar_type()),
-        offset(tensor.storage_offset()),
-        sizes(tensor.sizes()),
-        strides(tensor.strides()) {}
-
-  bool is_of(const at::Tensor& tensor) const {
-    return storage._unsafe_get_target() == tensor.storage().unsafeGetStorageImpl() &&
-           dtype == tensor.scalar_type() && offset == tensor.storage_offset() &&
-           tensor.sizes().equals(sizes) && tensor.strides().equals(strides);
-  }
-
-  WeakStorage storage;  // held, so that another storage cannot take its address
-  at::ScalarType dtype;
-  std::int64_t offset;
-  c10::SmallVector<std::int64_t, 5> sizes;
-  c10::SmallVector<std::int64_t, 5> strides;
-};
-
 /// Is the tensor, the weight or a view of it, more than elements of the weight? It may have memory,
 /// a sign, or a derivative of its own.
 bool is_its_own(const at::Tensor& tensor, const at::Tensor& weight) {
@@ -53,46 +27,6 @@ bool is_its_own(const at::Tensor& tensor, const at::Tensor& weight) {
 
 }  // namespace
 
-struct WeightShadows::Entry {
-  explicit Entry(const at::Tensor& tensor) : weight(tensor.getIntrusivePtr()), memory(tensor) {}
-  Entry(const Entry&) = delete;
-  Entry& operator=(const Entry&) = delete;
-  ~Entry() { retire(); }
-
-  WeakTensor weight;
-  Memory memory;
-  std::vector<std::shared_ptr<Shadow>> shadows;
-
-  void retire() {
-    for (const auto& shadow : shadows) shadow->retire();
-    shadows.clear();
-  }
-
-  // With other memory the weight may have another accumulator too, so nothing is kept.
-  void follow_memory(const at::Tensor& tensor) {
-    if (memory.is_of(tensor)) return;
-    retire();
-    memory = Memory(tensor);
-  }
-
-  const std::shared_ptr<Shadow>& shadow_of(ShadowKind kind) {
-    for (const auto& shadow : shadows) {
-      if (shadow->kind() == kind) return shadow;
-    }
-    return shadows.emplace_back(std::make_shared<Shadow>(kind));
-  }
-
-  bool nobody_else_holds_weight() const {
-    const std::size_t owners = weight.use_count();
-    if (owners == 0) return true;
-    if (owners > 1) return false;
-    for (const auto& shadow : shadows) {
-      if (shadow->holds_weight()) return true;
-    }
-    return false;
-  }
-};
-
 WeightShadows& WeightShadows::global() {
   // Never destroyed: tensors may still be cast while other static objects are.
   static auto* shadows = new WeightShadows;
@@ -102,16 +36,39 @@ WeightShadows& WeightShadows::global() {
 WeightShadows::WeightShadows() = default;
 WeightShadows::~WeightShadows() = default;
 
-// An entry's weak reference keeps the memory of its weight from being used again, so that an
-// address names one weight only.
-WeightShadows::Entry* WeightShadows::find(const at::Tensor& weight) {
-  const auto found = entries_.find(weight.unsafeGetTensorImpl());
+WeightEntry* WeightShadows::find(const c10::TensorImpl* weight) {
+  const auto found = entries_.find(weight);
   return found == entries_.end() ? nullptr : found->second.get();
 }
 
-WeightShadows::Entry& WeightShadows::entry_of(const at::Tensor& weight) {
-  if (Entry* entry = find(weight)) return *entry;
-  return *(entries_[weight.unsafeGetTensorImpl()] = std::make_unique<Entry>(weight));
+WeightEntry* WeightShadows::find(const at::Tensor& weight) {
+  return weight.defined() ? find(weight.unsafeGetTensorImpl()) : nullptr;
+}
+
+WeightEntry& WeightShadows::add(const at::Tensor& weight) {
+  const c10::TensorImpl* const address = weight.unsafeGetTensorImpl();
+  return *(entries_[address] = std::make_unique<WeightEntry>(weight, ++entries_made_));
+}
+
+// Any float leaf that wants a gradient may be a weight, inputs too. These come and go, within one
+// scope as well, so that time passes with each that comes.
+WeightEntry& WeightShadows::entry_of(const at::Tensor& weight, Dropped& dropped) {
+  if (WeightEntry* entry = find(weight)) return *entry;
+  drop_gone(dropped);
+  WeightEntry& entry = add(weight);
+  ages_.add_young({weight.unsafeGetTensorImpl(), entry.number});
+  return entry;
+}
+
+void WeightShadows::drop_gone(Dropped& dropped) {
+  ages_.pass([&](const Name& name) {
+    const auto found = entries_.find(name.weight);
+    if (found == entries_.end() || found->second->number != name.number) return true;
+    if (!found->second->is_gone()) return false;
+    dropped.push_back(std::move(found->second));
+    entries_.erase(found);
+    return true;
+  });
 }
 
 bool WeightShadows::knows(const at::Tensor& tensor) {
@@ -142,13 +99,51 @@ at::Tensor WeightShadows::use_weight(const at::Tensor& weight, ShadowKind kind,
   const bool with_history = weight.requires_grad() && at::GradMode::is_enabled();
   // A view made without a graph, used with one: its gradient must not reach the weight.
   if (view != nullptr && with_history && view->is_leaf()) return {};
+  Dropped dropped;
   const std::lock_guard lock(mutex_);
-  Entry& entry = entry_of(weight);
+  WeightEntry& entry = entry_of(weight, dropped);
   entry.follow_memory(weight);
+  doubt_others_updates(entry, weight);
   const std::shared_ptr<Shadow>& shadow = entry.shadow_of(kind);
-  if (!shadow->fresh(weight)) shadow->cast_again(weight);
+  if (shadow->fresh(weight)) {
+    shadow->resume(weight);
+  } else {
+    shadow->cast_again(weight);
+  }
   if (cache != nullptr) cache->put(weight, shadow->gate());
-  return shadow->use(weight, view, with_history);
+  at::Tensor copy = shadow->use(weight, view, with_history);
+  const bool before_update = LastingScope::here() && !entry.kept_fresh &&
+                             !at::GradMode::is_enabled() && weight.grad().defined();
+  if (before_update) shadow->doubt();
+  return copy;
+}
+
+// LibTorch's own optim::SGD and others move a weight without a trace. So a copy that nobody keeps
+// fresh lasts for one outermost scope if there is a sign that the weight is trained.
+void WeightShadows::doubt_others_updates(WeightEntry& entry, const at::Tensor& weight) {
+  if (entry.kept_fresh || entry.in_use || !weight.requires_grad()) return;
+  entry.in_use = true;
+  // A scope that never ends sees many come and go.
+  if (in_use_.size() > 2 * entries_.size() + 64) {
+    std::erase_if(in_use_, [&](const Name& name) { return find(name.weight) == nullptr; });
+  }
+  in_use_.push_back({weight.unsafeGetTensorImpl(), entry.number});
+  if (!entry.is_trained(weight)) return;
+  for (const auto& shadow : entry.shadows) shadow->doubt();
+}
+
+void WeightShadows::end_outermost_scope() {
+  Dropped dropped;
+  const std::lock_guard lock(mutex_);
+  drop_gone(dropped);
+  for (const Name& name : in_use_) {
+    WeightEntry* const entry = find(name.weight);
+    if (!entry || entry->number != name.number) continue;
+    entry->in_use = false;
+    if (entry->kept_fresh) continue;
+    for (const auto& shadow : entry->shadows) shadow->pause();
+  }
+  in_use_.clear();
 }
 
 void WeightShadows::refresh(at::TensorList weights) {
@@ -158,8 +153,9 @@ void WeightShadows::refresh(at::TensorList weights) {
   std::vector<at::Tensor> copies;
   std::vector<at::Tensor> values;
   for (const at::Tensor& weight : weights) {
-    Entry* const entry = weight.defined() ? find(weight) : nullptr;
+    WeightEntry* const entry = find(weight);
     if (!entry) continue;
+    entry->kept_fresh = true;
     entry->follow_memory(weight);
     for (const auto& shadow : entry->shadows) {
       if (!shadow->begin_refill()) continue;
@@ -177,8 +173,9 @@ void WeightShadows::refresh(at::TensorList weights) {
 
 std::optional<CastLoan> WeightShadows::lend(const at::Tensor& weight) {
   const std::lock_guard lock(mutex_);
-  Entry* const entry = find(weight);
+  WeightEntry* const entry = find(weight);
   if (!entry) return std::nullopt;
+  entry->kept_fresh = true;
   entry->follow_memory(weight);
   std::shared_ptr<Shadow> used;
   for (const auto& shadow : entry->shadows) {
@@ -208,28 +205,46 @@ void WeightShadows::take_back(std::span<const CastLoan> loans) {
 void WeightShadows::invalidate(at::TensorList weights) {
   const std::lock_guard lock(mutex_);
   for (const at::Tensor& weight : weights) {
-    Entry* const entry = weight.defined() ? find(weight) : nullptr;
+    WeightEntry* const entry = find(weight);
     if (!entry) continue;
     for (const auto& shadow : entry->shadows) shadow->invalidate();
   }
 }
 
-void WeightShadows::invalidate_all() {
+void WeightShadows::leave(at::TensorList weights) {
   const std::lock_guard lock(mutex_);
-  for (auto& [weight, entry] : entries_) {
+  for (const at::Tensor& weight : weights) {
+    WeightEntry* const entry = find(weight);
+    if (!entry || !std::exchange(entry->kept_fresh, false)) continue;
     for (const auto& shadow : entry->shadows) shadow->invalidate();
   }
+}
+
+void WeightShadows::drop_all() {
+  std::vector<std::shared_ptr<Shadow>> dropped;  // freed after the lock, as entries are
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [weight, entry] : entries_) {
+      for (auto& shadow : entry->take_shadows()) {
+        shadow->invalidate();
+        dropped.push_back(std::move(shadow));
+      }
+    }
+  }
+  for (const auto& shadow : dropped) shadow->retire();
 }
 
 void WeightShadows::remember(at::TensorList weights) {
   const std::lock_guard lock(mutex_);
   for (const at::Tensor& weight : weights) {
-    if (weight.defined() && weight.has_storage() && !weight.is_inference()) entry_of(weight);
+    if (!weight.defined() || !weight.has_storage() || weight.is_inference() || find(weight))
+      continue;
+    ages_.add_old({weight.unsafeGetTensorImpl(), add(weight).number});
   }
 }
 
 void WeightShadows::forget(at::TensorList weights) {
-  std::vector<EntryPtr> dropped;  // freed after the lock: their last tensors may go with them
+  Dropped dropped;
   const std::lock_guard lock(mutex_);
   for (const at::Tensor& weight : weights) {
     const auto found =
@@ -240,60 +255,9 @@ void WeightShadows::forget(at::TensorList weights) {
   }
 }
 
-void WeightShadows::sweep() {
-  std::vector<EntryPtr> dropped;
-  const std::lock_guard lock(mutex_);
-  // Rarely for many weights, so that a scope around one small operator does not pay for a large
-  // model.
-  if (entries_.empty() || static_cast<std::size_t>(++exits_) * 8 < entries_.size()) return;
-  exits_ = 0;
-  for (auto it = entries_.begin(); it != entries_.end();) {
-    if (it->second->nobody_else_holds_weight()) {
-      dropped.push_back(std::move(it->second));
-      it = entries_.erase(it);
-    } else {
-      ++it;
-    }
-  }
-}
-
 std::size_t WeightShadows::size() const {
   const std::lock_guard lock(mutex_);
   return entries_.size();
-}
-
-namespace {
-
-thread_local bool keeps_weights = true;
-
-}  // namespace
-
-WeightKeeping::WeightKeeping(bool keeps) noexcept : before_(keeps_weights) {
-  keeps_weights = keeps;
-}
-
-WeightKeeping::~WeightKeeping() {
-  keeps_weights = before_;
-}
-
-bool WeightKeeping::here() noexcept {
-  return keeps_weights;
-}
-
-void refresh_casts(at::TensorList weights) {
-  WeightShadows::global().refresh(weights);
-}
-void invalidate_casts(at::TensorList weights) {
-  WeightShadows::global().invalidate(weights);
-}
-void invalidate_all_casts() {
-  WeightShadows::global().invalidate_all();
-}
-void remember_weights(at::TensorList weights) {
-  WeightShadows::global().remember(weights);
-}
-void forget_weights(at::TensorList weights) {
-  WeightShadows::global().forget(weights);
 }
 
 }  // namespace mezzo::casting

@@ -8,15 +8,19 @@ namespace mezzo::casting {
 
 /// After an update of these weights: the low-precision copies that were used since the last refresh
 /// get the new values now, in one pass over the list, and count as fresh. No new copies are made.
-/// Thread-safe.
+/// From now on the copies are kept from scope to scope, as those of weights whose every update is
+/// told (CastLoans tells as well), until leave_casts(). Thread-safe.
 void refresh_casts(at::TensorList weights);
+
+/// Nobody tells of updates of these weights any more. Thread-safe.
+void leave_casts(at::TensorList weights);
 
 /// The copies of these weights are cast again at their next use, whatever their version counters
 /// say. Thread-safe.
 void invalidate_casts(at::TensorList weights);
 
-/// The same for every weight of the process.
-void invalidate_all_casts();
+/// The copies of all weights of the process are freed, but for what graphs still hold. Thread-safe.
+void drop_all_casts();
 
 /// These are weights even where they need no gradient (frozen ones): their casts are kept as well.
 /// Nothing is kept alive.
@@ -35,6 +39,19 @@ class WeightKeeping {
 
  private:
   bool before_;
+};
+
+/// While it lives, the scopes of this thread may last over many updates: a copy that is used
+/// between a backward pass and the update that follows, as in an evaluation there, is not kept.
+/// Nests.
+class LastingScope {
+ public:
+  [[nodiscard]] LastingScope() noexcept;
+  ~LastingScope();
+  LastingScope(const LastingScope&) = delete;
+  LastingScope& operator=(const LastingScope&) = delete;
+
+  static bool here() noexcept;
 };
 
 /// Drops all copies of these weights. What graphs still hold lives on with them.

@@ -51,12 +51,14 @@ void HandleState::open() {
   }
   use.emplace(mezzo::detail::InterfaceUse::kLegacyHandle);
   keeping.emplace(options.enable_caching);
+  lasting.emplace();
   casts.emplace(*plan.policy, casting::Mode::kOperators,
                 options.verbose ? &mezzo::detail::cast_listener() : nullptr);
 }
 
 void HandleState::end() {
   casts.reset();
+  lasting.reset();
   keeping.reset();
   no_casts.reset();
   use.reset();
@@ -160,7 +162,7 @@ bool AmpHandle::has_cache() const {
 }
 
 void AmpHandle::clear_cache() {
-  casting::invalidate_all_casts();
+  casting::drop_all_casts();
 }
 
 void AmpHandle::remove_cache(const at::Tensor& param) {

@@ -36,6 +36,7 @@ struct HandleState {
 
   std::optional<mezzo::detail::InterfaceUse> use;
   std::optional<casting::WeightKeeping> keeping;
+  std::optional<casting::LastingScope> lasting;
   std::optional<casting::Scope> casts;
   std::optional<casting::Disabled> no_casts;
 };

@@ -98,7 +98,7 @@ TEST_P(Freshness, FollowsARawWriteAfterAGradientOrWhenTold) {
   invalidate_casts({linear->weight});
   expect_current();
   linear->weight.data().mul_(0.3);
-  invalidate_all_casts();
+  drop_all_casts();
   expect_current();
 }
 
@@ -262,6 +262,128 @@ TEST_P(Freshness, FollowWeightsOfAnyDimension) {
     EXPECT_TRUE(torch::allclose(product(weight), product(weight.clone()), 2e-2, 2e-2))
         << weight.dim() << " dimensions";
   }
+}
+
+// What moves a weight without a trace, as optim::SGD does.
+void move_unseen(const at::Tensor& weight) {
+  weight.data().add_(1);
+}
+
+// Weights that no optimizer of ours keeps fresh.
+TEST_P(Freshness, AnEvaluationBetweenBackwardAndStepHidesNoStep) {
+  torch::optim::SGD sgd(linear->parameters(), torch::optim::SGDOptions(0.5));
+  for (int i = 0; i < 3; ++i) {
+    sgd.zero_grad();
+    forward().sum().backward();
+    {
+      const torch::NoGradGuard no_grad;
+      forward();
+    }
+    sgd.step();
+    expect_current();
+  }
+}
+
+TEST_P(Freshness, TwoStepsWithoutABackwardBetweenAreSeen) {
+  torch::optim::SGD sgd(linear->parameters(), torch::optim::SGDOptions(0.5).momentum(0.9));
+  forward().sum().backward();
+  sgd.step();
+  expect_current();
+  sgd.step();
+  expect_current();
+  sgd.zero_grad();
+  move_unseen(linear->weight);
+  expect_current();
+}
+
+TEST_P(Freshness, AnEmbeddingThatSharesTheWeightTrainsIt) {
+  const at::Tensor rows = torch::tensor({0, 2, 4});
+  torch::optim::SGD sgd(linear->parameters(), torch::optim::SGDOptions(0.5));
+  const auto evaluate = [&] {
+    const torch::NoGradGuard no_grad;
+    expect_current();
+  };
+  evaluate();
+  for (const bool cleared : {false, true}) {
+    for (int i = 0; i < 3; ++i) {
+      sgd.zero_grad();
+      torch::embedding(linear->weight, rows).sum().backward();
+      sgd.step();
+      if (cleared) sgd.zero_grad();
+      evaluate();
+    }
+  }
+}
+
+TEST_P(Freshness, AnEmbeddingIsSeenThoughItsGradientIsGone) {
+  torch::optim::SGD sgd(linear->parameters(), torch::optim::SGDOptions(0.5));
+  {
+    const torch::NoGradGuard no_grad;
+    expect_current();
+  }
+  torch::embedding(linear->weight, torch::tensor({0, 2, 4})).sum().backward();
+  sgd.step();
+  sgd.zero_grad();
+  const torch::NoGradGuard no_grad;
+  expect_current();
+}
+
+TEST_P(Freshness, FollowsAnAverageSwappedInAndOutUnseen) {
+  torch::optim::SGD sgd(linear->parameters(), torch::optim::SGDOptions(0.5));
+  for (int i = 0; i < 3; ++i) {
+    sgd.zero_grad();
+    forward().sum().backward();
+    sgd.step();
+    sgd.zero_grad();
+    const at::Tensor own = linear->weight.detach().clone();
+    linear->weight.data().copy_(own * 0.5);
+    {
+      const torch::NoGradGuard no_grad;
+      expect_current();
+    }
+    linear->weight.data().copy_(own);
+    expect_current();
+  }
+}
+
+TEST_P(Freshness, AGradientThatWasSetByHandIsASignOfTraining) {
+  forward();
+  linear->weight.mutable_grad() = torch::ones({5, 6});
+  torch::optim::SGD sgd(linear->parameters(), torch::optim::SGDOptions(0.5));
+  sgd.step();
+  expect_current();
+}
+
+TEST_P(Freshness, InsideOneScopeATrainedWeightIsCastOnce) {
+  forward().sum().backward();
+  EXPECT_EQ(weight_casts([&] {
+              const amp::Autocast scope(Policy::defaults(at::kBFloat16));
+              linear(x);
+              linear(x);
+              const torch::NoGradGuard no_grad;
+              linear(x);
+              forward();
+            }),
+            2);
+}
+
+TEST_P(Freshness, WhatAnOptimizerKeepsFreshIsNotCastInLaterScopes) {
+  forward().sum().backward();
+  const auto step = [&] {
+    move_unseen(linear->weight);
+    refresh_casts({linear->weight, linear->bias});
+  };
+  step();
+  EXPECT_EQ(weight_casts([&] {
+              for (int i = 0; i < 3; ++i) {
+                expect_current();
+                forward();
+              }
+            }),
+            0);
+  forward().sum().backward();
+  step();
+  EXPECT_EQ(weight_casts([&] { expect_current(); }), 0);
 }
 
 }  // namespace

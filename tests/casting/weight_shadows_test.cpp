@@ -106,7 +106,7 @@ TEST_P(Shadows, AFrozenWeightThatIsRememberedIsCastOnce) {
 }
 
 TEST_P(Shadows, ACopyDiesWithItsModel) {
-  WeightShadows::global().sweep();
+  WeightShadows::global().end_outermost_scope();
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weak(
       linear->weight.getIntrusivePtr());
   forward();
@@ -219,7 +219,7 @@ TEST_P(Shadows, ThreadsThatRefreshWhileOthersUseAgree) {
     refresh_casts({linear->weight});
     invalidate_casts({linear->weight});
     if (i % 10 == 0) forget_weights({linear->weight});
-    WeightShadows::global().sweep();
+    WeightShadows::global().end_outermost_scope();
   }
   stop = true;
   for (std::thread& reader : readers) reader.join();
