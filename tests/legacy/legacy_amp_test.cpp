@@ -337,6 +337,41 @@ TEST(LegacyAmp, WithoutCachingWeightsAreCastAtEachUse) {
   }
 }
 
+TEST(LegacyAmp, ClearCacheFreesCopiesOfWeightsThatAreGone) {
+  AmpHandle handle = init();
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weak(
+      at::Tensor(torch::ones({1})).getIntrusivePtr());
+  {
+    TinyNet net;
+    weak = decltype(weak)(net->first->weight.getIntrusivePtr());
+    net(inputs());
+  }
+  handle.clear_cache();
+  EXPECT_TRUE(weak.expired());
+}
+
+TEST(LegacyAmp, AnEvaluationBetweenBackwardAndTheStepOfABareOptimizerHidesNoStep) {
+  AmpHandle handle = init();
+  const at::Tensor weight = torch::zeros({1, 1}).requires_grad_();
+  const at::Tensor one = torch::ones({1, 1});
+  torch::optim::SGD sgd({weight}, torch::optim::SGDOptions(1.0));
+  for (int i = 0; i < 4; ++i) {
+    sgd.zero_grad();
+    const at::Tensor y = torch::mm(one, weight);
+    EXPECT_EQ(y.item<float>(), weight.item<float>());
+    {
+      ScaledLoss scaled = handle.scale_loss(-y.to(at::kFloat).sum(), sgd);
+      scaled.backward();
+    }
+    {
+      const torch::NoGradGuard no_grad;
+      torch::mm(one, weight);
+    }
+    sgd.step();
+  }
+  EXPECT_GT(weight.item<float>(), 0);
+}
+
 TEST(LegacyAmp, TellsEachCastIfVerbose) {
   Listener listener;
   TinyNet net;
