@@ -8,6 +8,20 @@
 // Scopes are objects on the stack, belong to their thread and nest, the inner one rules. A backward
 // pass that starts inside a scope runs with casts off: its operators get the types that the forward
 // pass chose. LibTorch's own autocast is left alone.
+//
+// A float leaf that wants a gradient, a weight, is cast once for many uses:
+// - Of the weights that an Optimizer (amp.h) steps, the low-precision copies are renewed by its
+//   step(), and kept until then.
+// - Of others, a copy lasts until the thread leaves its outermost scope, once a gradient or a
+//   recorded graph has shown that they are trained; before, until LibTorch's version counter moves.
+//   Leave the scope between the uses of two values: optim::SGD and writes through data() do not
+//   move that counter.
+// - invalidate_casts() tells of writes that nothing else shows.
+// Hooks on a view of a weight, and backward passes of functions that made it, act as without a
+// scope. The one exception is the plain transpose, weight.t(), that nn::Linear takes: its gradient
+// goes straight to the weight, so that a hook must be there before the operator uses it, and
+// autograd::grad() with respect to the transpose itself finds nothing (a hook or retain_grad() on
+// it, or weight.t().view_as() in its place, mends that).
 #pragma once
 
 #include <memory>
@@ -62,6 +76,10 @@ class MEZZO_API DisableCasts {
  private:
   std::unique_ptr<casting::Disabled> disabled_;
 };
+
+/// After writes to these weights that LibTorch cannot see, through data() or a pointer: their
+/// low-precision copies are made anew at the next use. Others are left alone. Thread-safe.
+MEZZO_API void invalidate_casts(at::TensorList weights);
 
 /// A scope, to be carried into another thread: threads start without one.
 ///

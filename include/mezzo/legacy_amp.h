@@ -94,7 +94,7 @@ class MEZZO_API AmpHandle {
   /// Are low-precision copies of weights kept?
   bool has_cache() const;
 
-  /// All weights are cast again at their next use.
+  /// The copies of all weights are freed, and made anew at their next use.
   void clear_cache();
 
   /// The copies of this weight are freed.

@@ -38,6 +38,10 @@ DisableCasts::DisableCasts() : disabled_(std::make_unique<casting::Disabled>()) 
 
 DisableCasts::~DisableCasts() = default;
 
+void invalidate_casts(at::TensorList weights) {
+  casting::invalidate_casts(weights);
+}
+
 Snapshot::Snapshot() {
   const casting::Frame* frame = casting::current_frame();
   if (frame == nullptr || frame->policy == nullptr) return;

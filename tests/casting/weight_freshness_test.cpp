@@ -98,6 +98,9 @@ TEST_P(Freshness, FollowsARawWriteAfterAGradientOrWhenTold) {
   invalidate_casts({linear->weight});
   expect_current();
   linear->weight.data().mul_(0.3);
+  amp::invalidate_casts({linear->weight, linear->bias, torch::ones({1}), at::Tensor()});
+  expect_current();
+  linear->weight.data().mul_(2);
   drop_all_casts();
   expect_current();
 }

@@ -144,6 +144,18 @@ TEST_P(Views, TheGradientOfAViewMayBeAskedFor) {
   EXPECT_TRUE(torch::allclose(gradient, x.sum(0).expand({2, 3}), 2e-2, 2e-2));
 }
 
+// The plain transpose that nobody listens to is no part of the graph: a documented exception.
+TEST_P(Views, TheGradientOfATransposeMayBeAskedForIfItIsSaidBefore) {
+  know_weight();
+  for (const bool retains : {true, false}) {
+    const at::Tensor view = retains ? w.t() : w.t().view_as(w.t());
+    if (retains) view.retain_grad();
+    const at::Tensor loss = product(view).to(at::kFloat).sum();
+    const at::Tensor gradient = torch::autograd::grad({loss}, {view})[0];
+    EXPECT_TRUE(torch::allclose(gradient.t(), x.sum(0).expand({4, 3}), 2e-2, 2e-2));
+  }
+}
+
 TEST_P(Views, EveryWayToTransposeGivesTheSameGradient) {
   expect_same_gradient([&] { return torch::mm(x, w.t()); });
   expect_same_gradient([&] { return torch::mm(x, w.transpose(0, 1)); });
