@@ -21,11 +21,20 @@ __attribute__((tls_model("initial-exec")))
 #endif
 thread_local const Frame* innermost = nullptr;
 
-// The key must be both included and taken out of the set that every thread excludes by default.
-void switch_key(bool on) {
+// The key must be both included and taken out of the set that every thread excludes by default, and
+// that a listed operator excludes while it runs.
+constexpr KeyState kKeyOn{true, false};
+
+KeyState key_state() {
   const c10::DispatchKey key = layer_key();
-  c10::impl::tls_set_dispatch_key_included(key, on);
-  c10::impl::tls_set_dispatch_key_excluded(key, !on);
+  return {c10::impl::tls_is_dispatch_key_included(key),
+          c10::impl::tls_is_dispatch_key_excluded(key)};
+}
+
+void set_key(KeyState state) {
+  const c10::DispatchKey key = layer_key();
+  c10::impl::tls_set_dispatch_key_included(key, state.included);
+  c10::impl::tls_set_dispatch_key_excluded(key, state.excluded);
 }
 
 ScopeRules rules_of(const CompiledPolicy& policy, Mode mode) {
@@ -60,15 +69,15 @@ Scope::Scope(const Policy& policy, Mode mode, const CastListener* listener) : po
   frame_.below = c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, layer_key()) -
                  c10::autocast_dispatch_keyset;
   frame_.previous = std::exchange(innermost, &frame_);
-  key_was_on_ = c10::impl::tls_is_dispatch_key_included(layer_key());
-  if (!key_was_on_) switch_key(true);
+  key_before_ = key_state();
+  if (key_before_ != kKeyOn) set_key(kKeyOn);
   scripts_were_optimized_ = torch::jit::getGraphExecutorOptimize();
   if (mode == Mode::kOperators) torch::jit::setGraphExecutorOptimize(false);
 }
 
 Scope::~Scope() {
   torch::jit::setGraphExecutorOptimize(scripts_were_optimized_);
-  if (!key_was_on_) switch_key(false);
+  if (key_before_ != kKeyOn) set_key(key_before_);
   innermost = frame_.previous;
   if (innermost == nullptr) WeightShadows::global().end_outermost_scope();
 }

@@ -56,8 +56,16 @@ struct Frame {
   }
 };
 
-/// Switches the casting layer on for this thread until it is destroyed. Scopes nest, the inner one
-/// rules; they must be destroyed in the reverse order on the thread that made them. A backward pass
+/// What a thread says about the layer's dispatch key.
+struct KeyState {
+  bool included = false;
+  bool excluded = true;
+  bool operator==(const KeyState&) const = default;
+};
+
+/// Switches the casting layer on for this thread until it is destroyed, also inside an operator
+/// that runs with casts off because it is listed. Scopes nest, the inner one rules; they must be
+/// destroyed in the reverse order on the thread that made them. A backward pass
 /// that starts inside a scope runs with casts off; a scope that is opened inside a backward pass
 /// (recomputation) casts.
 ///
@@ -74,7 +82,7 @@ class Scope {
  private:
   Policy policy_;
   Frame frame_;
-  bool key_was_on_;
+  KeyState key_before_;
   bool scripts_were_optimized_;
 };
 
