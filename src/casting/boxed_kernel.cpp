@@ -94,7 +94,7 @@ void BoxedKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   if (frame == nullptr) return pass();
   const c10::FunctionSchema& schema = op.schema();
   c10::IValue* arguments = stack->data() + (stack->size() - schema.arguments().size());
-  const CastClass kind =
+  const Treatment kind =
       row_.resolve(*frame, [&](std::size_t index) { return text(arguments[index]); });
   const std::optional<std::size_t> dtype = dtype_argument(schema);
   const Decision decision = decide(kind, row_.is_matrix_operator(frame->rules.low),
@@ -102,6 +102,7 @@ void BoxedKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   if (decision.plan == Plan::kPass) return pass();
   if (decision.plan == Plan::kBan) row_.refuse(*frame);
   const Shield shield;
+  if (decision.plan == Plan::kShield) return op.callBoxed(stack);
   if (decision.plan == Plan::kFloatResult) {
     if (arguments[*dtype].isNone()) arguments[*dtype] = at::kFloat;
     op.callBoxed(stack);

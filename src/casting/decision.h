@@ -1,5 +1,5 @@
-// What happens to the tensors of one operator call: a pure function of the operator's class and of
-// what the call holds.
+// What happens to the tensors of one operator call: a pure function of the operator's treatment and
+// of what the call holds.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "mezzo/cast_class.h"
+#include "policy/treatment.h"
 
 namespace mezzo::casting {
 
@@ -26,6 +26,7 @@ struct Operands {
 
 enum class Plan : std::uint8_t {
   kPass,         // call as it is; nested operators follow their own class
+  kShield,       // call as it is, shield nested operators
   kCast,         // cast the operands to `target`, shield nested operators
   kFloatResult,  // leave the operands, ask for a float result through the dtype argument
   kEmulate,      // round the operands to `target`, compute in float, round the results
@@ -68,13 +69,12 @@ constexpr bool nothing_to_cast(const Operands& seen, const Decision& decision) {
   return detail::holds_only(seen, decision.target);
 }
 
-/// @param kind                the operator's class; a conditional one has been resolved to kFloat
-/// or kNeutral before
+/// @param kind                a conditional one has been resolved to kFloat or kShield before
 /// @param is_matrix_operator  the default list computes it in the low type: such operators are the
 /// ones emulated
 /// @param has_dtype_argument  it can be asked for a float result instead of being given float
 /// operands
-constexpr Decision decide(CastClass kind, bool is_matrix_operator, bool has_dtype_argument,
+constexpr Decision decide(Treatment kind, bool is_matrix_operator, bool has_dtype_argument,
                           const Operands& seen, const ScopeRules& rules) {
   if (seen.untouchable || !seen.any()) return {};
   const bool emulate = rules.emulated && !seen.off_cpu && !seen.written;
@@ -83,11 +83,13 @@ constexpr Decision decide(CastClass kind, bool is_matrix_operator, bool has_dtyp
       return {Plan::kEmulate, rules.low};
     return {};
   }
-  if (kind == CastClass::kNeutral || kind == CastClass::kConditional) return {};
-  if (kind == CastClass::kBanned) return {Plan::kBan, at::kFloat};
+  if (kind == Treatment::kPass || kind == Treatment::kConditional) return {};
+  if (kind == Treatment::kShield) return {Plan::kShield, at::kFloat};
+  if (kind == Treatment::kBanned) return {Plan::kBan, at::kFloat};
   if (seen.written) return {Plan::kCast, *seen.written};
-  if (kind == CastClass::kLow) return {emulate ? Plan::kEmulate : Plan::kCast, rules.low};
-  if (kind == CastClass::kPromote) return {Plan::kCast, detail::widest(seen)};
+  if (kind == Treatment::kLow)
+    return {emulate ? Plan::kEmulate : Plan::kCast, rules.low};
+  if (kind == Treatment::kPromote) return {Plan::kCast, detail::widest(seen)};
   // Of float operands the result is float without asking.
   const bool asks = has_dtype_argument && (seen.half || seen.bfloat16);
   return {asks ? Plan::kFloatResult : Plan::kCast, at::kFloat};

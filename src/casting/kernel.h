@@ -45,7 +45,7 @@ struct Kernel<Op, R(A...)> {
     if (frame == nullptr) return pass(keys, arguments...);
     Operands seen;
     (Operand<A>::look(seen, arguments), ...);
-    const CastClass kind =
+    const Treatment kind =
         row.resolve(*frame, [&](std::size_t index) { return argument_text(index, arguments...); });
     const Decision decision = decide(kind, row.is_matrix_operator(frame->rules.low),
                                      kHasDtypeArgument, seen, frame->rules);
@@ -53,6 +53,7 @@ struct Kernel<Op, R(A...)> {
     if (decision.plan == Plan::kBan) row.refuse(*frame);
     const Shield shield;
     const c10::DispatchKeySet below = keys & frame->below;
+    if (decision.plan == Plan::kShield) return Op::redispatch(below, arguments...);
     if constexpr (kHasDtypeArgument) {
       if (decision.plan == Plan::kFloatResult) {
         return Op::redispatch(below, detail::or_float<detail::is_dtype_argument<A>>(arguments)...);

@@ -56,12 +56,12 @@ class Layer {
 
   void install(const CompiledPolicy& policy) {
     const std::lock_guard lock(mutex_);
-    for (std::size_t row = 0; row < policy.classes().size(); ++row) {
+    for (std::size_t row = 0; row < policy.treatments().size(); ++row) {
       if (row < installed_.size() && installed_[row]) continue;
       if (!needs_kernel(policy, row)) continue;
+      install_row(row);
       installed_.resize(std::max(installed_.size(), row + 1));
       installed_[row] = true;
-      install_row(row);
     }
   }
 
@@ -71,14 +71,10 @@ class Layer {
   }
 
  private:
-  // Neutral operators, and those that LibTorch's own type promotion serves, keep falling through at
-  // no cost.
+  // What passes keeps falling through at no cost.
   static bool needs_kernel(const CompiledPolicy& policy, std::size_t row) {
-    const CastClass kind = policy.class_of(row);
-    if (row >= operators().size()) return true;
-    const Operator& op = operators()[row];
-    if (op.matrix) return true;
-    return kind != CastClass::kNeutral && !(kind == CastClass::kPromote && op.native_promotion);
+    if (row < operators().size() && operators()[row].matrix) return true;
+    return policy.treatment_of(row) != Treatment::kPass;
   }
 
   void collect_overloads() {

@@ -24,15 +24,15 @@ class Row {
   /// Batch norms: the arguments behind the input are statistics that the operator updates.
   bool casts_input_only() const { return input_only_; }
 
-  /// The class under the frame's policy; a conditional one is resolved by `text(i)`, the i-th
+  /// The treatment under the frame's policy; a conditional one is resolved by `text(i)`, the i-th
   /// argument as text.
   template <typename Text>
-  CastClass resolve(const Frame& frame, Text&& text) const {
-    const CastClass kind = frame.policy->class_of(index_);
-    if (kind != CastClass::kConditional) return kind;
+  Treatment resolve(const Frame& frame, Text&& text) const {
+    const Treatment kind = frame.policy->treatment_of(index_);
+    if (kind != Treatment::kConditional) return kind;
     const std::optional<std::size_t> argument = condition_argument(frame);
-    return argument && condition_holds(frame, text(*argument)) ? CastClass::kFloat
-                                                               : CastClass::kNeutral;
+    return argument && condition_holds(frame, text(*argument)) ? Treatment::kFloat
+                                                               : Treatment::kShield;
   }
 
   /// Throws the error of a banned operator.

@@ -1,4 +1,4 @@
-// A policy as the casting layer reads it: by row number.
+// A policy as the casting layer reads it: treatments by row number.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/cast_class.h"
 #include "policy/rules.h"
+#include "policy/treatment.h"
 
 namespace mezzo {
 
@@ -23,21 +23,23 @@ class CompiledPolicy {
   /// The type that kLow means.
   at::ScalarType low() const noexcept { return low_; }
 
-  /// The class of a row: an index in operators(), or beyond those a registered operator's (see
-  /// policy/registry.h). A row registered after the policy was made is neutral.
-  CastClass class_of(std::size_t row) const noexcept {
-    return row < classes_.size() ? classes_[row] : CastClass::kNeutral;
+  /// How a row is treated: an index in operators(), or beyond those a registered operator's (see
+  /// policy/registry.h). What LibTorch's type promotion does by itself, what is neutral by default,
+  /// and a row registered after the policy was made pass; what the policy has made neutral is
+  /// shielded, so that an operator made of others is left alone whole.
+  Treatment treatment_of(std::size_t row) const noexcept {
+    return row < treatments_.size() ? treatments_[row] : Treatment::kPass;
   }
 
   /// The condition of a kConditional row.
   const ConditionalRule* condition_of(std::size_t row) const noexcept;
 
-  std::span<const CastClass> classes() const noexcept { return classes_; }
+  std::span<const Treatment> treatments() const noexcept { return treatments_; }
   std::span<const ConditionalRule> conditionals() const noexcept { return conditionals_; }
 
  private:
   at::ScalarType low_;
-  std::vector<CastClass> classes_;
+  std::vector<Treatment> treatments_;
   std::vector<ConditionalRule> conditionals_;
 };
 

@@ -55,6 +55,8 @@ class Rules {
   CastClass class_of(std::size_t row) const noexcept {
     return row < classes_.size() ? classes_[row] : CastClass::kNeutral;
   }
+  /// Has an override decided about the row?
+  bool overrides_row(std::size_t row) const { return decisions_.contains(row); }
   /// The class of a name. Where its overloads differ: that of the overload without a name, else of
   /// those that are not neutral; kConditional where these differ too. Unknown: ConfigError.
   CastClass classify(std::string_view op) const;

@@ -11,15 +11,35 @@ namespace {
 
 using enum CastClass;
 
-TEST(CompiledPolicy, HasTheClassOfEveryRow) {
+Treatment expected(const Operator& op) {
+  if (op.base() == "softmax" || op.bfloat16 == kLow) return Treatment::kLow;
+  if (op.bfloat16 == kFloat) return Treatment::kFloat;
+  if (op.bfloat16 == kPromote && !op.native_promotion) return Treatment::kPromote;
+  return Treatment::kPass;
+}
+
+TEST(CompiledPolicy, HasTheTreatmentOfEveryRow) {
   const Policy policy = Policy::defaults(at::kBFloat16).with("softmax", kLow);
   const CompiledPolicy& view = compiled(policy);
   EXPECT_EQ(view.low(), at::kBFloat16);
   for (std::size_t row = 0; row < operators().size(); ++row) {
-    const Operator& op = operators()[row];
-    EXPECT_EQ(view.class_of(row), op.base() == "softmax" ? kLow : op.bfloat16) << op.name;
+    EXPECT_EQ(view.treatment_of(row), expected(operators()[row])) << operators()[row].name;
   }
-  EXPECT_EQ(view.class_of(1 << 20), kNeutral);
+  EXPECT_EQ(view.treatment_of(1 << 20), Treatment::kPass);
+}
+
+TEST(CompiledPolicy, ShieldsWhatThePolicyMadeNeutral) {
+  const Policy defaults = Policy::defaults();
+  const auto of = [](const Policy& policy, const char* op) {
+    const auto rows = rows_named(op);
+    return compiled(policy).treatment_of(rows.at(0));
+  };
+  EXPECT_EQ(of(defaults.with("conv2d", kNeutral), "conv2d"), Treatment::kShield);
+  EXPECT_EQ(of(defaults.with("celu", kNeutral), "celu"), Treatment::kShield);
+  EXPECT_EQ(of(defaults, "celu"), Treatment::kPass) << "no list has it";
+  EXPECT_EQ(of(defaults.with("relu", kNeutral), "relu"), Treatment::kPass) << "as by default";
+  EXPECT_EQ(of(defaults.with("add.Tensor", kNeutral), "add.Tensor"), Treatment::kPass)
+      << "LibTorch promotes by itself";
 }
 
 TEST(CompiledPolicy, LivesWithACopyOfItsPolicy) {
@@ -27,13 +47,13 @@ TEST(CompiledPolicy, LivesWithACopyOfItsPolicy) {
   const Policy copy = *first;
   const CompiledPolicy& view = compiled(*first);
   first.reset();
-  EXPECT_EQ(view.class_of(*index_of("mm")), kFloat);
+  EXPECT_EQ(view.treatment_of(*index_of("mm")), Treatment::kFloat);
   EXPECT_EQ(&view, &compiled(copy));
 }
 
 TEST(CompiledPolicy, HasRegisteredOperatorsBehindTheTable) {
   const auto rows = register_operator("my_ops::compiled", kLow);
-  EXPECT_EQ(compiled(Policy::defaults()).class_of(rows[0]), kLow);
+  EXPECT_EQ(compiled(Policy::defaults()).treatment_of(rows[0]), Treatment::kLow);
 }
 
 TEST(CompiledPolicy, KnowsTheConditionOfARow) {

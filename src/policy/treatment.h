@@ -1,0 +1,19 @@
+// What a policy makes of an operator's class, for the casting layer.
+#pragma once
+
+#include <cstdint>
+
+namespace mezzo {
+
+/// How the casting layer treats a row. The first five are the classes of the same names.
+enum class Treatment : std::uint8_t {
+  kLow,
+  kFloat,
+  kPromote,
+  kConditional,  ///< kFloat where the row's condition holds, else kShield
+  kBanned,
+  kPass,    ///< no casts, and what the operator calls inside follows its own class
+  kShield,  ///< no casts, neither here nor in what the operator calls inside
+};
+
+}  // namespace mezzo

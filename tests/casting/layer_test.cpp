@@ -1,0 +1,90 @@
+#include "casting/layer.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/library.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mezzo/autocast.h"
+
+namespace mezzo::casting {
+namespace {
+
+using amp::Autocast;
+using enum CastClass;
+
+at::Tensor product(const at::Tensor& x) {
+  return at::mm(x, x);
+}
+
+TORCH_LIBRARY(mezzo_layer_test, library) {
+  library.def("product(Tensor x) -> Tensor", product);
+}
+
+at::Tensor call(const char* op, const at::Tensor& x) {
+  return c10::Dispatcher::singleton()
+      .findSchemaOrThrow(op, "")
+      .typed<at::Tensor(const at::Tensor&)>()
+      .call(x);
+}
+
+TEST(Layer, APolicyLeavesNoTraceInAnother) {
+  const at::Tensor half = at::ones({4}, at::kHalf);
+  const at::Tensor zero_dimensional = at::scalar_tensor(1.0F);
+  const Policy defaults = Policy::defaults();
+  const auto types = [&] {
+    const Autocast scope(defaults);
+    return std::pair((half + zero_dimensional).scalar_type(),
+                     (half * zero_dimensional).scalar_type());
+  };
+  const auto before = types();
+  {
+    const Autocast scope(defaults.with("add", kFloat).with("mul", kFloat));
+    EXPECT_EQ((half + zero_dimensional).scalar_type(), at::kFloat);
+  }
+  EXPECT_EQ(types(), before);
+  EXPECT_EQ(before, std::pair(at::kHalf, at::kHalf));
+}
+
+TEST(Layer, ANeutralListedOperatorComputesInWhatArrives) {
+  const at::Tensor x = at::ones({2, 3});
+  const at::Tensor weight = at::ones({4, 3});
+  const at::Tensor image = at::ones({1, 3, 5, 5});
+  const at::Tensor filter = at::ones({4, 3, 3, 3});
+  const Autocast scope(Policy::defaults(at::kBFloat16)
+                           .with("aten::linear", kNeutral)
+                           .with("conv2d", kNeutral)
+                           .with("matmul", kNeutral));
+  EXPECT_EQ(at::linear(x, weight).scalar_type(), at::kFloat);
+  EXPECT_EQ(at::conv2d(image, filter).scalar_type(), at::kFloat);
+  EXPECT_EQ(at::matmul(x, weight.t()).scalar_type(), at::kFloat);
+  EXPECT_EQ(at::mm(x, weight.t()).scalar_type(), at::kBFloat16) << "others follow their class";
+  const at::Tensor low = x.to(at::kBFloat16);
+  EXPECT_EQ(at::linear(low, weight.to(at::kBFloat16)).scalar_type(), at::kBFloat16);
+}
+
+TEST(Layer, ANeutralOperatorOfAUserComputesInWhatArrives) {
+  const at::Tensor x = at::ones({2, 2});
+  const Policy defaults = Policy::defaults(at::kBFloat16);
+  const Policy neutral = defaults.with("mezzo_layer_test::product", kNeutral);
+  {
+    const Autocast scope(neutral);
+    EXPECT_EQ(call("mezzo_layer_test::product", x).scalar_type(), at::kFloat);
+  }
+  const Autocast scope(defaults);
+  EXPECT_EQ(call("mezzo_layer_test::product", x).scalar_type(), at::kBFloat16)
+      << "an operator that no list has is like a function: what it calls follows its own class";
+}
+
+TEST(Layer, AnOperatorThatIsNeutralByNobodysWordHasNoKernel) {
+  const Policy policy = Policy::defaults();
+  EXPECT_EQ(policy.classify("celu"), kNeutral);
+  const Autocast scope(Policy::defaults());
+  for (const LayerOperator& op : layer_operators()) EXPECT_NE(op.name, "celu");
+}
+
+}  // namespace
+}  // namespace mezzo::casting
