@@ -88,7 +88,7 @@ constexpr Decision decide(Treatment kind, bool is_matrix_operator, bool has_dtyp
   if (kind == Treatment::kBanned) return {Plan::kBan, at::kFloat};
   if (seen.written) return {Plan::kCast, *seen.written};
   if (kind == Treatment::kLow)
-    return {emulate ? Plan::kEmulate : Plan::kCast, rules.low};
+    return {emulate && is_matrix_operator ? Plan::kEmulate : Plan::kCast, rules.low};
   if (kind == Treatment::kPromote) return {Plan::kCast, detail::widest(seen)};
   // Of float operands the result is float without asking.
   const bool asks = has_dtype_argument && (seen.half || seen.bfloat16);

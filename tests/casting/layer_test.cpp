@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mezzo/autocast.h"
+#include "mezzo/hardware.h"
 
 namespace mezzo::casting {
 namespace {
@@ -16,11 +17,17 @@ namespace {
 using amp::Autocast;
 using enum CastClass;
 
+at::Tensor needs_half(const at::Tensor& x) {
+  TORCH_CHECK(x.scalar_type() == at::kHalf, "got ", x.scalar_type());
+  return x + x;
+}
+
 at::Tensor product(const at::Tensor& x) {
   return at::mm(x, x);
 }
 
 TORCH_LIBRARY(mezzo_layer_test, library) {
+  library.def("needs_half(Tensor x) -> Tensor", needs_half);
   library.def("product(Tensor x) -> Tensor", product);
 }
 
@@ -30,6 +37,13 @@ at::Tensor call(const char* op, const at::Tensor& x) {
       .typed<at::Tensor(const at::Tensor&)>()
       .call(x);
 }
+
+/// A compute mode until the end of a test.
+class Computed {
+ public:
+  explicit Computed(ComputeMode mode) { set_compute_mode(at::kHalf, mode); }
+  ~Computed() { set_compute_mode(at::kHalf, ComputeMode::kAuto); }
+};
 
 TEST(Layer, APolicyLeavesNoTraceInAnother) {
   const at::Tensor half = at::ones({4}, at::kHalf);
@@ -77,6 +91,21 @@ TEST(Layer, ANeutralOperatorOfAUserComputesInWhatArrives) {
   const Autocast scope(defaults);
   EXPECT_EQ(call("mezzo_layer_test::product", x).scalar_type(), at::kBFloat16)
       << "an operator that no list has is like a function: what it calls follows its own class";
+}
+
+TEST(Layer, OperatorsThatAreNoProductsGetTheLowTypeOnEmulatedProcessorsToo) {
+  amp::register_half_function("mezzo_layer_test::needs_half");
+  const at::Tensor x = at::ones({2});
+  const at::Tensor square = at::ones({2, 2});
+  for (const ComputeMode mode : {ComputeMode::kNative, ComputeMode::kEmulated}) {
+    const Computed computed(mode);
+    const Autocast scope(Policy::defaults().with("softmax", kLow));
+    EXPECT_EQ(call("mezzo_layer_test::needs_half", x).scalar_type(), at::kHalf);
+    EXPECT_EQ(at::softmax(square, 1).scalar_type(), at::kHalf);
+    EXPECT_EQ(at::prelu(square, at::ones({1})).scalar_type(), at::kHalf);
+    EXPECT_EQ(at::addr(square, x, x).scalar_type(), at::kHalf);
+    EXPECT_EQ(at::mm(square, square).scalar_type(), at::kHalf);
+  }
 }
 
 TEST(Layer, AnOperatorThatIsNeutralByNobodysWordHasNoKernel) {
