@@ -95,13 +95,14 @@ void register_function(const char* where, const std::string& op, CastClass kind)
   const std::size_t dot = qualified.find('.');
   const c10::OperatorName name(qualified.substr(0, dot),
                                dot == std::string::npos ? "" : qualified.substr(dot + 1));
-  if (resolve(op).empty() && !c10::Dispatcher::singleton().findSchema(name)) {
+  const bool in_the_table = !resolve(op).empty();
+  if (!in_the_table && !c10::Dispatcher::singleton().findSchema(name)) {
     raise(where, "the dispatcher has no operator '", op,
           "'; load the library that defines it first, and name it with its namespace and overload, "
           "as in "
           "'my_ops::roi_align' or 'my_ops::pool.out'");
   }
-  register_operator(op, kind);
+  register_operator(in_the_table ? op : qualified, kind);
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ class Layer {
 
   void collect_overloads() {
     for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
-      if (!op.name.starts_with(kAten)) continue;
+      if (!op.name.starts_with(kAten) || !c10::Dispatcher::singleton().findSchema(op)) continue;
       std::string overload = op.name.substr(kAten.size());
       if (!op.overload_name.empty()) overload += "." + op.overload_name;
       if (const std::optional<Found> found = find(overload))
@@ -110,7 +110,11 @@ class Layer {
     const std::size_t dot = name.find('.');
     const c10::OperatorName op(name.substr(0, dot),
                                dot == std::string::npos ? "" : name.substr(dot + 1));
-    if (!c10::Dispatcher::singleton().findSchema(op)) return;
+    if (!c10::Dispatcher::singleton().findSchema(op)) {
+      raise<ConfigError>("autocast",
+                         "the policy names an operator that the dispatcher does not have: '", name,
+                         "'; load the library that defines it before a scope is opened");
+    }
     auto kernel =
         c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(std::move(row)));
     keep(c10::Dispatcher::singleton().registerImpl(op, key_, std::move(kernel), std::nullopt,

@@ -257,8 +257,37 @@ TEST(RegisteredFunctions, ActOnPoliciesMadeLater) {
             at::kFloat);
 }
 
+TEST(RegisteredFunctions, ABareNameIsLibTorchs) {
+  register_half_function("hardshrink");
+  const Policy policy = Policy::defaults(at::kBFloat16);
+  EXPECT_EQ(policy.classify("aten::hardshrink"), CastClass::kLow);
+  const Autocast scope(policy);
+  EXPECT_EQ(torch::hardshrink(random({4})).scalar_type(), at::kBFloat16);
+}
+
+TEST(RegisteredFunctions, AnOperatorThatWasUnloadedIsAnErrorOfItsPolicyAlone) {
+  auto library = std::make_unique<torch::Library>(torch::Library::DEF, "mezzo_unloaded_test",
+                                                  std::nullopt, __FILE__, __LINE__);
+  library->def("shifted", shifted);
+  const Policy defaults = Policy::defaults(at::kBFloat16);
+  const Policy policy = defaults.with("mezzo_unloaded_test::shifted", CastClass::kLow);
+  library.reset();
+  for (int turn = 0; turn < 2; ++turn) {
+    try {
+      const Autocast scope(policy);
+      FAIL() << "nothing was thrown";
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find("mezzo_unloaded_test::shifted"), std::string::npos);
+    }
+  }
+  EXPECT_FALSE(Autocast::current());
+  const Autocast scope(defaults);
+  EXPECT_EQ(torch::mm(random({2, 2}), random({2, 2})).scalar_type(), at::kBFloat16);
+}
+
 TEST(RegisteredFunctions, AnUnknownOperatorIsAnError) {
   EXPECT_THROW(register_half_function("mezzo_casting_test::no_such_operator"), Error);
+  EXPECT_THROW(register_half_function("no_such_operator"), Error);
 }
 
 }  // namespace
