@@ -1,4 +1,4 @@
-// Known operators whose kernels are compiled in: normalisations, losses and resampling.
+// Known operators whose kernels are compiled in: normalisations, losses, resampling and pooling.
 #include "casting/bindings.h"
 #include "casting/kernel.h"
 
@@ -7,6 +7,9 @@
 #include <ATen/ops/_upsample_nearest_exact1d_ops.h>
 #include <ATen/ops/_upsample_nearest_exact2d_ops.h>
 #include <ATen/ops/_upsample_nearest_exact3d_ops.h>
+#include <ATen/ops/adaptive_avg_pool1d_ops.h>
+#include <ATen/ops/adaptive_avg_pool2d_ops.h>
+#include <ATen/ops/adaptive_avg_pool3d_ops.h>
 #include <ATen/ops/binary_cross_entropy_ops.h>
 #include <ATen/ops/binary_cross_entropy_with_logits_ops.h>
 #include <ATen/ops/cosine_embedding_loss_ops.h>
@@ -64,7 +67,8 @@ void bind_loss(Binder& binder) {
       ops::upsample_bilinear2d, ops::upsample_bilinear2d_vec, ops::_upsample_bilinear2d_aa,
       ops::_upsample_bilinear2d_aa_vec, ops::upsample_trilinear3d, ops::upsample_trilinear3d_vec,
       ops::upsample_bicubic2d, ops::upsample_bicubic2d_vec, ops::_upsample_bicubic2d_aa,
-      ops::_upsample_bicubic2d_aa_vec, ops::embedding_renorm_>();
+      ops::_upsample_bicubic2d_aa_vec, ops::embedding_renorm_, ops::adaptive_avg_pool1d,
+      ops::adaptive_avg_pool2d, ops::adaptive_avg_pool3d>();
 }
 
 }  // namespace mezzo::casting

@@ -40,6 +40,7 @@ struct Operator {
   bool matrix = false;  ///< products and sums of products: slow on processors without arithmetic of
                         ///< the low type, so that they are emulated there
   bool native_promotion = false;  ///< LibTorch's own type promotion already does kPromote
+  bool alone = false;             ///< neutral, and so is what it calls inside
   bool input_only = false;  ///< only the first argument is ever cast: the others are parameters,
                             ///< and statistics that the operator updates
   std::array<std::optional<CastClass>, kSystemCount>

@@ -12,6 +12,7 @@ Treatment treatment_of_neutral(const Rules& rules, std::size_t row) {
   if (row >= operators().size())
     return rules.overrides_row(row) ? Treatment::kShield : Treatment::kPass;
   const Operator& op = operators()[row];
+  if (op.alone) return Treatment::kShield;
   const bool by_default = op.class_for(rules.low()) == CastClass::kNeutral;
   return by_default || op.native_promotion ? Treatment::kPass : Treatment::kShield;
 }

@@ -93,6 +93,36 @@ TEST(Layer, ANeutralOperatorOfAUserComputesInWhatArrives) {
       << "an operator that no list has is like a function: what it calls follows its own class";
 }
 
+TEST(Layer, AveragePoolingToOneValueKeepsTheType) {
+  const at::Tensor volume = at::ones({2, 3, 4, 4, 4}, at::kBFloat16);
+  const at::Tensor image = volume.select(2, 0);
+  const at::Tensor line = image.select(2, 0);
+  const Autocast scope(Policy::defaults(at::kBFloat16));
+  for (const std::int64_t size : {1, 2}) {
+    EXPECT_EQ(at::adaptive_avg_pool1d(line, size).scalar_type(), at::kBFloat16) << size;
+    EXPECT_EQ(at::adaptive_avg_pool2d(image, {size, size}).scalar_type(), at::kBFloat16) << size;
+    EXPECT_EQ(at::adaptive_avg_pool3d(volume, {size, size, size}).scalar_type(), at::kBFloat16)
+        << size;
+  }
+}
+
+TEST(Layer, CoordinatesAndCovariancesAreComputedInFloat) {
+  const at::Tensor x = at::randn({4, 4});
+  const at::Tensor low = x.to(at::kBFloat16);
+  const at::Tensor identity = at::eye(2, at::kFloat).unsqueeze(0).matmul(at::eye(2, 3, at::kFloat));
+  const at::Tensor grid = at::affine_grid_generator(identity, {1, 1, 512, 512}, false);
+  const Autocast scope(Policy::defaults(at::kBFloat16));
+  EXPECT_TRUE(at::equal(at::affine_grid_generator(identity, {1, 1, 512, 512}, false), grid));
+  for (const at::Tensor& input : {x, low}) {
+    EXPECT_EQ(at::cov(input).scalar_type(), at::kFloat);
+    EXPECT_EQ(at::corrcoef(input).scalar_type(), at::kFloat);
+    EXPECT_EQ(at::matrix_power(input, 3).scalar_type(), at::kFloat);
+    EXPECT_EQ(at::linalg_matrix_power(input, 3).scalar_type(), at::kFloat);
+    EXPECT_EQ(at::linalg_matrix_exp(input).scalar_type(), at::kFloat);
+    EXPECT_EQ(at::matrix_exp(input).scalar_type(), at::kFloat);
+  }
+}
+
 TEST(Layer, OperatorsThatAreNoProductsGetTheLowTypeOnEmulatedProcessorsToo) {
   amp::register_half_function("mezzo_layer_test::needs_half");
   const at::Tensor x = at::ones({2});

@@ -63,6 +63,10 @@ TEST(Table, HasTheClassesThatTheDesignDecides) {
       {"binary_cross_entropy", kFloat},
       {"log_sigmoid", kFloat},
       {"gelu", kFloat},
+      {"affine_grid_generator", kFloat},
+      {"corrcoef", kFloat},
+      {"cov", kFloat},
+      {"matrix_power", kFloat},
       {"batch_norm", kNeutral},
       {"relu", kNeutral},
       {"max_pool2d", kNeutral},
@@ -122,6 +126,18 @@ TEST(Table, KeepsWhatEachSystemSays) {
   EXPECT_EQ(row("bmm").listed_by(System::kCpu), kLow);
   EXPECT_EQ(row("binary_cross_entropy").listed_by(System::kCuda), kBanned);
   EXPECT_EQ(row("cross_entropy_loss").listed_by(System::kCuda), std::nullopt);
+}
+
+TEST(Table, OnlyNeutralOperatorsAreLeftAloneWithWhatTheyCall) {
+  std::vector<std::string_view> alone;
+  for (const Operator& op : operators()) {
+    if (!op.alone) continue;
+    alone.push_back(op.name);
+    EXPECT_EQ(op.half, kNeutral) << op.name;
+    EXPECT_EQ(op.bfloat16, kNeutral) << op.name;
+  }
+  EXPECT_THAT(alone, testing::ElementsAre("adaptive_avg_pool1d", "adaptive_avg_pool2d",
+                                          "adaptive_avg_pool3d"));
 }
 
 TEST(Table, NothingIsConditionalOrBannedByDefault) {

@@ -12,6 +12,7 @@ namespace {
 using enum CastClass;
 
 Treatment expected(const Operator& op) {
+  if (op.alone) return Treatment::kShield;
   if (op.base() == "softmax" || op.bfloat16 == kLow) return Treatment::kLow;
   if (op.bfloat16 == kFloat) return Treatment::kFloat;
   if (op.bfloat16 == kPromote && !op.native_promotion) return Treatment::kPromote;

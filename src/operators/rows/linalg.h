@@ -11,6 +11,8 @@ inline constexpr std::string_view kFactor =
     "a factorisation loses its digits in 16 bits, and LibTorch has no 16-bit kernel";
 inline constexpr std::string_view kFourier =
     "a transform sums every value; LibTorch has no 16-bit kernel for processors";
+inline constexpr std::string_view kMatrixPower =
+    "powers leave the range of 16 bits, and errors grow with each product";
 inline constexpr std::string_view kComplex =
     "makes complex numbers, of which float is the smallest common type";
 
@@ -48,6 +50,8 @@ inline constexpr std::array kLinalgRows{
     row("linalg_inv", kFloat, "-f-f", kFactor),
     row("linalg_inv_ex", kFloat, "---f", kFactor),
     row("linalg_lstsq", kFloat, "-f-f", kFactor),
+    row("linalg_matrix_exp", kFloat, "----", kMatrixPower),
+    row("linalg_matrix_power", kFloat, "----", kMatrixPower),
     row("linalg_matrix_rank", kFloat, "-f-f", kFactor),
     row("linalg_matrix_rank.atol_rtol_float", kFloat, "-f-f", kFactor),
     row("linalg_matrix_rank.atol_rtol_tensor", kFloat, "-f-f", kFactor),
@@ -65,6 +69,8 @@ inline constexpr std::array kLinalgRows{
     row("linalg_tensorinv", kFloat, "-f-f", kFactor),
     row("linalg_tensorsolve", kFloat, "-f-f", kFactor),
     row("lu_solve", kFloat, "---f", kFactor),
+    row("matrix_exp", kFloat, "----", kMatrixPower),
+    row("matrix_power", kFloat, "----", kMatrixPower),
     row("orgqr", kFloat, "---f", kFactor),
     row("ormqr", kFloat, "---f", kFactor),
     row("pinverse", kFloat, "---f", kFactor),

@@ -13,6 +13,8 @@ inline constexpr std::string_view kPowers = "sums powers: leaves the range of 16
 inline constexpr std::string_view kLogSumExp = "sums exponentials";
 inline constexpr std::string_view kQuantile =
     "interpolates between sorted values; LibTorch has no 16-bit kernel";
+inline constexpr std::string_view kCovariance =
+    "sums products of differences from a mean, which cancel in 16 bits";
 inline constexpr std::string_view kSelect = "picks values, which is exact in any type";
 
 inline constexpr std::array kReductionRows{
@@ -29,6 +31,8 @@ inline constexpr std::array kReductionRows{
     row("argsort", kNeutral, "-f--", kSelect),
     row("argsort.stable", kNeutral, "-f--", kSelect),
     row("cdist", kFloat, "--ff", kPowers),
+    row("corrcoef", kFloat, "----", kCovariance),
+    row("cov", kFloat, "----", kCovariance),
     by_dtype(row("cumprod", kFloat, "f-f-", kProd)),
     by_dtype(row("cumprod.dimname", kFloat, "f-f-", kProd)),
     by_dtype(row("cumsum", kFloat, "fff-", kSum)),

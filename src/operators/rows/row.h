@@ -59,6 +59,12 @@ consteval Operator native(Operator op) {
   return op;
 }
 
+/// What it calls inside is not cast either.
+consteval Operator alone(Operator op) {
+  op.alone = true;
+  return op;
+}
+
 /// The arguments behind the input stay as they are in every class.
 consteval Operator input_only(Operator op) {
   op.input_only = true;
