@@ -144,8 +144,10 @@ std::atomic<c10::DispatchKey> key_in_use{c10::DispatchKey::Undefined};
 }  // namespace
 
 void install_layer(const CompiledPolicy& policy) {
+  if (policy.is_installed()) return;
   layer().install(policy);
   key_in_use.store(layer().key(), std::memory_order_relaxed);
+  policy.mark_installed();
 }
 
 c10::DispatchKey layer_key() noexcept {

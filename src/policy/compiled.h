@@ -3,6 +3,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <atomic>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -37,10 +38,16 @@ class CompiledPolicy {
   std::span<const Treatment> treatments() const noexcept { return treatments_; }
   std::span<const ConditionalRule> conditionals() const noexcept { return conditionals_; }
 
+  /// A note of the casting layer's: everything that the policy needs is registered with the
+  /// dispatcher.
+  bool is_installed() const noexcept { return installed_.load(std::memory_order_acquire); }
+  void mark_installed() const noexcept { installed_.store(true, std::memory_order_release); }
+
  private:
   at::ScalarType low_;
   std::vector<Treatment> treatments_;
   std::vector<ConditionalRule> conditionals_;
+  mutable std::atomic<bool> installed_ = false;
 };
 
 /// The compiled form of a policy; no work is done here.

@@ -43,6 +43,15 @@ TEST(CompiledPolicy, ShieldsWhatThePolicyMadeNeutral) {
       << "LibTorch promotes by itself";
 }
 
+TEST(CompiledPolicy, RemembersThatItIsInstalled) {
+  const Policy policy = Policy::defaults();
+  EXPECT_FALSE(compiled(policy).is_installed());
+  compiled(policy).mark_installed();
+  const Policy copy = policy;
+  EXPECT_TRUE(compiled(copy).is_installed());
+  EXPECT_FALSE(compiled(policy.with("mm", kFloat)).is_installed());
+}
+
 TEST(CompiledPolicy, LivesWithACopyOfItsPolicy) {
   auto first = std::make_unique<Policy>(Policy::defaults().with("mm", kFloat));
   const Policy copy = *first;
