@@ -52,8 +52,16 @@ bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
-std::string text(const c10::IValue& value) {
+bool is_type(const c10::Argument& argument) {
+  c10::TypePtr type = argument.real_type();
+  if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  return type->kind() == c10::TypeKind::ScalarTypeType;
+}
+
+std::string text(const c10::IValue& value, const c10::Argument& argument) {
   if (value.isNone()) return "none";
+  if (value.isInt() && is_type(argument)) return text_of(value.toScalarType());
+  if (value.isSymInt()) return text_of(value.toSymInt());
   if (value.isBool()) return text_of(value.toBool());
   if (value.isInt()) return text_of(value.toInt());
   if (value.isDouble()) return text_of(value.toDouble());
@@ -94,8 +102,8 @@ void BoxedKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   if (frame == nullptr) return pass();
   const c10::FunctionSchema& schema = op.schema();
   c10::IValue* arguments = stack->data() + (stack->size() - schema.arguments().size());
-  const Treatment kind =
-      row_.resolve(*frame, [&](std::size_t index) { return text(arguments[index]); });
+  const Treatment kind = row_.resolve(
+      *frame, [&](std::size_t index) { return text(arguments[index], schema.arguments()[index]); });
   const std::optional<std::size_t> dtype = dtype_argument(schema);
   const Decision decision = decide(kind, row_.is_matrix_operator(frame->rules.low),
                                    dtype.has_value(), operands_of(schema, arguments), frame->rules);

@@ -4,28 +4,30 @@
 #include <charconv>
 
 #include "operators/operators.h"
+#include "policy/scalar_type.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
 namespace mezzo::casting {
 namespace {
 
-// How many of the overload's arguments stand before that name; nothing where it has no such
-// argument.
-std::optional<std::size_t> position_of(std::string_view overload, std::string_view argument) {
+// The names of the overload's arguments, in their order.
+std::vector<std::string> arguments_of(std::string_view overload) {
   const std::size_t dot = overload.find('.');
   std::string name(overload.substr(0, dot));
   if (name.find("::") == std::string::npos) name.insert(0, "aten::");
   const std::string suffix(dot == std::string_view::npos ? "" : overload.substr(dot + 1));
   const auto op = c10::Dispatcher::singleton().findSchema({name, suffix});
-  if (!op) return std::nullopt;
-  const std::optional<int> index = op->schema().argumentIndexWithName(argument);
-  return index ? std::optional<std::size_t>(static_cast<std::size_t>(*index)) : std::nullopt;
+  std::vector<std::string> names;
+  if (!op) return names;
+  for (const c10::Argument& argument : op->schema().arguments()) names.push_back(argument.name());
+  return names;
 }
 
 }  // namespace
 
-Row::Row(std::size_t index, std::string overload) : index_(index), overload_(std::move(overload)) {
+Row::Row(std::size_t index, std::string overload)
+    : index_(index), overload_(std::move(overload)), arguments_(arguments_of(overload_)) {
   if (index >= operators().size()) return;
   const Operator& op = operators()[index];
   matrix_half_ = op.matrix;
@@ -35,7 +37,10 @@ Row::Row(std::size_t index, std::string overload) : index_(index), overload_(std
 
 std::optional<std::size_t> Row::condition_argument(const Frame& frame) const {
   const ConditionalRule* condition = frame.policy->condition_of(index_);
-  return condition == nullptr ? std::nullopt : position_of(overload_, condition->argument);
+  if (condition == nullptr) return std::nullopt;
+  const auto found = std::ranges::find(arguments_, condition->argument);
+  if (found == arguments_.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - arguments_.begin());
 }
 
 bool Row::condition_holds(const Frame& frame, std::string_view value) const {
@@ -62,6 +67,22 @@ std::string text_of(double value) {
   char digits[32];
   const auto end = std::to_chars(digits, digits + sizeof digits, value);
   return {digits, end.ptr};
+}
+
+std::string text_of(at::ScalarType value) {
+  const std::optional<DType> dtype = dtype_of(value);
+  return dtype ? std::string(name_of(*dtype)) : c10::toString(value);
+}
+
+std::string text_of(const at::Scalar& value) {
+  if (value.isBoolean()) return text_of(value.toBool());
+  if (value.isFloatingPoint()) return text_of(value.toDouble());
+  return value.isIntegral(/*includeBool=*/false) ? text_of(value.toLong()) : std::string();
+}
+
+std::string text_of(const c10::SymInt& value) {
+  const std::optional<std::int64_t> known = value.maybe_as_int();
+  return known ? text_of(*known) : std::string();
 }
 
 }  // namespace mezzo::casting

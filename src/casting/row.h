@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "casting/scope.h"
 
@@ -44,26 +45,29 @@ class Row {
 
   std::size_t index_ = 0;
   std::string overload_;
+  std::vector<std::string> arguments_;  // their names
   bool matrix_half_ = false;
   bool matrix_bfloat16_ = false;
   bool input_only_ = false;
 };
 
-/// An argument as a condition's values write it: "tanh", "true", "1", "0.5", "none". Empty for
-/// tensors and lists.
+/// An argument as a condition's values write it: "tanh", "true", "1", "0.5", "float32", "none".
+/// Empty for what Policy::with_conditional refuses, and for complex numbers.
 std::string text_of(bool value);
 std::string text_of(std::int64_t value);
 std::string text_of(double value);
+std::string text_of(at::ScalarType value);
+std::string text_of(const at::Scalar& value);
+std::string text_of(const c10::SymInt& value);
 
 template <typename T>
 std::string argument_text_of(const T& value) {
   if constexpr (std::is_convertible_v<const T&, std::string_view>) {
     return std::string(std::string_view(value));
   } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::int64_t> ||
-                       std::is_same_v<T, double>) {
+                       std::is_same_v<T, double> || std::is_same_v<T, at::ScalarType> ||
+                       std::is_same_v<T, at::Scalar> || std::is_same_v<T, c10::SymInt>) {
     return text_of(value);
-  } else if constexpr (std::is_same_v<T, at::Scalar>) {
-    return value.isFloatingPoint() ? text_of(value.toDouble()) : text_of(value.toLong());
   } else if constexpr (requires {
                          value.has_value();
                          *value;

@@ -47,13 +47,37 @@ std::optional<c10::OperatorHandle> handle_of(std::size_t row) {
       {full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)});
 }
 
-/// Every overload must have the argument that its condition looks at.
+/// Has an argument a text that a condition could look at? Tensors, lists, devices and the like have
+/// none.
+bool has_text(const c10::Argument& argument) {
+  c10::TypePtr type = argument.real_type();
+  if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  switch (type->kind()) {
+    case c10::TypeKind::BoolType:
+    case c10::TypeKind::FloatType:
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::NumberType:
+    case c10::TypeKind::ScalarTypeType:
+    case c10::TypeKind::StringType:
+    case c10::TypeKind::SymIntType:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Every overload must have the argument that its condition looks at, and one with a text.
 void check_argument(const ConditionalRule& rule) {
   const auto handle = handle_of(rule.row);
   if (!handle) return;
   std::string names;
   for (const c10::Argument& argument : handle->schema().arguments()) {
-    if (argument.name() == rule.argument) return;
+    if (argument.name() == rule.argument) {
+      if (has_text(argument)) return;
+      raise<ConfigError>("policy", "'", row_name(rule.row), "': the argument '", rule.argument,
+                         "' is a ", argument.real_type()->str(),
+                         "; a condition looks at a string, a number, a boolean or a dtype");
+    }
     (names += names.empty() ? "" : ", ") += argument.name();
   }
   raise<ConfigError>("policy", "'", row_name(rule.row), "' has no argument '", rule.argument,

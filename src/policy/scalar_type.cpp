@@ -36,6 +36,14 @@ at::ScalarType scalar_type_of(DType dtype) noexcept {
   return at::ScalarType::Undefined;
 }
 
+std::optional<DType> dtype_of(at::ScalarType type) noexcept {
+  constexpr auto kLast = static_cast<std::uint8_t>(DType::kBool);
+  for (std::uint8_t i = 0; i <= kLast; ++i) {
+    if (scalar_type_of(static_cast<DType>(i)) == type) return static_cast<DType>(i);
+  }
+  return std::nullopt;
+}
+
 DType low_dtype_of(at::ScalarType type, std::string_view where) {
   if (type == at::kHalf) return DType::kFloat16;
   if (type == at::kBFloat16) return DType::kBFloat16;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <sstream>
 
 #include "mezzo/error.h"
@@ -60,6 +61,25 @@ TEST(Policy, AConditionNeedsAnArgumentOfTheOperator) {
   } catch (const ConfigError& e) {
     EXPECT_THAT(e.what(), HasSubstr("'gelu' has no argument 'aproximate'; it has self, "
                                     "approximate"));
+  }
+}
+
+TEST(Policy, AConditionNeedsAnArgumentThatCanBeWrittenDown) {
+  for (const auto& [op, argument] :
+       {std::array{"gelu", "self"}, std::array{"conv2d.default", "stride"},
+        std::array{"linear.default", "bias"}, std::array{"zeros_like", "layout"}}) {
+    try {
+      Policy::defaults().with_conditional(op, argument, {"1"});
+      FAIL() << "nothing was thrown for " << op;
+    } catch (const ConfigError& e) {
+      EXPECT_THAT(e.what(), HasSubstr("the argument '" + std::string(argument) + "' is a "));
+    }
+  }
+  for (const auto& [op, argument] :
+       {std::array{"conv2d.default", "groups"}, std::array{"conv2d.padding", "padding"},
+        std::array{"sum", "dtype"}, std::array{"add.Tensor", "alpha"},
+        std::array{"amax", "keepdim"}, std::array{"elu", "alpha"}}) {
+    EXPECT_NO_THROW(Policy::defaults().with_conditional(op, argument, {"1"})) << op;
   }
 }
 
