@@ -23,10 +23,12 @@ class CompiledPolicy;
 /// An operator's name is that of an overload ("softmax.int"; "conv2d.default" for the one without a
 /// name), a base name that means all overloads ("softmax"), either with "aten::" in front, a name
 /// of Apex ("torch.nn.functional.linear", "F.linear") or of MXNet ("FullyConnected"), or an
-/// operator of another namespace that the dispatcher knows ("torchvision::nms"). A dispatcher name
-/// wins over an equal alias. Unknown names are a ConfigError that tells the nearest ones. Names of
-/// MXNet operators that have no ATen operator (optimizers, image input) are accepted and decide
-/// about nothing.
+/// operator of another namespace that the dispatcher knows ("torchvision::nms"). The bare name of a
+/// function of torch::nn::functional means what that calls: "linear" is "F.linear", that is addmm,
+/// matmul and linear, of which torch::nn::Linear calls the first two; "aten::linear" is the
+/// operator alone. Else a dispatcher name wins over an equal alias. Unknown names are a ConfigError
+/// that tells the nearest ones. Names of MXNet operators that have no ATen operator (optimizers,
+/// image input) are accepted and decide about nothing.
 ///
 /// In-place operators keep the type of their first argument, and the others follow it; out=
 /// operators keep the type of the given tensor. They have no class of their own.
@@ -53,7 +55,8 @@ class MEZZO_API Policy {
   Policy with_conditional(std::string_view op, std::string_view argument,
                           std::vector<std::string> values) const;
 
-  /// The class of an operator; operators that LibTorch has and nobody lists are kNeutral. Where a
+  /// The class of an operator; operators that LibTorch has and nobody lists are kNeutral (and as
+  /// long as no policy says so by name, what they call inside follows its own class). Where a
   /// name means overloads of different classes: that of the overload without a name, else the one
   /// that is not neutral, else kConditional.
   CastClass classify(std::string_view op) const;

@@ -36,7 +36,7 @@ void find_other_form(Subject& subject) {
     subject.rows = {found->row};
     subject.form = found->form;
   } else if (name.ends_with('_') && name.find('.') == std::string_view::npos) {
-    subject.rows = resolve(name.substr(0, name.size() - 1));
+    subject.rows = resolve(std::string(kSpace) + std::string(name.substr(0, name.size() - 1)));
     subject.form = Form::kInPlace;
   }
 }

@@ -115,6 +115,8 @@ void for_each_alias(const Visit& visit) {
 }  // namespace
 
 std::vector<std::size_t> resolve(std::string_view name) {
+  const std::string function = std::string(kFunctional) + std::string(name);
+  if (const Alias* alias = alias_in(rows::kApexNames, function)) return rows_of(alias->operators);
   std::vector<std::size_t> found;
   add_rows_named(without(without(name, "aten::"), "at::"), found);
   if (!found.empty()) return found;

@@ -85,7 +85,9 @@ std::optional<Found> find(std::string_view overload) noexcept;
 /// All rows that a name means: an overload ("softmax.int"), "conv2d.default" for the overload
 /// without a name, a base name ("softmax": all its overloads), any of them with "aten::" in front,
 /// a name of Apex ("torch.nn.functional.linear", "F.linear", "Tensor.__matmul__"), or of MXNet
-/// ("FullyConnected"). A dispatcher name wins over an equal alias. Empty: unknown.
+/// ("FullyConnected"). The bare name of a function of torch::nn::functional means what that calls
+/// in C++: "linear" is "F.linear" (addmm, matmul and linear), "aten::linear" and "linear.default"
+/// are the operator alone. Else a dispatcher name wins over an equal alias. Empty: unknown.
 std::vector<std::size_t> resolve(std::string_view name);
 
 /// Is this the name of an MXNet or Apex operator that exists, but has no ATen operator that could

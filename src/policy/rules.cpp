@@ -25,7 +25,8 @@ std::optional<Found> other_form(std::string_view name) {
   const auto found = find(name);
   if (found && found->form != Form::kFunctional) return found;
   if (!name.ends_with('_') || name.find('.') != std::string_view::npos) return std::nullopt;
-  const std::vector<std::size_t> rows = resolve(name.substr(0, name.size() - 1));
+  const std::vector<std::size_t> rows =
+      resolve(std::string(kSpace) + std::string(name.substr(0, name.size() - 1)));
   if (rows.empty()) return std::nullopt;
   return Found{rows.back(), Form::kInPlace};
 }

@@ -105,6 +105,41 @@ TEST(Autocast, FollowsAPolicyWithOtherClasses) {
   EXPECT_EQ(torch::softmax(x.to(at::kBFloat16), 1).scalar_type(), at::kBFloat16);
 }
 
+TEST(Autocast, FollowsAPolicyThatNamesTheLinearFunction) {
+  torch::nn::Linear linear(3, 4);
+  torch::nn::Linear plain(torch::nn::LinearOptions(3, 4).bias(false));
+  const at::Tensor x = random({2, 3});
+  for (const char* name : {"linear", "F.linear", "torch.nn.functional.linear", "FullyConnected",
+                           "_sparse_FullyConnected"}) {
+    const Autocast scope(Policy::defaults(at::kBFloat16).with(name, CastClass::kFloat));
+    EXPECT_EQ(linear(x).scalar_type(), at::kFloat) << name;
+    EXPECT_EQ(linear(x.unsqueeze(0)).scalar_type(), at::kFloat) << name;
+    EXPECT_EQ(plain(x).scalar_type(), at::kFloat) << name;
+    EXPECT_EQ(at::linear(x, linear->weight).scalar_type(), at::kFloat) << name;
+    EXPECT_EQ(at::mm(x, x.t()).scalar_type(), at::kBFloat16) << name;
+  }
+  const Autocast scope(Policy::defaults(at::kBFloat16).with("aten::linear", CastClass::kFloat));
+  EXPECT_EQ(at::linear(x, linear->weight).scalar_type(), at::kFloat);
+  EXPECT_EQ(linear(x).scalar_type(), at::kBFloat16) << "calls addmm";
+}
+
+TEST(Autocast, FollowsAPolicyThatNamesAFunctionWrittenOutInAHeader) {
+  const at::Tensor x = random({2, 3}).to(at::kBFloat16);
+  const at::Tensor target = torch::zeros({2}, at::kLong);
+  const auto normalized = [&] { return torch::nn::functional::normalize(x).scalar_type(); };
+  const auto loss = [&] { return torch::nn::functional::nll_loss(x, target).scalar_type(); };
+  {
+    const Autocast scope(Policy::defaults(at::kBFloat16));
+    EXPECT_EQ(normalized(), at::kFloat);
+    EXPECT_EQ(loss(), at::kFloat);
+  }
+  const Autocast scope(Policy::defaults(at::kBFloat16)
+                           .with("F.normalize", CastClass::kNeutral)
+                           .with("nll_loss", CastClass::kNeutral));
+  EXPECT_EQ(normalized(), at::kBFloat16);
+  EXPECT_EQ(loss(), at::kBFloat16);
+}
+
 TEST(Autocast, ABannedOperatorIsAnErrorThatNamesIt) {
   const at::Tensor x = torch::sigmoid(random({2, 2}));
   const Autocast scope(

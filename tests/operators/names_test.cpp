@@ -35,7 +35,7 @@ TEST(Resolve, AnOverloadMeansItself) {
 TEST(Resolve, KnowsApexNamesInEverySpelling) {
   for (const char* name : {"torch.nn.functional.linear", "nn.functional.linear", "F.linear",
                            "F::linear", "torch::nn::functional::linear", "linear"}) {
-    EXPECT_THAT(meant_by(name), ElementsAre("linear")) << name;
+    EXPECT_THAT(meant_by(name), ElementsAre("linear", "addmm", "matmul")) << name;
   }
   for (const char* name : {"torch.Tensor.__matmul__", "Tensor.__matmul__", "__matmul__",
                            "torch.matmul", "torch::matmul"}) {
@@ -47,14 +47,24 @@ TEST(Resolve, KnowsApexNamesInEverySpelling) {
 }
 
 TEST(Resolve, KnowsMxnetNames) {
-  EXPECT_THAT(meant_by("FullyConnected"), ElementsAre("linear"));
-  EXPECT_THAT(meant_by("mx.nd.FullyConnected"), ElementsAre("linear"));
+  EXPECT_THAT(meant_by("FullyConnected"), ElementsAre("linear", "addmm", "matmul"));
+  EXPECT_THAT(meant_by("mx.nd.FullyConnected"), ElementsAre("linear", "addmm", "matmul"));
   EXPECT_THAT(meant_by("batch_dot"), ElementsAre("bmm"));
   EXPECT_THAT(meant_by("Convolution"), testing::Contains("conv2d.padding"));
   EXPECT_THAT(meant_by("broadcast_add"), ElementsAre("add.Tensor"));
   EXPECT_THAT(meant_by("_plus_scalar"), ElementsAre("add.Scalar"));
   EXPECT_THAT(meant_by("RNN"), testing::IsSupersetOf({"lstm.input", "gru.data", "rnn_relu.input"}));
   EXPECT_THAT(meant_by("SoftmaxOutput"), ElementsAre("softmax.Dimname", "softmax.int"));
+}
+
+TEST(Resolve, ABareNameOfAFunctionMeansWhatThatCalls) {
+  EXPECT_THAT(meant_by("linear"), testing::Contains("addmm"));
+  EXPECT_THAT(meant_by("nll_loss"), testing::Contains("nll_loss_nd"));
+  EXPECT_THAT(meant_by("F.normalize"), testing::Contains("norm.ScalarOpt_dim"));
+  for (const char* name : {"aten::linear", "at::linear", "linear.default"}) {
+    EXPECT_THAT(meant_by(name), ElementsAre("linear")) << name;
+  }
+  EXPECT_THAT(meant_by("aten::nll_loss"), ElementsAre("nll_loss"));
 }
 
 TEST(Resolve, ADispatcherNameWinsOverAnEqualAlias) {

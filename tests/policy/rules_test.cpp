@@ -54,6 +54,7 @@ TEST(Rules, NamesOfBothSystemsAreAccepted) {
                             .with("torch.nn.functional.softmax", kLow)
                             .with("F.gelu", kNeutral);
   EXPECT_EQ(changed.classify("linear"), kFloat);
+  EXPECT_EQ(changed.classify("addmm"), kFloat);
   EXPECT_EQ(changed.classify("softmax.int"), kLow);
   EXPECT_EQ(changed.classify("gelu"), kNeutral);
 }
@@ -78,6 +79,7 @@ TEST(Rules, ANameInTwoClassesIsAnError) {
 }
 
 TEST(Rules, TheNarrowerNameWinsInAnyOrder) {
+  EXPECT_EQ(half.with("linear", kFloat).with("aten::linear", kLow).classify("aten::linear"), kLow);
   for (const Rules& changed : {half.with("conv2d", kFloat).with("conv2d.padding", kNeutral),
                                half.with("conv2d.padding", kNeutral).with("conv2d", kFloat)}) {
     EXPECT_EQ(changed.classify("conv2d.default"), kFloat);

@@ -1,5 +1,6 @@
 // Apex's lists name Python functions; these are the ATen operators behind them. A function that
-// C++ writes out in a header stands for its operator that decides the range.
+// C++ writes out in a header stands for its operators that decide the range: F::linear calls addmm
+// or matmul, F::normalize calls norm, and TorchScript the operators of these names.
 #pragma once
 
 #include "operators/rows/alias.h"
@@ -102,7 +103,7 @@ inline constexpr Alias kApexNames[] = {
     {"torch.nn.functional.kl_div", "kl_div"},
     {"torch.nn.functional.l1_loss", "l1_loss"},
     {"torch.nn.functional.layer_norm", "layer_norm"},
-    {"torch.nn.functional.linear", "linear"},
+    {"torch.nn.functional.linear", "linear addmm matmul"},
     {"torch.nn.functional.local_response_norm", "pow"},
     {"torch.nn.functional.log_softmax", "log_softmax"},
     {"torch.nn.functional.margin_ranking_loss", "margin_ranking_loss"},
@@ -111,7 +112,7 @@ inline constexpr Alias kApexNames[] = {
     {"torch.nn.functional.multilabel_margin_loss", "multilabel_margin_loss"},
     {"torch.nn.functional.multilabel_soft_margin_loss", "log_sigmoid"},
     {"torch.nn.functional.nll_loss", "nll_loss nll_loss2d nll_loss_nd"},
-    {"torch.nn.functional.normalize", "linalg_vector_norm"},
+    {"torch.nn.functional.normalize", "norm linalg_vector_norm"},
     {"torch.nn.functional.poisson_nll_loss", "poisson_nll_loss"},
     {"torch.nn.functional.smooth_l1_loss", "smooth_l1_loss"},
     {"torch.nn.functional.soft_margin_loss", "soft_margin_loss"},
