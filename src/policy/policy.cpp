@@ -1,5 +1,8 @@
 #include "mezzo/policy.h"
 
+#include <map>
+#include <mutex>
+
 #include "core/torch.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -90,12 +93,30 @@ struct Policy::State {
   explicit State(Rules given) : rules(std::move(given)), view(rules) {}
   Rules rules;
   CompiledPolicy view;
+
+  static std::shared_ptr<const State> of_defaults(DType low);
 };
+
+/// The defaults are asked for often: one state of each type serves until an operator is registered.
+std::shared_ptr<const Policy::State> Policy::State::of_defaults(DType low) {
+  struct Made {
+    std::uint64_t version = 0;
+    std::shared_ptr<const State> state;
+  };
+  static std::mutex mutex;
+  static auto* const all = new std::map<DType, Made>;  // threads may outlive main
+  const std::lock_guard lock(mutex);
+  Made& made = (*all)[low];
+  const std::uint64_t version = registration_version();
+  if (made.state == nullptr || made.version != version)
+    made = {version, std::make_shared<const State>(Rules(low))};
+  return made.state;
+}
 
 Policy::Policy(std::shared_ptr<const State> state) : state_(std::move(state)) {}
 
 Policy Policy::defaults(at::ScalarType low) {
-  return Policy(std::make_shared<const State>(Rules(low_dtype_of(low, "policy"))));
+  return Policy(State::of_defaults(low_dtype_of(low, "policy")));
 }
 
 at::ScalarType Policy::low() const noexcept {

@@ -1,6 +1,7 @@
 #include "policy/registry.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <mutex>
 
@@ -13,6 +14,7 @@ struct Registry {
   std::mutex mutex;
   std::deque<std::string> names;  // a deque, so that names stay where they are
   std::vector<Registration> registrations;
+  std::atomic<std::uint64_t> version = 0;
 };
 
 Registry& registry() {
@@ -49,6 +51,7 @@ std::vector<std::size_t> register_operator(std::string_view name, CastClass cast
   const std::lock_guard lock(all.mutex);
   if (rows.empty()) rows.push_back(row_locked(all, name));
   for (const std::size_t row : rows) set_locked(all, row, cast_class);
+  ++all.version;
   return rows;
 }
 
@@ -75,6 +78,10 @@ std::size_t row_count() noexcept {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   return operators().size() + all.names.size();
+}
+
+std::uint64_t registration_version() noexcept {
+  return registry().version;
 }
 
 std::vector<Registration> registrations() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,6 +39,9 @@ std::string_view row_name(std::size_t row);
 
 /// Rows of the table and registered ones. Thread-safe.
 std::size_t row_count() noexcept;
+
+/// Another number after each register_operator(). Thread-safe.
+std::uint64_t registration_version() noexcept;
 
 /// Everything registered until now, in order. Thread-safe.
 std::vector<Registration> registrations();

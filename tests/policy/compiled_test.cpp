@@ -44,12 +44,12 @@ TEST(CompiledPolicy, ShieldsWhatThePolicyMadeNeutral) {
 }
 
 TEST(CompiledPolicy, RemembersThatItIsInstalled) {
-  const Policy policy = Policy::defaults();
+  const Policy policy = Policy::defaults().with("mm", kLow);
   EXPECT_FALSE(compiled(policy).is_installed());
   compiled(policy).mark_installed();
   const Policy copy = policy;
   EXPECT_TRUE(compiled(copy).is_installed());
-  EXPECT_FALSE(compiled(policy.with("mm", kFloat)).is_installed());
+  EXPECT_FALSE(compiled(policy.with("bmm", kFloat)).is_installed());
 }
 
 TEST(CompiledPolicy, LivesWithACopyOfItsPolicy) {
@@ -64,6 +64,9 @@ TEST(CompiledPolicy, LivesWithACopyOfItsPolicy) {
 TEST(CompiledPolicy, HasRegisteredOperatorsBehindTheTable) {
   const auto rows = register_operator("my_ops::compiled", kLow);
   EXPECT_EQ(compiled(Policy::defaults()).treatment_of(rows[0]), Treatment::kLow);
+  EXPECT_EQ(&compiled(Policy::defaults()), &compiled(Policy::defaults())) << "made once";
+  register_operator("my_ops::compiled", kFloat);
+  EXPECT_EQ(compiled(Policy::defaults()).treatment_of(rows[0]), Treatment::kFloat);
 }
 
 TEST(CompiledPolicy, KnowsTheConditionOfARow) {
