@@ -5,11 +5,14 @@
 // at::TensorList, torch::OrderedDict and packed sequences, nested in any way. A user's type takes
 // part by a member `to(at::ScalarType)` that gives the type again. Containers keep their type;
 // keys, integers, strings and everything else stay as they are.
+//
+// An argument that the caller hands over as a variable is an output, too: see CastArgument.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>  // first: clang cannot parse ATen's other headers without it
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <deque>
@@ -17,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <unordered_map>
@@ -46,8 +50,27 @@ namespace mezzo::detail {
 
 using amp::TensorCast;
 
-/// Holds what a cast at::TensorList points at.
-using Kept = std::vector<std::shared_ptr<void>>;
+/// What a cast leaves behind.
+struct Kept {
+  std::vector<std::shared_ptr<void>> lists;  ///< what cast tensor lists point at
+  bool remembers = false;                    ///< are originals noted?
+  /// Cast tensors and their originals; a cast one is held, so that its address stays its own.
+  std::unordered_map<const c10::TensorImpl*, std::pair<at::Tensor, at::Tensor>> originals;
+
+  /// The tensor cast, and noted if asked.
+  at::Tensor cast(const at::Tensor& tensor, const TensorCast& cast) {
+    at::Tensor result = cast(tensor);
+    if (remembers && !result.is_same(tensor))
+      originals.try_emplace(result.unsafeGetTensorImpl(), result, tensor);
+    return result;
+  }
+
+  /// The tensor that a cast one stands for; any other is its own.
+  const at::Tensor& original_of(const at::Tensor& tensor) const {
+    const auto found = originals.find(tensor.unsafeGetTensorImpl());
+    return found == originals.end() ? tensor : found->second.second;
+  }
+};
 
 template <typename T>
 concept CastsItself = std::copy_constructible<T> && requires(T& value, at::ScalarType to) {
@@ -71,7 +94,9 @@ concept OrderedDictLike = requires(T& value) {
 };
 
 /// Which types hold tensors that are cast, and how. The primary template: none, unless the object
-/// casts itself. `borrows`: it points at tensors that something else must hold.
+/// casts itself. `borrows`: it points at tensors that something else must hold. `give_back` makes
+/// an object what a function made of its cast copy, and touches what the function left alone as
+/// little as the function did; an object that casts itself stays as it was.
 template <typename T>
 struct Castable {
   static constexpr bool value = CastsItself<T>;
@@ -82,6 +107,8 @@ struct Castable {
     Object copy = object;
     return cast.is_active() ? static_cast<Object>(copy.to(cast.to)) : copy;
   }
+  template <typename Object>
+  static void give_back(Object&, const Object&, const Kept&) {}
 };
 
 /// The cast value, or a copy of it where its type holds no tensors.
@@ -94,19 +121,51 @@ T cast_value(const T& value, const TensorCast& cast, Kept& kept) {
   }
 }
 
+/// As Castable's; numbers and strings beside the tensors are given back, too.
+template <typename T>
+void give_back(T& original, const T& now, const Kept& kept) {
+  if constexpr (std::is_const_v<T>) {
+    return;
+  } else if constexpr (Castable<T>::value) {
+    Castable<T>::give_back(original, now, kept);
+  } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T> ||
+                       std::is_same_v<T, std::string>) {
+    if (original != now) original = now;
+  }
+}
+
+/// A copy with originals in place of their casts.
+template <typename T>
+T given_back(const T& now, const Kept& kept) {
+  T own = now;
+  give_back(own, now, kept);
+  return own;
+}
+
 template <typename T>
 requires std::is_base_of_v<at::Tensor, T>
 struct Castable<T> {
   static constexpr bool value = true, borrows = false;
-  static T cast(const T& tensor, const TensorCast& cast, Kept&) { return T(cast(tensor)); }
+  static T cast(const T& tensor, const TensorCast& cast, Kept& kept) {
+    return T(kept.cast(tensor, cast));
+  }
+  static void give_back(T& original, const T& now, const Kept& kept) {
+    const at::Tensor& own = kept.original_of(now);
+    if (!own.is_same(original)) original = T(own);
+  }
 };
 
 template <PackedSequenceLike T>
 struct Castable<T> {
   static constexpr bool value = true, borrows = false;
-  static T cast(const T& packed, const TensorCast& cast, Kept&) {
-    return T(cast(packed.data()), packed.batch_sizes(), packed.sorted_indices(),
+  static T cast(const T& packed, const TensorCast& cast, Kept& kept) {
+    return T(kept.cast(packed.data(), cast), packed.batch_sizes(), packed.sorted_indices(),
              packed.unsorted_indices());
+  }
+  static void give_back(T& original, const T& now, const Kept& kept) {
+    const at::Tensor& own = kept.original_of(now.data());
+    if (own.is_same(original.data()) && now.batch_sizes().is_same(original.batch_sizes())) return;
+    original = T(own, now.batch_sizes(), now.sorted_indices(), now.unsorted_indices());
   }
 };
 
@@ -119,6 +178,17 @@ struct Castable<T> {
     for (const auto& item : dict) result.insert(item.key(), cast_value(item.value(), cast, kept));
     return result;
   }
+  static void give_back(T& original, const T& now, const Kept& kept) {
+    bool same_keys = original.size() == now.size();
+    for (const auto& item : now) same_keys = same_keys && original.contains(item.key());
+    if (!same_keys) {
+      T result;
+      for (const auto& item : now) result.insert(item.key(), given_back(item.value(), kept));
+      original = std::move(result);
+      return;
+    }
+    for (const auto& item : now) detail::give_back(original[item.key()], item.value(), kept);
+  }
 };
 
 template <typename T>
@@ -127,6 +197,14 @@ struct Castable<std::optional<T>> : Castable<T> {
                                Kept& kept) {
     if (!optional) return std::nullopt;
     return cast_value(*optional, cast, kept);
+  }
+  static void give_back(std::optional<T>& original, const std::optional<T>& now, const Kept& kept) {
+    if (original && now) {
+      detail::give_back(*original, *now, kept);
+    } else if (original || now) {
+      original.reset();
+      if (now) original.emplace(given_back(*now, kept));
+    }
   }
 };
 
@@ -137,9 +215,10 @@ struct Castable<c10::ArrayRef<T>> {
     auto values = std::make_shared<std::vector<T>>();
     values->reserve(list.size());
     for (const T& element : list) values->push_back(cast_value(element, cast, kept));
-    kept.push_back(values);
+    kept.lists.push_back(values);
     return *values;
   }
+  static void give_back(c10::ArrayRef<T>&, const c10::ArrayRef<T>&, const Kept&) {}
 };
 
 /// Sequences that grow at their end.
@@ -150,6 +229,12 @@ struct CastableSequence : Castable<typename Sequence::value_type> {
     if constexpr (requires { result.reserve(sequence.size()); }) result.reserve(sequence.size());
     for (const auto& element : sequence) result.push_back(cast_value(element, cast, kept));
     return result;
+  }
+  static void give_back(Sequence& original, const Sequence& now, const Kept& kept) {
+    while (original.size() > now.size()) original.pop_back();
+    auto from = now.begin();
+    for (auto& element : original) detail::give_back(element, *from++, kept);
+    for (; from != now.end(); ++from) original.push_back(given_back(*from, kept));
   }
 };
 template <typename T, typename A>
@@ -167,6 +252,12 @@ struct CastableTuple {
   static Tuple cast(const Tuple& tuple, const TensorCast& cast, Kept& kept) {
     return std::apply(
         [&](const auto&... elements) { return Tuple{cast_value(elements, cast, kept)...}; }, tuple);
+  }
+  static void give_back(Tuple& original, const Tuple& now, const Kept& kept) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (detail::give_back(std::get<I>(original), std::get<I>(now), kept), ...);
+    }
+    (std::make_index_sequence<std::tuple_size_v<Tuple>>());
   }
 };
 template <typename T, std::size_t N>
@@ -186,6 +277,36 @@ struct CastableMap : Castable<typename Map::mapped_type> {
     for (auto& [key, element] : result) element = cast_value(element, cast, kept);
     return result;
   }
+  static void give_back(Map& original, const Map& now, const Kept& kept) {
+    if (!same_keys(original, now)) {
+      Map result = now;
+      for (auto& [key, element] : result) element = given_back(element, kept);
+      original = std::move(result);
+      return;
+    }
+    auto from = now.begin();
+    for (auto& [key, element] : original) {
+      if constexpr (requires { original.try_emplace(key); }) from = now.find(key);
+      detail::give_back(element, from->second, kept);
+      ++from;
+    }
+  }
+
+ private:
+  static bool same_keys(const Map& original, const Map& now) {
+    if (original.size() != now.size()) return false;
+    if constexpr (requires { now.hash_function(); }) {
+      for (const auto& [key, element] : original) {
+        if (!now.contains(key)) return false;
+      }
+      return true;
+    } else {
+      return std::equal(original.begin(), original.end(), now.begin(),
+                        [less = now.key_comp()](const auto& a, const auto& b) {
+                          return !less(a.first, b.first) && !less(b.first, a.first);
+                        });
+    }
+  }
 };
 template <typename K, typename V, typename C, typename A>
 struct Castable<std::map<K, V, C, A>> : CastableMap<std::map<K, V, C, A>> {};
@@ -197,14 +318,37 @@ struct Castable<std::unordered_map<K, V, H, E, A>>
 
 /// An argument on its way into a function: the caller's object itself, or a cast copy of it with
 /// the same value category. Lives until the function has returned.
+///
+/// A copy of a variable that is not const is given back then, also where the function threw, as if
+/// there had been no cast: what the function added, assigned or removed is the caller's, in the
+/// type that it came in; what the function left alone stays the caller's uncast tensor. What it
+/// wrote into a cast tensor in place is lost with the copy, as are changes to a type with a `to`.
 template <typename Arg>
 class CastArgument {
  public:
   using Value = std::remove_cvref_t<Arg>;
+  static constexpr bool kGivesBack = std::is_lvalue_reference_v<Arg> &&
+                                     !std::is_const_v<std::remove_reference_t<Arg>> &&
+                                     Castable<Value>::value && !Castable<Value>::borrows;
 
   CastArgument(Arg&& original, const TensorCast& cast) : original_(std::forward<Arg>(original)) {
+    kept_.remembers = kGivesBack;
     if constexpr (Castable<Value>::value) {
       if (cast.is_active()) cast_.emplace(cast_value<Value>(original_, cast, kept_));
+    }
+  }
+
+  CastArgument(CastArgument&& other)
+      : original_(static_cast<Arg&&>(other.original_)),
+        kept_(std::move(other.kept_)),
+        cast_(std::move(other.cast_)) {
+    if constexpr (Castable<Value>::value) other.cast_.reset();
+  }
+
+  // Throws what assigning to the caller's object throws.
+  ~CastArgument() noexcept(!kGivesBack) {
+    if constexpr (kGivesBack) {
+      if (cast_) give_back(original_, *cast_, kept_);
     }
   }
 

@@ -117,6 +117,10 @@ namespace amp {
 /// any nesting. The handle keeps what `initialize` did in force; when the last handle of a call is
 /// gone, weights get their original type back with the masters' values.
 ///
+/// A variable that a call fills (`std::vector<at::Tensor>& features`) is filled at every level,
+/// also where the call throws; what the call made comes in the type that it was made in. What the
+/// call left alone stays the caller's own tensor.
+///
 /// Threads: calls may run in several threads at once where the network itself allows it.
 template <typename Net>
 class Model : public detail::ModelHandle {

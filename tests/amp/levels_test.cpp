@@ -232,6 +232,35 @@ TEST(Levels, CastTensorListsInAnyNesting) {
   }
 }
 
+struct FillingNetImpl : torch::nn::Module {
+  FillingNetImpl() : line(register_module("line", torch::nn::Linear(2, 2))) {}
+  at::Tensor forward(const at::Tensor& x, std::vector<at::Tensor>& features, at::Tensor& last) {
+    features.push_back(line(x));
+    last = features.back();
+    TORCH_CHECK(features.size() < 3, "too many");
+    return last;
+  }
+  torch::nn::Linear line;
+};
+TORCH_MODULE(FillingNet);
+
+TEST(Levels, FillTheCallersContainers) {
+  for (const std::string& level : kLevels) {
+    FillingNet net;
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    auto [model, optimizer] = initialize(net, sgd, at_level(level));
+    const at::Tensor own = torch::ones({1});
+    std::vector<at::Tensor> features{own};
+    at::Tensor last;
+    model(torch::ones({2, 2}), features, last);
+    ASSERT_EQ(features.size(), 2U) << level;
+    EXPECT_TRUE(features[0].is_same(own)) << level;
+    EXPECT_TRUE(last.is_same(features[1])) << level;
+    EXPECT_THROW(model(torch::ones({2, 2}), features, last), c10::Error) << level;
+    EXPECT_EQ(features.size(), 3U) << level << ": as without a level";
+  }
+}
+
 TEST(Levels, TrainAndEvalCastWeightsAnew) {
   for (const char* level : {"O1", "O4"}) {
     Line net;

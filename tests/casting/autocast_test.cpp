@@ -239,6 +239,19 @@ TEST(CastFunctions, CastTheirArgumentsInsideAScopeOnly) {
   EXPECT_EQ(low(x), at::kFloat);
 }
 
+TEST(CastFunctions, FillTheCallersContainers) {
+  std::vector<at::Tensor> seen;
+  const Autocast scope(Policy::defaults(at::kBFloat16));
+  float_function([](const at::Tensor& t, std::vector<at::Tensor>& out) { out.push_back(t); })(
+      random({2, 2}).to(at::kBFloat16), seen);
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_EQ(seen[0].scalar_type(), at::kFloat);
+  half_function([](std::vector<at::Tensor>& out) { out.push_back(out[0] * 2); })(seen);
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_EQ(seen[0].scalar_type(), at::kFloat) << "the caller's own";
+  EXPECT_EQ(seen[1].scalar_type(), at::kBFloat16);
+}
+
 struct Square : torch::autograd::Function<Square> {
   static inline at::ScalarType forward_type;
   static inline at::ScalarType backward_type;

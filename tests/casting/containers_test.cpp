@@ -188,5 +188,103 @@ TEST(CastArgument, ReachesTensorListsInAnyNesting) {
   EXPECT_EQ(std::get<1>(both.get()[1]), 2);
 }
 
+/// What a caller has after a function got the cast of its variable.
+template <typename T, typename Change>
+void change_cast(T& variable, const Change& change) {
+  detail::CastArgument<T&> cast(variable, kToHalf);
+  change(cast.get());
+}
+
+TEST(CastArgument, GivesBackWhatAFunctionAdded) {
+  const at::Tensor first = x();
+  const at::Tensor added = x();
+  std::vector<at::Tensor> list{first};
+  change_cast(list, [&](auto& cast) {
+    EXPECT_TRUE(is_half(cast[0]));
+    cast.push_back(added);
+    cast.insert(cast.begin(), added);
+  });
+  ASSERT_EQ(list.size(), 3U);
+  EXPECT_TRUE(list[0].is_same(added));
+  EXPECT_TRUE(list[1].is_same(first)) << "not its cast copy";
+  EXPECT_TRUE(list[2].is_same(added));
+  change_cast(list, [](auto& cast) { cast.resize(1); });
+  EXPECT_EQ(list.size(), 1U);
+  std::map<std::string, std::vector<at::Tensor>> named{{"a", {first}}, {"b", {}}};
+  change_cast(named, [&](auto& cast) {
+    cast["a"].push_back(added);
+    cast["c"] = cast["a"];
+    cast.erase("b");
+  });
+  ASSERT_EQ(named.size(), 2U);
+  EXPECT_TRUE(named["a"][0].is_same(first));
+  EXPECT_TRUE(named["a"][1].is_same(added));
+  EXPECT_TRUE(named["c"][0].is_same(first));
+  torch::OrderedDict<std::string, at::Tensor> dict({{"a", first}});
+  change_cast(dict, [&](auto& cast) { cast.insert("b", added); });
+  EXPECT_TRUE(dict["a"].is_same(first));
+  EXPECT_TRUE(dict["b"].is_same(added));
+}
+
+TEST(CastArgument, GivesBackWhatAFunctionAssigned) {
+  const at::Tensor made = x();
+  at::Tensor out;
+  change_cast(out, [&](at::Tensor& cast) { cast = made; });
+  EXPECT_TRUE(out.is_same(made));
+  std::optional<at::Tensor> state;
+  change_cast(state, [&](auto& cast) { cast = made; });
+  EXPECT_TRUE(state->is_same(made));
+  change_cast(state, [](auto& cast) { cast.reset(); });
+  EXPECT_FALSE(state);
+  std::tuple<at::Tensor, int, std::string> several{x(), 1, "a"};
+  change_cast(several, [&](auto& cast) { cast = {made, 2, "b"}; });
+  EXPECT_TRUE(std::get<0>(several).is_same(made));
+  EXPECT_EQ(std::get<1>(several), 2);
+  EXPECT_EQ(std::get<2>(several), "b");
+  std::unordered_map<int, at::Tensor> map{{1, x()}, {2, x()}};
+  const at::Tensor kept = map[1];
+  change_cast(map, [&](auto& cast) { cast[2] = made; });
+  EXPECT_TRUE(map[1].is_same(kept));
+  EXPECT_TRUE(map[2].is_same(made));
+}
+
+TEST(CastArgument, LeavesAloneWhatAFunctionLeftAlone) {
+  std::vector<std::pair<at::Tensor, std::array<at::Tensor, 2>>> nested{{x(), {x(), x()}}};
+  const at::Tensor* const place = &nested[0].second[1];
+  const at::Tensor tensor = *place;
+  change_cast(nested, [](auto& cast) { EXPECT_TRUE(is_half(cast[0].second[1])); });
+  EXPECT_EQ(&nested[0].second[1], place);
+  EXPECT_TRUE(place->is_same(tensor));
+  std::multimap<int, at::Tensor> many{{1, x()}, {1, x()}, {2, x()}};
+  const at::Tensor second = std::next(many.begin())->second;
+  change_cast(many, [](auto& cast) { cast.erase(2); });
+  EXPECT_EQ(many.size(), 2U);
+  EXPECT_TRUE(std::next(many.begin())->second.is_same(second));
+}
+
+TEST(CastArgument, GivesBackWhereTheFunctionThrew) {
+  std::vector<at::Tensor> list;
+  EXPECT_THROW(change_cast(list,
+                           [](auto& cast) {
+                             cast.push_back(x());
+                             throw std::runtime_error("later");
+                           }),
+               std::runtime_error);
+  EXPECT_EQ(list.size(), 1U);
+}
+
+TEST(CastArgument, GivesNothingBackToAConstantOrATemporary) {
+  const std::vector<at::Tensor> constant{x()};
+  {
+    detail::CastArgument<const std::vector<at::Tensor>&> cast(constant, kToHalf);
+    EXPECT_TRUE(is_half(cast.get()[0]));
+  }
+  EXPECT_FALSE(is_half(constant[0]));
+  std::vector<at::Tensor> moved{x()};
+  detail::CastArgument<std::vector<at::Tensor>> cast(std::move(moved), kToHalf);
+  const std::vector<at::Tensor> taken = cast.get();
+  EXPECT_TRUE(is_half(taken[0]));
+}
+
 }  // namespace
 }  // namespace mezzo::amp
