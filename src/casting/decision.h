@@ -55,6 +55,12 @@ constexpr bool holds_only(const Operands& seen, at::ScalarType low) {
   return wanted && !other && !seen.float32;
 }
 
+constexpr Decision without_casts(Treatment kind) {
+  if (kind == Treatment::kShield) return {Plan::kShield, at::kFloat};
+  if (kind == Treatment::kBanned) return {Plan::kBan, at::kFloat};
+  return {};
+}
+
 constexpr at::ScalarType widest(const Operands& seen) {
   if (seen.float32 || (seen.half && seen.bfloat16)) return at::kFloat;
   return seen.half ? at::kHalf : at::kBFloat16;
@@ -83,9 +89,7 @@ constexpr Decision decide(Treatment kind, bool is_matrix_operator, bool has_dtyp
       return {Plan::kEmulate, rules.low};
     return {};
   }
-  if (kind == Treatment::kPass || kind == Treatment::kConditional) return {};
-  if (kind == Treatment::kShield) return {Plan::kShield, at::kFloat};
-  if (kind == Treatment::kBanned) return {Plan::kBan, at::kFloat};
+  if (!casts(kind)) return detail::without_casts(kind);
   if (seen.written) return {Plan::kCast, *seen.written};
   if (kind == Treatment::kLow)
     return {emulate && is_matrix_operator ? Plan::kEmulate : Plan::kCast, rules.low};

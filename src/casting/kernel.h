@@ -53,13 +53,13 @@ struct Kernel<Op, R(A...)> {
     if (decision.plan == Plan::kBan) row.refuse(*frame);
     const Shield shield;
     const c10::DispatchKeySet below = keys & frame->below;
-    if (decision.plan == Plan::kShield) return Op::redispatch(below, arguments...);
     if constexpr (kHasDtypeArgument) {
       if (decision.plan == Plan::kFloatResult) {
         return Op::redispatch(below, detail::or_float<detail::is_dtype_argument<A>>(arguments)...);
       }
     }
-    if (nothing_to_cast(seen, decision)) return Op::redispatch(below, arguments...);
+    if (nothing_to_cast(seen, decision) || decision.plan == Plan::kShield)
+      return Op::redispatch(below, arguments...);
     Casting casting(*frame, decision, row);
     return call_with(below, casting, decision, Operand<A>(arguments, casting)...);
   }

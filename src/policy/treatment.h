@@ -5,7 +5,8 @@
 
 namespace mezzo {
 
-/// How the casting layer treats a row. The first five are the classes of the same names.
+/// How the casting layer treats a row. The first five are the classes of the same names; those that
+/// cast stand in front.
 enum class Treatment : std::uint8_t {
   kLow,
   kFloat,
@@ -15,5 +16,10 @@ enum class Treatment : std::uint8_t {
   kPass,    ///< no casts, and what the operator calls inside follows its own class
   kShield,  ///< no casts, neither here nor in what the operator calls inside
 };
+
+/// Is the operator cast whatever its arguments say? One comparison, for each call asks.
+constexpr bool casts(Treatment treatment) {
+  return treatment <= Treatment::kPromote;
+}
 
 }  // namespace mezzo
