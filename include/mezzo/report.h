@@ -50,13 +50,13 @@ MEZZO_API std::unique_ptr<Sink> progress();
 /// existing file is replaced. Throws Error where the file cannot be written.
 MEZZO_API std::unique_ptr<Sink> json_lines(const std::filesystem::path& file);
 
-/// Event files for TensorBoard, one folder per run below `folder`, which is made if needed; a second
-/// run of one name gets "-2" behind it. No file of another run or process is written over. Throws
-/// Error where it cannot be written.
+/// Event files for TensorBoard, one folder per run below `folder`, which is made if needed; a
+/// second run of one name gets "-2" behind it. No file of another run or process is written over.
+/// Throws Error where it cannot be written.
 MEZZO_API std::unique_ptr<Sink> tensorboard(const std::filesystem::path& folder);
 
-/// Writes the page of to_html() when a run begins, and when an epoch or a run ends, each time whole.
-/// Throws Error where it cannot.
+/// Writes the page of to_html() when a run begins, and when an epoch or a run ends, each time
+/// whole. Throws Error where it cannot.
 MEZZO_API std::unique_ptr<Sink> html(const std::filesystem::path& file);
 
 /// Hands every event to all of them, in order. Where some throw, the others have the event, and the

@@ -95,7 +95,7 @@ void LossScope::check_open() const {
 
 void LossScope::close() {
   try {
-    exit();
+    leave();
   } catch (...) {
     release();
     throw;
@@ -103,11 +103,11 @@ void LossScope::close() {
   release();
 }
 
-void LossScope::exit() {
+void LossScope::leave() {
   if (!open_) return;
   open_ = false;
   try {
-    leave();
+    settle_or_defer();
   } catch (...) {
     for (OptimizerState* state : states_) state->abandon();
     throw;
@@ -115,7 +115,7 @@ void LossScope::exit() {
   if (listener_) listener_(nullptr);
 }
 
-void LossScope::leave() {
+void LossScope::settle_or_defer() {
   settle_other_losses(states_, *session_, options_.loss_id);
   // Several optimizers of a loss share its verdict, which none of them can give alone at its step.
   bool stay_scaled = options_.delay_unscale || (states_.size() == 1 && session_->defers_unscale());
@@ -157,7 +157,7 @@ void LossScope::end() noexcept {
     if (std::uncaught_exceptions() > exceptions_at_entry_) {
       undo();
     } else {
-      exit();
+      leave();
     }
   } catch (...) {
     for (OptimizerState* state : states_) state->keep_error(std::current_exception());

@@ -44,8 +44,8 @@ class LossScope {
   void end() noexcept;
 
  private:
-  void exit();
   void leave();
+  void settle_or_defer();
   void release() noexcept;
 
   std::vector<std::shared_ptr<OptimizerState>> optimizers_;
