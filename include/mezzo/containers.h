@@ -286,13 +286,17 @@ struct CastableMap : Castable<typename Map::mapped_type> {
     }
     auto from = now.begin();
     for (auto& [key, element] : original) {
-      if constexpr (requires { original.try_emplace(key); }) from = now.find(key);
+      if constexpr (kUniqueKeys) from = now.find(key);
       detail::give_back(element, from->second, kept);
       ++from;
     }
   }
 
  private:
+  static constexpr bool kUniqueKeys = requires(Map map, const typename Map::key_type& key) {
+    map.try_emplace(key);
+  };
+
   static bool same_keys(const Map& original, const Map& now) {
     if (original.size() != now.size()) return false;
     if constexpr (requires { now.hash_function(); }) {
@@ -338,7 +342,8 @@ class CastArgument {
     }
   }
 
-  CastArgument(CastArgument&& other)
+  CastArgument(CastArgument&& other) noexcept(
+      std::is_nothrow_move_constructible_v<Value>&& std::is_nothrow_move_constructible_v<Kept>)
       : original_(static_cast<Arg&&>(other.original_)),
         kept_(std::move(other.kept_)),
         cast_(std::move(other.cast_)) {
