@@ -76,7 +76,7 @@ class Conversion {
                                                          : std::to_string(choice_.opset);
     plan.structure = structure_of(graph_);
     plan.custom_operators = policy_.custom_texts();
-    plan.decisions = decisions_.list;
+    plan.decisions = planned_of(graph_, decisions_);
     plan.float_weights = decisions_.float_weights;
     return plan;
   }

@@ -293,6 +293,13 @@ class Decider {
                         found->second->why);
       }
     }
+    // Plans of older versions do not have them.
+    for (const auto& [slot, question] : passages_of(graph_, map())) {
+      const auto found = planned.find(Asked(question.key, question.variable));
+      if (found == planned.end()) continue;
+      map().slots.pin(slot, found->second->low ? Label::kLow : Label::kHigh, Level::kPlan,
+                      found->second->why);
+    }
   }
 
   const Graph& graph_;

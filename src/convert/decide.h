@@ -49,6 +49,18 @@ Decision question_about(const Graph&, const Node&, std::size_t variable);
 /// What was decided about every type variable of every node, and by whom.
 std::vector<Decision> decisions_of(const Graph&, const Decisions&);
 
+/// A type that no node has, but what goes into a body or a function, or comes out of it.
+struct Passage {
+  Slot slot = kNoSlot;
+  Decision question;  // without the answer
+};
+
+/// The passages of a graph, each slot once.
+std::vector<Passage> passages_of(const Graph&, const SlotMap&);
+
+/// What a plan must know to decide again as it was decided: the list, and what passages became.
+std::vector<Decision> planned_of(const Graph&, const Decisions&);
+
 /// What became of nodes that have nothing to decide, for the report: operators that nothing
 /// describes, and float outputs of nodes with bodies and of calls. `variable` is empty, or the
 /// output's name.

@@ -8,6 +8,9 @@
 namespace mezzo::convert {
 namespace {
 
+// In the place of a type variable.
+constexpr std::string_view kPassage = "(value)";
+
 void answer(const Decisions& decisions, Slot slot, Decision& decision) {
   const Slots& slots = decisions.map.slots;
   decision.low = decisions.is_low(slot);
@@ -55,6 +58,44 @@ std::vector<Decision> decisions_of(const Graph& graph, const Decisions& decision
       if (variables[v] == kNoSlot) continue;
       answer(decisions, variables[v], list.emplace_back(question_about(graph, node, v)));
     }
+  }
+  return list;
+}
+
+// Every slot that no node decides about belongs to a value that enters a body or function, or to
+// one that a node with a body or a call gives.
+std::vector<Passage> passages_of(const Graph& graph, const SlotMap& map) {
+  std::vector<bool> is_known(map.slots.size());
+  const auto known = [&](Slot slot) {
+    return is_known[static_cast<std::size_t>(map.slots.root(slot))];
+  };
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!is_decidable(graph.nodes[n])) continue;
+    for (const Slot slot : map.variables[n]) {
+      if (slot != kNoSlot) known(slot) = true;
+    }
+  }
+  std::vector<Passage> list;
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const Value& value = graph.values[v];
+    const Slot slot = map.native[v];
+    if (slot == kNoSlot || known(slot)) continue;
+    const NodeId owner = value.is_scope_input ? graph.scope(value.scope).owner : value.producer;
+    if (owner == kNone || !is_hollow(graph.node(owner))) continue;
+    known(slot) = true;
+    Passage passage{slot, about(graph, graph.node(owner))};
+    passage.question.key = concat({graph.key_of(value.scope), value.name});
+    passage.question.variable = kPassage;
+    list.push_back(std::move(passage));
+  }
+  return list;
+}
+
+std::vector<Decision> planned_of(const Graph& graph, const Decisions& decisions) {
+  std::vector<Decision> list = decisions.list;
+  for (Passage& passage : passages_of(graph, decisions.map)) {
+    answer(decisions, passage.slot, passage.question);
+    list.push_back(std::move(passage.question));
   }
   return list;
 }

@@ -155,6 +155,26 @@ TEST(RandomGraphs, AreConvertedToValidGraphs) {
   EXPECT_GT(changed, kGraphs / 2);
 }
 
+// A plan made of decisions, applied to the same graph, decides the same about everything.
+TEST(RandomGraphs, AreDecidedByTheirPlansAsTheyWereBefore) {
+  for (std::uint32_t seed = 0; seed < 2000; ++seed) {
+    Document document(bytes_of(RandomGraph(seed).make()));
+    const Graph graph(document);
+    Options options;
+    options.io = seed % 2 == 0 ? "keep" : "low";
+    const ConvertPolicy policy(options);
+    Constants constants(graph, policy.low());
+    const Decisions first = decide(graph, policy, constants);
+    Plan plan;
+    plan.decisions = planned_of(graph, first);
+    Evidence evidence;
+    evidence.plan = &plan;
+    const Decisions again = decide(graph, policy, constants, evidence);
+    for (Slot slot = 0; slot < static_cast<Slot>(first.low.size()); ++slot)
+      ASSERT_EQ(first.is_low(slot), again.is_low(slot)) << "seed " << seed << " slot " << slot;
+  }
+}
+
 // What MXNet's rule gives, on the same slots: a node that nobody decides goes the way of the first
 // input that has a type by then.
 std::vector<bool> greedy_labels(const Graph& graph, const SlotMap& map) {
