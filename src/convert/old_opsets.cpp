@@ -30,6 +30,12 @@ std::string align(NodeEdit& node, std::size_t input, std::int64_t axis) {
   return "";
 }
 
+bool are_whole(const std::vector<double>& numbers) {
+  return std::ranges::all_of(numbers, [](double number) {
+    return number == std::floor(number) && std::fabs(number) < 1e15;
+  });
+}
+
 }  // namespace
 
 std::string drop_legacy(NodeEdit& node) {
@@ -87,11 +93,12 @@ std::string prelu_7(NodeEdit& node) {
 // Copies along one axis; since then a number of copies per axis.
 std::string tile_6(NodeEdit& node) {
   const auto shape = node.shape(0);
-  const auto number = node.constant_number(2);
-  if (!shape || !number || *number != std::floor(*number) || std::fabs(*number) > 64)
+  const auto numbers = node.constant_numbers(2);
+  if (!shape || !numbers || numbers->size() != 1 || !are_whole(*numbers) ||
+      std::fabs(numbers->front()) > 64)
     return "repeats an axis that is not known";
   const auto rank = static_cast<std::int64_t>(shape->size());
-  auto axis = static_cast<std::int64_t>(*number);
+  auto axis = static_cast<std::int64_t>(numbers->front());
   if (axis < 0) axis += rank;
   if (axis < 0 || axis >= rank) return "repeats an axis that is not there";
   node.place_in_ones(1, shape->size(), static_cast<std::size_t>(axis));
@@ -138,9 +145,20 @@ std::string pad_2(NodeEdit& node) {
   return "";
 }
 
+// Sizes, which may be an input of the data's type, were an attribute up to opset 12.
 std::string split_2(NodeEdit& node) {
-  if (!node.input(1).empty()) return "takes its sizes from an input";
+  constexpr int kSizesAreInput = 13;
   node.set_integer("axis", node.integer("axis", 0));
+  if (node.input(1).empty()) return "";
+  const auto sizes = node.constant_numbers(1);
+  if (sizes && are_whole(*sizes)) {
+    node.set_integers("split", {sizes->begin(), sizes->end()});
+    node.keep_inputs(1);
+    return "";
+  }
+  if (node.target() < kSizesAreInput) return "takes its sizes from an input that is no constant";
+  node.remove("split");
+  node.cast_input(1);
   return "";
 }
 

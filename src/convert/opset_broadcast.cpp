@@ -21,8 +21,8 @@ std::optional<Dims> NodeEdit::shape(std::size_t input) const {
   return facts_ == nullptr ? std::nullopt : facts_->shape(message_, input);
 }
 
-std::optional<double> NodeEdit::constant_number(std::size_t input) const {
-  return facts_ == nullptr ? std::nullopt : facts_->number(message_, input);
+std::optional<std::vector<double>> NodeEdit::constant_numbers(std::size_t input) const {
+  return facts_ == nullptr ? std::nullopt : facts_->numbers(message_, input);
 }
 
 std::optional<Element> NodeEdit::element(std::size_t output) const {
@@ -39,6 +39,12 @@ void NodeEdit::keep_inputs(std::size_t count) {
 
 void NodeEdit::keep_outputs(std::size_t count) {
   keep_fields(message_, field::node::kOutput, count);
+}
+
+void NodeEdit::cast_input(std::size_t i) {
+  set_input(i, computed("Cast", {input(i)}, "__integer"));
+  NodeEdit(document_, names_, before.back(), target_)
+      .set_integer("to", static_cast<std::int64_t>(Element::kInt64));
 }
 
 void NodeEdit::cast_output(std::size_t i, Element to) {
@@ -62,10 +68,8 @@ void NodeEdit::append_ones(std::size_t i, std::size_t rank, std::size_t ones) {
 }
 
 void NodeEdit::place_in_ones(std::size_t i, std::size_t rank, std::size_t at) {
-  const std::string_view number = computed("Cast", {input(i)}, "__number");
-  NodeEdit(document_, names_, before.back(), target_)
-      .set_integer("to", static_cast<std::int64_t>(Element::kInt64));
-  std::string_view list = computed("Reshape", {number, integers({1})}, "__single");
+  cast_input(i);
+  std::string_view list = computed("Reshape", {input(i), integers({1})}, "__single");
   if (at != 0) {
     const std::string_view first = integers(std::vector<std::int64_t>(at, 1));
     list = computed("Concat", {first, list}, "__from_first");

@@ -25,6 +25,11 @@ std::string batch_norm_14(NodeEdit& node) {
   return node.output_count() > 1 ? "has training outputs" : "";
 }
 
+std::string scan_9(NodeEdit& node) {
+  if (!node.input(0).empty()) return "is told how long each sequence is";
+  return node.scan_batch() ? "" : "has no body";
+}
+
 // The mask became boolean.
 std::string dropout_10(NodeEdit& node) {
   if (node.output_count() < 2) return "";
@@ -168,10 +173,6 @@ std::string dft_20(NodeEdit& node) {
   return "";
 }
 
-std::string refuse(NodeEdit&) {
-  return "changed its meaning";
-}
-
 struct Change {
   std::string_view op;
   int at;
@@ -247,7 +248,7 @@ constexpr Change kChanges[] = {
     {"Resize", 11, resize_11},
     {"Resize", 13, resize_13},
     {"RoiAlign", 16, roi_align_16},
-    {"Scan", 9, refuse},
+    {"Scan", 9, scan_9},
     {"Scatter", 11, scatter_11},
     {"Selu", 6, selu_6},
     {"Sigmoid", 6, drop_legacy},

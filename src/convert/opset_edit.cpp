@@ -107,6 +107,16 @@ void NodeEdit::set_float(std::string_view attribute, float value) {
   message_.add(field::node::kAttribute, std::move(made));
 }
 
+void NodeEdit::set_integers(std::string_view attribute, const std::vector<std::int64_t>& values) {
+  remove(attribute);
+  auto made = std::make_unique<Message>();
+  made->add(field::attribute::kName, attribute);
+  for (const std::int64_t value : values)
+    made->add(field::attribute::kInts, static_cast<std::uint64_t>(value));
+  made->add(field::attribute::kType, field::attribute_type::kInts);
+  message_.add(field::node::kAttribute, std::move(made));
+}
+
 void NodeEdit::set_floats(std::string_view attribute, const std::vector<float>& values) {
   remove(attribute);
   auto made = std::make_unique<Message>();

@@ -22,7 +22,7 @@ class NodeEdit {
   int target() const { return target_; }
   /// What is known of inputs and outputs as they were read; nothing where no facts were given.
   std::optional<Dims> shape(std::size_t input) const;
-  std::optional<double> constant_number(std::size_t input) const;
+  std::optional<std::vector<double>> constant_numbers(std::size_t input) const;
   std::optional<Element> element(std::size_t output) const;
   bool is_read(std::size_t output) const;
 
@@ -39,6 +39,7 @@ class NodeEdit {
   void remove(std::string_view attribute);
   void set_integer(std::string_view attribute, std::int64_t value);
   void set_float(std::string_view attribute, float value);
+  void set_integers(std::string_view attribute, const std::vector<std::int64_t>& values);
   void set_floats(std::string_view attribute, const std::vector<float>& values);
   void set_text(std::string_view attribute, std::string_view value);
   void set_op(std::string_view op);
@@ -47,6 +48,8 @@ class NodeEdit {
   /// Only the first `count` inputs, or outputs, stay.
   void keep_inputs(std::size_t count);
   void keep_outputs(std::size_t count);
+  /// Input i, numbers of any type, is cast to int64 in front of the node.
+  void cast_input(std::size_t i);
   /// Output i, of that type now, is cast to another one behind the node.
   void cast_output(std::size_t i, Element to);
   /// Input i gets so many dimensions of one behind those that it has.
@@ -67,6 +70,9 @@ class NodeEdit {
   std::string_view empty_floats();
   /// Input i, which has one value per group, gets one per channel of input 0.
   void repeat_per_channel(std::size_t i, std::int64_t groups);
+  /// The Scan, which went over a batch of sequences, goes over the batch, and what it was over
+  /// each. Returns false where it has no body.
+  bool scan_batch();
   /// Computes on the last axis of the matrix that the input makes when flattened at `axis`.
   void flatten_around(std::int64_t axis);
 

@@ -21,11 +21,12 @@ void keep_equal(std::vector<std::optional<T>>& these, const std::vector<std::opt
   }
 }
 
-std::optional<double> single_number(const Graph& graph, ValueId id) {
+std::optional<std::vector<double>> few_numbers(const Graph& graph, ValueId id) {
+  constexpr std::uint64_t kMost = 64;
   const Message* tensor = graph.constant(id);
   if (tensor == nullptr) return std::nullopt;
-  const std::vector<double> values = small_values(read_tensor(graph.document(), *tensor), 1);
-  return values.size() == 1 ? std::optional(values[0]) : std::nullopt;
+  std::vector<double> values = small_values(read_tensor(graph.document(), *tensor), kMost);
+  return values.empty() ? std::nullopt : std::optional(std::move(values));
 }
 
 }  // namespace
@@ -38,7 +39,7 @@ NodeFacts::NodeFacts(const Graph& graph) {
     Known known;
     for (const ValueId in : node.inputs) {
       known.shapes.push_back(in == kNone ? std::nullopt : shapes[static_cast<std::size_t>(in)]);
-      known.numbers.push_back(in == kNone ? std::nullopt : single_number(graph, in));
+      known.numbers.push_back(in == kNone ? std::nullopt : few_numbers(graph, in));
     }
     for (const ValueId out : node.outputs) {
       const bool is_tensor = out != kNone && graph.value(out).type.is_plain_tensor();
@@ -65,7 +66,8 @@ std::optional<Dims> NodeFacts::shape(const Message& node, std::size_t input) con
   return found->second.shapes[input];
 }
 
-std::optional<double> NodeFacts::number(const Message& node, std::size_t input) const {
+std::optional<std::vector<double>> NodeFacts::numbers(const Message& node,
+                                                      std::size_t input) const {
   const auto found = known_.find(&node);
   if (found == known_.end() || input >= found->second.numbers.size()) return std::nullopt;
   return found->second.numbers[input];

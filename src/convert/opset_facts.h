@@ -19,8 +19,8 @@ class NodeFacts {
 
   /// The shape of an input, -1 where a dimension is open.
   std::optional<Dims> shape(const Message& node, std::size_t input) const;
-  /// The value of an input that is one constant number.
-  std::optional<double> number(const Message& node, std::size_t input) const;
+  /// The values of an input that is a constant of a few numbers.
+  std::optional<std::vector<double>> numbers(const Message& node, std::size_t input) const;
   /// The element type of an output that is a tensor.
   std::optional<Element> element(const Message& node, std::size_t output) const;
   /// May anything read that output?
@@ -28,10 +28,10 @@ class NodeFacts {
 
  private:
   struct Known {
-    std::vector<std::optional<Dims>> shapes;       // of inputs
-    std::vector<std::optional<double>> numbers;    // that inputs are
-    std::vector<std::optional<Element>> elements;  // of outputs
-    std::vector<bool> reads;                       // of outputs
+    std::vector<std::optional<Dims>> shapes;                  // of inputs
+    std::vector<std::optional<std::vector<double>>> numbers;  // that inputs are
+    std::vector<std::optional<Element>> elements;             // of outputs
+    std::vector<bool> reads;                                  // of outputs
   };
   static void agree(Known& with, const Known& other);
 

@@ -25,6 +25,7 @@ TEST(EditedModels, OldFormsGiveWhatTheyGave) {
   for (const int target : {7, 9, 10, 12, 13, 18, 22}) {
     for (OldModel& old : old_models()) {
       if (target < 9 && old.name == "UpsampleWide") continue;  // the evaluator wants an input
+      if (target < 9 && old.opset >= 8) continue;              // a Scan
       SCOPED_TRACE(old.name + " to " + std::to_string(target));
       Document document(bytes_of(model(std::move(old.graph), old.opset, 4)));
       ASSERT_EQ(raise_opset(document, target), "");

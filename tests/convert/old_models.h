@@ -37,6 +37,21 @@ Message old_graph(const std::string& op, const std::vector<std::string>& inputs,
   return g.output("y", Element::kFloat, dims).take();
 }
 
+/// Running sums over two steps of each of two sequences.
+template <typename... Attributes>
+Message old_scan(Attributes... attributes) {
+  const std::vector<std::int64_t> row{1, 2};
+  GraphBuilder body("body");
+  body.input("state", Element::kFloat, row).input("step", Element::kFloat, row);
+  body.node("Add", {"state", "step"}, {"sum"}).node("Identity", {"sum"}, {"seen"});
+  body.output("sum", Element::kFloat, row).output("seen", Element::kFloat, row);
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {2, 2, 1, 2}).weight("start", {10, 20, 0, 1}, {2, 1, 2});
+  g.node("Scan", {"", "start", "x"}, {"end", "y"}, body_attribute("body", body.take()),
+         attribute("num_scan_inputs", 1), std::move(attributes)...);
+  return g.output("y", Element::kFloat, {2, 2, 1, 2}).take();
+}
+
 inline std::vector<OldModel> old_models() {
   const std::vector<std::int64_t> image = old_image();
   const std::vector<float> x{1, 2, 3, 4, -1, -2, -3, -4};
@@ -68,6 +83,20 @@ inline std::vector<OldModel> old_models() {
   add("UpsampleWide", 1, {1, 1, 2, 2, 3, 3, 4, 4, -1, -1, -2, -2, -3, -3, -4, -4},
       old_graph("Upsample", {"i"}, {1, 2, 2, 4}, float_attribute("height_scale", 1),
                 float_attribute("width_scale", 2)));
+  add("SplitBySizesOfAnInput", 1, {-2, -2, 2, 2}, [] {
+    GraphBuilder g;
+    g.input("x", Element::kFloat, old_image()).weight("sizes", {1, 1}, {2});
+    g.node("Split", {"x", "sizes"}, {"a", "b"}, attribute("axis", 2))
+        .node("Sub", {"a", "b"}, {"y"});
+    return g.output("y", Element::kFloat, {1, 2, 1, 2}).take();
+  }());
+  all.push_back({"ScanOfABatch", 8, {2, 2, 1, 2}, x, {11, 22, 14, 26, -1, -1, -4, -5}, old_scan()});
+  all.push_back({"ScanOfABatchFromItsEnd",
+                 8,
+                 {2, 2, 1, 2},
+                 x,
+                 {13, 24, 14, 26, -3, -3, -4, -5},
+                 old_scan(integers_attribute("directions", {1}))});
   return all;
 }
 

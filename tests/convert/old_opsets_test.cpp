@@ -33,6 +33,7 @@ std::string why_not(const Message& made, int target, std::vector<std::string>* o
 TEST(OldOpsets, AreRaisedToEveryLaterOne) {
   for (const int target : {7, 9, 10, 12, 13, 18, 22}) {
     for (OldModel& old : old_models()) {
+      if (old.opset > target) continue;
       EXPECT_EQ(why_not(model(std::move(old.graph), old.opset, 4), target), "")
           << old.name << " to " << target;
     }
@@ -97,6 +98,39 @@ TEST(OldOpsets, WhatIsNotKnownIsRefusedWithWhatItIs) {
   g.node("Add", {"c", "b"}, {"y"}, attribute("broadcast", 1), attribute("axis", 1));
   EXPECT_EQ(why_not(model(g.output("y", Element::kFloat, {1, 2, 2, 2}).take(), 6, 4), 7),
             "Add aligns its operands by an axis, and the rank of 'c' is not known (opset 7)");
+}
+
+// The first output of a Split of opset 1 by what the input says.
+Message splitting(bool is_constant, std::vector<float> sizes = {1, 1}) {
+  GraphBuilder g;
+  g.input("x");
+  is_constant ? g.weight("sizes", std::move(sizes), {2}) : g.input("sizes", Element::kFloat, {2});
+  g.node("Split", {"x", "sizes"}, {"y", "z"}, attribute("axis", 1));
+  return model(g.output("y", Element::kFloat, {2, 1}).take(), 1, 4);
+}
+
+TEST(OldOpsets, SizesOfASplitThatNobodyKnowsWaitForTheInputThatTakesThem) {
+  std::vector<std::string> ops;
+  EXPECT_EQ(why_not(splitting(true), 12, &ops), "");
+  EXPECT_THAT(ops, ElementsAre("Split"));
+  EXPECT_EQ(why_not(splitting(false), 12),
+            "Split takes its sizes from an input that is no constant (opset 2)");
+  EXPECT_THAT(why_not(splitting(true, {0.5F, 1.5F}), 12), HasSubstr("that is no constant"));
+  ops.clear();
+  EXPECT_EQ(why_not(splitting(false), 18, &ops), "");
+  EXPECT_THAT(ops, ElementsAre("Cast", "Split"));
+}
+
+TEST(OldOpsets, ABatchedScanThatKnowsLengthsIsRefused) {
+  GraphBuilder body("body");
+  body.input("s").input("e").node("Add", {"s", "e"}, {"t"}).output("t");
+  GraphBuilder g;
+  g.input("n", Element::kInt64, {1}).input("x", Element::kFloat, {1, 2, 2});
+  g.input("v", Element::kFloat, {1, 3, 2, 2});
+  g.node("Scan", {"n", "x", "v"}, {"y"}, body_attribute("body", body.take()),
+         attribute("num_scan_inputs", 1));
+  EXPECT_EQ(why_not(model(g.output("y", Element::kFloat, {1, 2, 2}).take(), 8, 4), 9),
+            "Scan is told how long each sequence is (opset 9)");
 }
 
 // x -> Dropout with a mask that is read, or is not.
