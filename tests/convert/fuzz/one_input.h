@@ -38,7 +38,7 @@ inline void fuzz_readers(const std::string& bytes) {
 
 inline void read_tensors(const Graph& graph) {
   for (const Value& value : graph.values) {
-    if (value.initializer != nullptr && value.origin == Origin::kInitializer)
+    if (value.initializer != nullptr && value.origin != Origin::kSparseInitializer)
       read_tensor(graph.document(), *value.initializer);
   }
 }
