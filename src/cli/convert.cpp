@@ -75,6 +75,14 @@ convert::Options resolve(const CLI::App& app, const Options& options) {
   resolved.calibration.assign(options.calibration.begin(), options.calibration.end());
   if (given("--tolerance")) resolved.tolerance = options.tolerance;
   if (given("--time-limit")) resolved.time_limit = options.time_limit;
+  if (!given("--tolerance") && !given("--check")) {
+    for (const char* budget : {"--attempts", "--time-limit"}) {
+      if (!given(budget)) continue;
+      raise<ConfigError>("convert", budget,
+                         " is the budget of a search, which --tolerance or --check starts; "
+                         "expected one of them beside it");
+    }
+  }
   if (given("--check") && resolved.check.empty())
     raise<ConfigError>("convert", "--check is empty; expected a command with {} for the model");
   return resolved;
