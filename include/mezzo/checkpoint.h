@@ -77,8 +77,8 @@ namespace amp {
 
 /// Writes models (float values, from the masters), optimizers, scales with their counters, step
 /// counts and what the options ask for. The file is a safetensors file, so that other programs read
-/// its weights; it is replaced as a whole. `models` and `optimizers` are one handle each,
-/// std::tie(...) of handles, tuples or vectors.
+/// its weights; it is replaced as a whole, and a symbolic link to it stays. `models` and
+/// `optimizers` are one handle each, std::tie(...) of handles, tuples or vectors.
 template <typename Models, typename Optimizers>
 void save_checkpoint(const std::string& path, const Models& models, const Optimizers& optimizers,
                      const CheckpointOptions& options = {}) {

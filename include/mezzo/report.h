@@ -114,7 +114,8 @@ MEZZO_API std::string to_json(const Report&);
 MEZZO_API std::string to_html(const Report&);
 
 /// Writes to_json() or to_html(), by the file's ending (.json, .html), beside the target and then
-/// over it. Throws ConfigError for another ending, Error where it cannot be written.
+/// over it; a symbolic link to it stays. Throws ConfigError for another ending, Error where it
+/// cannot be written.
 MEZZO_API void save(const Report&, const std::filesystem::path& file);
 
 /// Processor, instruction sets, cores, and the versions of Mezzo and its compiler. Threads, devices

@@ -11,9 +11,9 @@
 
 namespace mezzo {
 
-/// Writes tensors of any layout and device, in their order; the file appears whole or not at all.
-/// Throws Error, which names file and tensor, for undefined tensors, types that the format does not
-/// have, and files that cannot be written.
+/// Writes tensors of any layout and device, in their order; the file appears whole or not at all,
+/// and a symbolic link to it stays. Throws Error, which names file and tensor, for undefined
+/// tensors, types that the format does not have, and files that cannot be written.
 MEZZO_API void save_safetensors(const std::string& path,
                                 const torch::OrderedDict<std::string, at::Tensor>& tensors,
                                 const std::map<std::string, std::string>& metadata = {});

@@ -106,7 +106,7 @@ void save_safetensors(const std::string& path,
     header.tensors.push_back({item.key(), std::string(dtype), tensor.sizes().vec(), begin, end});
   }
   const std::string text = detail::write_header(header);
-  platform::write_atomically(path, [&](std::ostream& out) {
+  platform::write_atomically(platform::behind_links(path), [&](std::ostream& out) {
     write_length(out, text.size());
     out.write(text.data(), static_cast<std::streamsize>(text.size()));
     for (const auto& item : tensors) {

@@ -89,7 +89,7 @@ convert::Options resolve(const CLI::App& app, const Options& options) {
 }
 
 void write_file(const std::string& path, const std::string& text) {
-  platform::write_atomically(path, [&](std::ostream& out) { out << text; });
+  platform::write_atomically(platform::behind_links(path), [&](std::ostream& out) { out << text; });
 }
 
 std::string read_file(const std::string& path) {

@@ -96,6 +96,17 @@ void flush_to_disk(const std::filesystem::path& path) {
 
 }  // namespace
 
+std::filesystem::path behind_links(const std::filesystem::path& path) {
+  constexpr int kLongest = 40;  // as in Linux
+  std::filesystem::path target = path;
+  std::error_code failure;
+  for (int links = 0; is_symlink(target, failure); ++links) {
+    if (links == kLongest) raise("file", "cannot follow '", path.string(), "': too many links");
+    target = target.parent_path() / read_symlink(target, failure);
+  }
+  return target;
+}
+
 void write_atomically(const std::filesystem::path& target,
                       const std::function<void(std::ostream&)>& write) {
   // A rename would put a file in the place of a device or a pipe.

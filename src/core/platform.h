@@ -41,9 +41,12 @@ std::vector<std::string> library_candidates(const std::string& name, const std::
 /// The address of a symbol of an opened library, or null.
 void* find_symbol(void* library, const std::string& name);
 
+/// What a chain of symbolic links leads to, there or not; another path is its own.
+std::filesystem::path behind_links(const std::filesystem::path& path);
+
 /// Writes a file so that a reader sees the old content or the new one, never a part: `write` fills
 /// a stream beside the target, which is flushed to the disk and renamed over it. What `write`
-/// throws leaves the target as it was.
+/// throws leaves the target as it was. A link is replaced; to write what it leads to, see above.
 void write_atomically(const std::filesystem::path& target,
                       const std::function<void(std::ostream&)>& write);
 

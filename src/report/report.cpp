@@ -107,7 +107,8 @@ void save(const Report& report, const std::filesystem::path& file) {
                        "'; expected an ending .json or .html");
   }
   const std::string content = ending == ".json" ? to_json(report) : to_html(report);
-  platform::write_atomically(file, [&](std::ostream& out) { out << content; });
+  platform::write_atomically(platform::behind_links(file),
+                             [&](std::ostream& out) { out << content; });
 }
 
 }  // namespace mezzo::report

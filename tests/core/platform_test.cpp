@@ -55,6 +55,27 @@ TEST(WriteAtomically, NamesATargetThatCannotBeWritten) {
   }
 }
 
+TEST(BehindLinks, IsWhatTheyLeadToThereOrNot) {
+  Folder folder;
+  const fs::path file = folder.path / "deep" / "file";
+  fs::create_directory(folder.path / "deep");
+  fs::create_symlink("file", folder.path / "deep" / "first");
+  fs::create_symlink("deep/first", folder.path / "second");
+  fs::create_symlink(folder.path / "second", folder.path / "third");
+  EXPECT_EQ(behind_links(folder.path / "third"), file);
+  std::ofstream(file) << "text";
+  EXPECT_EQ(behind_links(folder.path / "third"), file);
+  EXPECT_EQ(behind_links(file), file);
+  EXPECT_EQ(behind_links("/nonexistent/folder/file"), "/nonexistent/folder/file");
+}
+
+TEST(BehindLinks, LinksInACircleAreAnError) {
+  Folder folder;
+  fs::create_symlink("b", folder.path / "a");
+  fs::create_symlink("a", folder.path / "b");
+  EXPECT_THROW(behind_links(folder.path / "a"), Error);
+}
+
 TEST(Temporaries, GoWithTheirObjects) {
   Folder folder;
   {
