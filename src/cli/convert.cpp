@@ -270,46 +270,10 @@ void add_judges(CLI::App& app, Options& options) {
       ->type_name("SECONDS");
 }
 
-}  // namespace
-
-Action setup_convert(CLI::App& app) {
-  const auto options = std::make_shared<Options>();
-  app.add_option("IN", options->in, "An ONNX model")->required();
-  app.add_option("-o,--output", options->out, "The model to write; the input is never overwritten")
-      ->type_name("OUT");
-  app.add_option("--dtype", options->model.target_dtype, "The 16-bit type")
-      ->type_name("float16|bfloat16");
-  app.add_option("--io", options->model.io, "Inputs and outputs keep their types, or go low")
-      ->type_name("keep|low");
-  app.add_option("--io-of", options->io_of, "The type of one input or output")
-      ->type_name("NAME=DTYPE")
-      ->allow_extra_args(false);
-  add_policy(app, *options);
-  app.add_option("--cast-optional-params", options->cast_weights,
-                 "Store weights low (default) or behind Casts")
-      ->type_name("BOOL");
-  app.add_option("--profile", options->model.profile, "What the target runs in 16 bits")
-      ->type_name("spec|ort|ort-cpu|ort-cuda|trt|openvino");
-  app.add_option("--opset", options->model.opset, "Keep, raise where it helps, or a number")
-      ->type_name("keep|auto|N");
-  add_judges(app, *options);
-  auto* plan = app.add_option("--plan", options->plan, "Apply this plan instead of deciding")
-                   ->type_name("FILE");
-  app.add_option("--plan-out", options->plan_out, "Write the plan; without -o nothing else")
-      ->type_name("FILE");
-  app.add_option("--report", options->reports, "Write the whole report")
-      ->type_name("FILE.json|.html")
-      ->allow_extra_args(false);
-  app.add_flag("--weights-only", options->model.weights_only,
-               "Store weights low, compute in float32");
-  app.add_flag("--clamp-weights", options->model.clamp_weights,
-               "Weights beyond the type's range take its largest value");
-  app.add_flag("--raise-epsilons", options->model.raise_epsilons,
-               "Numbers that guard divisors and roots take its smallest normal value");
-  app.add_flag("--fold-batch-norm", options->model.fold_batch_norm,
-               "Batch normalizations become part of the products before them");
-  app.add_flag("--quiet", options->quiet, "Print nothing");
-  app.add_flag("--json", options->json, "Print the report as JSON");
+// Last: a plan stands for all options that decide.
+void add_plan(CLI::App& app, Options& options) {
+  auto* const plan = app.add_option("--plan", options.plan, "Apply this plan instead of deciding")
+                         ->type_name("FILE");
   for (const char* other : {"--dtype",
                             "--io",
                             "--io-of",
@@ -342,6 +306,47 @@ Action setup_convert(CLI::App& app) {
                             "--onnxruntime"}) {
     plan->excludes(app.get_option(other));
   }
+}
+
+}  // namespace
+
+Action setup_convert(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("IN", options->in, "An ONNX model")->required();
+  app.add_option("-o,--output", options->out, "The model to write; the input is never overwritten")
+      ->type_name("OUT");
+  app.add_option("--dtype", options->model.target_dtype, "The 16-bit type")
+      ->type_name("float16|bfloat16");
+  app.add_option("--io", options->model.io, "Inputs and outputs keep their types, or go low")
+      ->type_name("keep|low");
+  app.add_option("--io-of", options->io_of, "The type of one input or output")
+      ->type_name("NAME=DTYPE")
+      ->allow_extra_args(false);
+  add_policy(app, *options);
+  app.add_option("--cast-optional-params", options->cast_weights,
+                 "Store weights low (default) or behind Casts")
+      ->type_name("BOOL");
+  app.add_option("--profile", options->model.profile, "What the target runs in 16 bits")
+      ->type_name("spec|ort|ort-cpu|ort-cuda|trt|openvino");
+  app.add_option("--opset", options->model.opset, "Keep, raise where it helps, or a number")
+      ->type_name("keep|auto|N");
+  add_judges(app, *options);
+  app.add_flag("--weights-only", options->model.weights_only,
+               "Store weights low, compute in float32");
+  app.add_flag("--clamp-weights", options->model.clamp_weights,
+               "Weights beyond the type's range take its largest value");
+  app.add_flag("--raise-epsilons", options->model.raise_epsilons,
+               "Numbers that guard divisors and roots take its smallest normal value");
+  app.add_flag("--fold-batch-norm", options->model.fold_batch_norm,
+               "Batch normalizations become part of the products before them");
+  add_plan(app, *options);
+  app.add_option("--plan-out", options->plan_out, "Write the plan; without -o nothing else")
+      ->type_name("FILE");
+  app.add_option("--report", options->reports, "Write the whole report")
+      ->type_name("FILE.json|.html")
+      ->allow_extra_args(false);
+  app.add_flag("--quiet", options->quiet, "Print nothing");
+  app.add_flag("--json", options->json, "Print the report as JSON");
   return [options, &app] { return run(app, *options); };
 }
 

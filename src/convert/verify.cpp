@@ -144,7 +144,7 @@ const std::set<std::string>* Verifier::search(const Evidence& evidence, const De
   report.search_ended_by = questions.ended_by();
   report.kept_by_search = static_cast<std::int64_t>(kept_->size());
   if (questions.is_uneven()) {
-    report.warnings.push_back(
+    report.warnings.emplace_back(
         "in the search keeping more nodes float32 made a result worse: errors cancel out, and "
         "another set of nodes may be smaller");
   }
