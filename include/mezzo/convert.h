@@ -260,10 +260,22 @@ MEZZO_API Result convert_model(const std::filesystem::path& in, const std::files
 /// The decisions alone; nothing is written.
 MEZZO_API Plan plan_model(const std::filesystem::path& in, const Options& options = {});
 
-/// Applies the decisions of a plan to the same graph, or to another checkpoint of it. Throws
-/// ConfigError where the graph is another one, or a weight does not fit the type planned for it.
+/// Who judges what a plan makes of a model. The members are those of Options and mean the same, but
+/// nothing is searched: what the judges do not accept is an Error, and not written.
+struct Judges {
+  std::string verify = "load";
+  std::vector<std::filesystem::path> calibration = {};  ///< for "run", "compare" and the report
+  std::optional<double> tolerance = {};
+  std::string check = {};
+  std::filesystem::path evaluator = {}, onnxruntime = {};
+  std::function<void(std::string_view, double)> progress = {};
+};
+
+/// Applies the decisions of a plan to the same graph, or to another checkpoint of it, and lets
+/// `judges` judge the result. Throws ConfigError where the graph is another one, or a weight does
+/// not fit the type planned for it, Error where a judge does not accept the result.
 MEZZO_API Result apply_plan(const std::filesystem::path& in, const std::filesystem::path& out,
-                            const Plan& plan);
+                            const Plan& plan, const Judges& judges = {});
 
 /// What is in a model file: types, operators, ranges, control flow, sizes.
 struct MEZZO_API Inspection {

@@ -163,6 +163,16 @@ convert::Plan read_plan(const std::string& path) {
   }
 }
 
+convert::Judges judges_of(const convert::Options& resolved) {
+  return {.verify = resolved.verify,
+          .calibration = resolved.calibration,
+          .tolerance = resolved.tolerance,
+          .check = resolved.check,
+          .evaluator = resolved.evaluator,
+          .onnxruntime = resolved.onnxruntime,
+          .progress = resolved.progress};
+}
+
 int run(const CLI::App& app, const Options& options) {
   check_reports(options.reports);
   check_files(options);
@@ -176,7 +186,8 @@ int run(const CLI::App& app, const Options& options) {
   if (options.out.empty()) return write_plan(options, resolved);
   const convert::Result result =
       options.plan.empty() ? convert::convert_model(options.in, options.out, resolved)
-                           : convert::apply_plan(options.in, options.out, read_plan(options.plan));
+                           : convert::apply_plan(options.in, options.out, read_plan(options.plan),
+                                                 judges_of(resolved));
   bar.reset();
   if (!options.plan_out.empty()) write_file(options.plan_out, result.plan.to_json());
   for (const std::string& path : options.reports) {
@@ -270,7 +281,7 @@ void add_judges(CLI::App& app, Options& options) {
       ->type_name("SECONDS");
 }
 
-// Last: a plan stands for all options that decide.
+// Last: a plan stands for all options that decide. Judges judge what it makes.
 void add_plan(CLI::App& app, Options& options) {
   auto* const plan = app.add_option("--plan", options.plan, "Apply this plan instead of deciding")
                          ->type_name("FILE");
@@ -295,15 +306,9 @@ void add_plan(CLI::App& app, Options& options) {
                             "--clamp-weights",
                             "--raise-epsilons",
                             "--fold-batch-norm",
-                            "--calibration",
-                            "--tolerance",
-                            "--check",
                             "--attempts",
                             "--time-limit",
-                            "--cast-optional-params",
-                            "--verify",
-                            "--evaluator",
-                            "--onnxruntime"}) {
+                            "--cast-optional-params"}) {
     plan->excludes(app.get_option(other));
   }
 }

@@ -364,7 +364,7 @@ Plan plan_model(const fs::path& in, const Options& options) {
   return conversion.plan();
 }
 
-Result apply_plan(const fs::path& in, const fs::path& out, const Plan& plan) {
+Result apply_plan(const fs::path& in, const fs::path& out, const Plan& plan, const Judges& judges) {
   Options options;
   options.target_dtype = plan.target_dtype;
   options.cast_optional_params = plan.cast_optional_params;
@@ -375,7 +375,13 @@ Result apply_plan(const fs::path& in, const fs::path& out, const Plan& plan) {
   options.io = plan.io;
   options.io_of = plan.io_of;
   options.opset = plan.opset;
-  options.verify = "none";
+  options.verify = judges.verify;
+  options.calibration = judges.calibration;
+  options.tolerance = judges.tolerance;
+  options.check = judges.check;
+  options.evaluator = judges.evaluator;
+  options.onnxruntime = judges.onnxruntime;
+  options.progress = judges.progress;
   return Conversion(in, options, &plan).run(out);
 }
 

@@ -32,6 +32,12 @@ bool loads(const std::shared_ptr<OrtRuntime>& runtime, const std::filesystem::pa
   }
 }
 
+// What a result that is not accurate calls for.
+std::string_view remedy(const Evidence& evidence) {
+  return evidence.plan == nullptr ? "give --tolerance to search what must stay float32"
+                                  : "make a plan for this model, with --tolerance";
+}
+
 }  // namespace
 
 Verifier::Verifier(const std::filesystem::path& original, const OpsetChoice& opset,
@@ -89,7 +95,8 @@ void Verifier::open_judge() {
 
 const std::set<std::string>* Verifier::kept(const Evidence& evidence, Report& report) {
   const Options& options = policy_.options();
-  const bool searches = options.tolerance.has_value() || !options.check.empty();
+  const bool searches =
+      evidence.plan == nullptr && (options.tolerance.has_value() || !options.check.empty());
   const bool shows = judge_ != nullptr && !options.calibration.empty();
   if (!searches && !shows) return nullptr;
   Constants constants(graph_, policy_.low());
@@ -275,8 +282,7 @@ void Verifier::confirm_run(const std::filesystem::path& result, const Evidence& 
   for (const OutputError& error : report.errors) {
     if (!error.finite) {
       raise("convert", "nothing was written: output '", error.name,
-            "' is not finite where the original's is; give --tolerance to search what must stay "
-            "float32");
+            "' is not finite where the original's is; ", remedy(evidence));
     }
   }
   for (const ValueId id : graph_.scope(0).outputs) {
@@ -305,8 +311,9 @@ void Verifier::confirm_agreement(const Evidence& evidence, Report& report) const
     }
     raise("convert", "nothing was written: output '", error.name, "' differs by ",
           error.relative_to_range, " of its range, more than ", limit,
-          options.tolerance ? " (the search judged a model that stands in for it)"
-                            : "; give --tolerance to search what must stay float32");
+          options.tolerance && evidence.plan == nullptr
+              ? " (the search judged a model that stands in for it)"
+              : concat({"; ", remedy(evidence)}));
   }
   report.verified += concat({", agrees within ", std::to_string(limit), " of the outputs' range"});
 }

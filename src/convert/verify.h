@@ -26,9 +26,9 @@ class Verifier {
 
   /// Samples were given: the ranges on them. Otherwise nothing.
   const ValueRanges* ranges() const { return ranges_ ? &*ranges_ : nullptr; }
-  /// A tolerance or a command was given: what must stay float32 for it. Otherwise nothing. Throws
-  /// Error where the search does not find enough. With samples the report learns what single nodes
-  /// add to the error.
+  /// A tolerance or a command was given: what must stay float32 for it. Otherwise, and where a plan
+  /// has decided, nothing. Throws Error where the search does not find enough. With samples the
+  /// report learns what single nodes add to the error.
   const std::set<std::string>* kept(const Evidence& evidence, Report& report);
   /// Throws Error where the result does not hold what was asked for; fills the report's part.
   void confirm(const std::filesystem::path& result, const Evidence& evidence, Report& report);

@@ -278,8 +278,13 @@ TEST_F(ConvertCommand, ACommandJudgesTheModelBeforeItIsWritten) {
   const std::string plan = "convert " + path("in.onnx") + " --plan-out " + path("p.json");
   EXPECT_EQ(mezzo(plan + " --check 'test -s {}'").code, kDone);
   EXPECT_EQ(mezzo(plan + " --check 'test ! -s {}'").code, kFailed);
-  const Outcome both = convert("--plan x.json --check 'test -s {}'", kWrongUsage);
-  EXPECT_THAT(both.err, HasSubstr("--check"));
+  EXPECT_EQ(mezzo(plan).code, kDone);
+  const std::string planned = "--plan " + path("p.json");
+  EXPECT_THAT(convert(planned + " --check 'test -s {}'").out, HasSubstr("accepted by the command"));
+  EXPECT_THAT(convert(planned + " --check 'test ! -s {}'", kFailed).err,
+              HasSubstr("refuses the result: exit code 1"));
+  EXPECT_THAT(convert(planned + " --check 'test -s {}' --attempts 2", kWrongUsage).err,
+              HasSubstr("--attempts"));
 }
 
 TEST_F(ConvertCommand, ASearchEndsByItsBudgetAndSaysSo) {

@@ -246,6 +246,24 @@ TEST_F(Check, PlansAreSearchedForToo) {
   EXPECT_THAT(contents(out()), HasSubstr("CCCCCCCCCCCCCCCC"));
 }
 
+TEST_F(Check, JudgesWhatAPlanMakesAndSearchesNothing) {
+  const Plan plan = plan_model(in(), options_);
+  const std::string refuses = script("echo not mine; grep -q CCCCCCCCCCCCCCCC \"$1\"");
+  try {
+    apply_plan(in(), out(), plan, {.check = refuses});
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("refuses the result: exit code 1:\nnot mine"));
+  }
+  EXPECT_EQ(asked(), 1);
+  EXPECT_THAT(names_in_folder(), UnorderedElementsAre("in.onnx", "judge.sh", "judge.sh.log"));
+  const Report report =
+      apply_plan(in(), out(), plan, {.verify = "none", .check = script("exit 0")}).report;
+  EXPECT_EQ(report.verified, "accepted by the command");
+  EXPECT_EQ(report.low_nodes, 6);
+  EXPECT_EQ(asked(), 2);
+}
+
 TEST_F(Check, ThatCannotBeIsRefusedBeforeAnythingIsDone) {
   options_.check = "true";
   EXPECT_THROW(convert_model(in(), out(), options_), ConfigError);
