@@ -3,6 +3,7 @@
 #include <fstream>
 #include <iostream>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "cli/command.h"
@@ -46,7 +47,22 @@ Conditional condition_of(const std::string& text) {
           split(text.substr(equals + 1), ',')};
 }
 
+// A plan stands for all options that decide.
+void check_beside_plan(const CLI::App& app) {
+  static const std::set<std::string> kBeside = {
+      "IN",         "--output", "--plan",        "--plan-out",  "--report",      "--quiet",
+      "--json",     "--verify", "--calibration", "--evaluator", "--onnxruntime", "--check",
+      "--tolerance"};
+  if (app.count("--plan") == 0) return;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0 || kBeside.contains(option->get_name())) continue;
+    raise<ConfigError>("convert", option->get_name(),
+                       " is for deciding, and --plan has decided; leave one of the two out");
+  }
+}
+
 convert::Options resolve(const CLI::App& app, const Options& options) {
+  check_beside_plan(app);
   convert::Options resolved = options.model;
   resolved.cast_optional_params = options.cast_weights;
   const auto given = [&](const char* name) { return app.count(name) != 0; };
@@ -212,13 +228,16 @@ void add_policy(CLI::App& app, Options& options) {
   app.add_option("--target-ops", options.target_ops,
                  "Operators that run in the target type: replaces the list; +Op and -Op edit it")
       ->delimiter(',')
+      ->type_name("OPS")
       ->allow_extra_args(false);
   app.add_option("--fp32-ops", options.fp32_ops, "Operators that stay float32")
       ->delimiter(',')
+      ->type_name("OPS")
       ->allow_extra_args(false);
   app.add_option("--widest-ops", options.widest_ops,
                  "Operators that run in the widest type of their inputs")
       ->delimiter(',')
+      ->type_name("OPS")
       ->allow_extra_args(false);
   app.add_option("--conditional-fp32-ops", options.conditions,
                  "Operators that stay float32 by attribute")
@@ -258,9 +277,10 @@ void add_judges(CLI::App& app, Options& options) {
       ->type_name("FILE")
       ->allow_extra_args(false);
   app.add_option("--headroom", options.model.headroom,
-                 "How many times larger than on the samples values may become")
+                 "How many times larger than on the samples values may become (4)")
       ->type_name("X");
-  app.add_option("--verify", options.model.verify, "What must be confirmed before OUT is written")
+  app.add_option("--verify", options.model.verify,
+                 "What must be confirmed before OUT is written (load)")
       ->type_name("none|load|run|compare");
   app.add_option("--evaluator", options.model.evaluator,
                  "The built-in evaluator's library, or its folder; without: where Mezzo is")
@@ -269,71 +289,40 @@ void add_judges(CLI::App& app, Options& options) {
                  "ONNX Runtime's library, or its folder; without: the system's")
       ->type_name("PATH");
   app.add_option("--tolerance", options.tolerance,
-                 "Largest error relative to an output's range; searches what must stay float32");
+                 "Largest error relative to an output's range; searches what must stay float32")
+      ->type_name("X");
   app.add_option("--check", options.model.check,
                  "A command that accepts a model ({}) by exit code 0; where it does not, what must "
                  "stay float32 is searched")
       ->type_name("COMMAND");
-  app.add_option("--attempts", options.model.attempts, "How many models a search may judge")
+  app.add_option("--attempts", options.model.attempts, "How many models a search may judge (80)")
       ->type_name("N");
   app.add_option("--time-limit", options.time_limit,
                  "After how many seconds a search begins no other attempt")
       ->type_name("SECONDS");
 }
 
-// Last: a plan stands for all options that decide. Judges judge what it makes.
-void add_plan(CLI::App& app, Options& options) {
-  auto* const plan = app.add_option("--plan", options.plan, "Apply this plan instead of deciding")
-                         ->type_name("FILE");
-  for (const char* other : {"--dtype",
-                            "--io",
-                            "--io-of",
-                            "--target-ops",
-                            "--fp32-ops",
-                            "--widest-ops",
-                            "--exclude",
-                            "--exclude-tensor",
-                            "--exclude-input",
-                            "--exclude-region",
-                            "--custom-ops",
-                            "--allow-unknown",
-                            "--headroom",
-                            "--include",
-                            "--conditional-fp32-ops",
-                            "--opset",
-                            "--profile",
-                            "--weights-only",
-                            "--clamp-weights",
-                            "--raise-epsilons",
-                            "--fold-batch-norm",
-                            "--attempts",
-                            "--time-limit",
-                            "--cast-optional-params"}) {
-    plan->excludes(app.get_option(other));
-  }
-}
-
 }  // namespace
 
 Action setup_convert(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("IN", options->in, "An ONNX model")->required();
+  app.add_option("IN", options->in, "An ONNX model")->required()->type_name("FILE");
   app.add_option("-o,--output", options->out, "The model to write; the input is never overwritten")
       ->type_name("OUT");
-  app.add_option("--dtype", options->model.target_dtype, "The 16-bit type")
+  app.add_option("--dtype", options->model.target_dtype, "The 16-bit type (float16)")
       ->type_name("float16|bfloat16");
-  app.add_option("--io", options->model.io, "Inputs and outputs keep their types, or go low")
+  app.add_option("--io", options->model.io, "Inputs and outputs keep their types, or go low (keep)")
       ->type_name("keep|low");
   app.add_option("--io-of", options->io_of, "The type of one input or output")
       ->type_name("NAME=DTYPE")
       ->allow_extra_args(false);
   add_policy(app, *options);
   app.add_option("--cast-optional-params", options->cast_weights,
-                 "Store weights low (default) or behind Casts")
+                 "Store weights low, or behind Casts (true)")
       ->type_name("BOOL");
-  app.add_option("--profile", options->model.profile, "What the target runs in 16 bits")
+  app.add_option("--profile", options->model.profile, "What the target runs in 16 bits (spec)")
       ->type_name("spec|ort|ort-cpu|ort-cuda|trt|openvino");
-  app.add_option("--opset", options->model.opset, "Keep, raise where it helps, or a number")
+  app.add_option("--opset", options->model.opset, "Keep, raise where it helps, or a number (keep)")
       ->type_name("keep|auto|N");
   add_judges(app, *options);
   app.add_flag("--weights-only", options->model.weights_only,
@@ -344,7 +333,8 @@ Action setup_convert(CLI::App& app) {
                "Numbers that guard divisors and roots take its smallest normal value");
   app.add_flag("--fold-batch-norm", options->model.fold_batch_norm,
                "Batch normalizations become part of the products before them");
-  add_plan(app, *options);
+  app.add_option("--plan", options->plan, "Apply this plan, which stands for all that decides")
+      ->type_name("FILE");
   app.add_option("--plan-out", options->plan_out, "Write the plan; without -o nothing else")
       ->type_name("FILE");
   app.add_option("--report", options->reports, "Write the whole report")

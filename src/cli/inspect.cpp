@@ -13,7 +13,7 @@ Action setup_inspect(CLI::App& app) {
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  app.add_option("MODEL", options->model, "An ONNX model")->required();
+  app.add_option("MODEL", options->model, "An ONNX model")->required()->type_name("FILE");
   app.add_flag("--json", options->json, "Print JSON");
   return [options] {
     const convert::Inspection inspection = convert::inspect_model(options->model);

@@ -214,9 +214,12 @@ TEST_F(ConvertCommand, ConflictsNameBothOrigins) {
               HasSubstr("excluded by name 'conv', and included by name 'c*'"));
   EXPECT_THAT(convert("--conditional-fp32-ops Conv:group=1 --target-ops Conv", kWrongUsage).err,
               HasSubstr("'Conv' is in conditional_fp32_ops and in target_dtype_ops"));
-  const Outcome both = convert("--plan x.json --dtype bfloat16", kWrongUsage);
-  EXPECT_THAT(both.err, HasSubstr("--plan"));
-  EXPECT_THAT(both.err, HasSubstr("--dtype"));
+  for (const char* decides : {"--dtype bfloat16", "--exclude a", "--weights-only", "--headroom 2",
+                              "--cast-optional-params=false", "--attempts 2"}) {
+    EXPECT_THAT(convert("--plan x.json --tolerance 0.1 " + std::string(decides), kWrongUsage).err,
+                HasSubstr("is for deciding, and --plan has decided"))
+        << decides;
+  }
 }
 
 TEST_F(ConvertCommand, WhatCannotBeIsWrongUsageOrAFailure) {
