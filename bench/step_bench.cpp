@@ -44,6 +44,21 @@ class StepSuite {
     add(c, ours(c), torch_optim(c), target_classic);
   }
 
+  /// The way of a level's defaults against the strongest composite, which works likewise.
+  void compare_defaults(const StepCase& c) {
+    const std::string name = case_name(c) + ", unscaled where the scope ends";
+    if (!settings_.wants(name)) return;
+    const Contestant us = ours_unscaled_before(c);
+    const Contestant peer = composite(c, false);
+    const Pair pair = interleave(us.step, peer.step, settings_.repeats);
+    report_.add({.name = name,
+                 .ours = pair.ours,
+                 .peer = pair.peer,
+                 .peer_name = peer.name,
+                 .spread = pair.spread,
+                 .target = 1.0});
+  }
+
   void update_alone() {
     const std::string name = "update pass alone, one tensor (30 bytes per parameter)";
     if (!settings_.wants(name)) return;
@@ -214,6 +229,7 @@ void run_step(Report& report, const Settings& settings) {
       const at::ScalarType copy = grad == at::kHalf ? at::kHalf : at::kBFloat16;
       suite.compare({resnet50(), grad, copy}, target, 5);
     }
+    suite.compare_defaults({resnet50()});
     suite.compare({many_small()}, 3, 10);
     suite.compare({.list = resnet50(), .rule = Rule::kSgd}, 1.25, 3);
     suite.allocations();

@@ -4,6 +4,7 @@
 
 #include "mezzo/optim.h"
 #include "optim/step_context.h"
+#include "scaling/finite_check.h"
 
 namespace mezzo::bench {
 namespace {
@@ -53,6 +54,7 @@ class Lender final : public optim::StepContext {
 struct Fused {
   std::vector<at::Tensor> params;
   std::unique_ptr<optim::FusedOptimizer> optimizer;
+  std::shared_ptr<Lender> lender = std::make_shared<Lender>();
   at::Tensor found_inf = torch::zeros({1});
   at::Tensor inv_scale = torch::ones({1});
 
@@ -64,7 +66,6 @@ struct Fused {
       optimizer = std::make_unique<optim::FusedSGD>(
           params, optim::FusedSGDOptions(kRate).momentum(kMomentum).weight_decay(kDecay));
     }
-    const auto lender = std::make_shared<Lender>();
     lender->grads = make_gradients(c);
     lender->copies = empty_like(params, c.copy);
     optim::set_step_context(*optimizer, lender);
@@ -166,6 +167,18 @@ Contestant ours(const StepCase& c) {
   const auto fused = std::make_shared<Fused>(c);
   return {"FusedOptimizer",
           [fused] { optim::step_checked(*fused->optimizer, fused->found_inf, fused->inv_scale); }};
+}
+
+Contestant ours_unscaled_before(const StepCase& c) {
+  const auto fused = std::make_shared<Fused>(c);
+  const std::vector<at::Tensor> grads = fused->lender->grads;
+  return {"FusedOptimizer, gradients unscaled before it", [fused, grads] {
+            {
+              const at::NoGradGuard no_grad;
+              scaling::unscale_and_check(grads, fused->inv_scale, fused->found_inf);
+            }
+            fused->optimizer->step_unless(fused->found_inf, fused->inv_scale);
+          }};
 }
 
 Contestant our_update(const StepCase& c) {

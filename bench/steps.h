@@ -28,6 +28,9 @@ struct Contestant {
 
 /// FusedAdam or FusedSGD, checked.
 Contestant ours(const StepCase&);
+/// As under a level without `defer_unscale`: float gradients are looked at and unscaled in place
+/// where the scope of the loss ends, and the step follows.
+Contestant ours_unscaled_before(const StepCase&);
 /// Its second pass alone: nobody looks at the gradients.
 Contestant our_update(const StepCase&);
 /// The same work by LibTorch's foreach and fused operators. With 16-bit gradients the check runs
