@@ -58,11 +58,14 @@ Verifier::Verifier(const std::filesystem::path& original, const OpsetChoice& ops
     notes_.push_back(concat({"ONNX Runtime is not at '", options.onnxruntime.string(),
                              "', where it was named: ", why_not_}));
   }
-  if (!needs) return;
-  open_judge();
-  if (options.calibration.empty()) return;
+  if (needs) open_judge();
+}
+
+const ValueRanges* Verifier::ranges() {
+  if (policy_.options().calibration.empty()) return nullptr;
   tell("measuring ranges", 0);
-  ranges_ = judge_->ranges(graph);
+  ranges_ = judge_->ranges(graph_);
+  return &*ranges_;
 }
 
 void Verifier::open_judge() {

@@ -24,8 +24,8 @@ class Verifier {
   Verifier(const std::filesystem::path& original, const OpsetChoice& opset, const Graph&,
            const ConvertPolicy&, const std::filesystem::path& target);
 
-  /// Samples were given: the ranges on them. Otherwise nothing.
-  const ValueRanges* ranges() const { return ranges_ ? &*ranges_ : nullptr; }
+  /// Samples were given: measures the ranges on them. Otherwise nothing.
+  const ValueRanges* ranges();
   /// A tolerance or a command was given: what must stay float32 for it. Otherwise, and where a plan
   /// has decided, nothing. Throws Error where the search does not find enough. With samples the
   /// report learns what single nodes add to the error.
