@@ -1,4 +1,5 @@
-// The built-in evaluator for tests: its operators, and models evaluated in memory.
+// The built-in evaluator for tests: its operators, models evaluated in memory, and conversions that
+// it judges.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,6 +10,8 @@
 #include "builder.h"
 #include "convert/document.h"
 #include "convert/evaluate.h"
+#include "corpus.h"
+#include "mezzo/convert.h"
 
 namespace mezzo::convert {
 
@@ -39,5 +42,27 @@ Array array(Element element, const std::vector<std::int64_t>& dims, const std::v
   made.bytes.assign(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
   return made;
 }
+
+/// Conversions in a folder of their own, without another judge.
+class JudgedConversions : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = scratch_folder("judged");
+    options_.evaluator = MEZZO_EVALUATOR;
+    options_.onnxruntime = folder_;  // not there
+    options_.cast_optional_params = true;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_.parent_path()); }
+  std::filesystem::path in() const { return folder_ / "in.onnx"; }
+  std::filesystem::path out() const { return folder_ / "out.onnx"; }
+  void add_sample(const Message& tensor) {
+    const auto path = folder_ / ("sample" + std::to_string(options_.calibration.size()) + ".pb");
+    save(path, tensor);
+    options_.calibration.push_back(path);
+  }
+
+  std::filesystem::path folder_;
+  Options options_;
+};
 
 }  // namespace mezzo::convert

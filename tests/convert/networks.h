@@ -231,4 +231,16 @@ inline Message audio() {
   return model(g.output("head.out", Element::kFloat, {1, 10}).take(), 13);
 }
 
+/// A sample: uniform in [-scale, scale].
+inline Message uniform_floats(const std::string& name, const std::vector<std::int64_t>& dims,
+                              float scale) {
+  std::size_t count = 1;
+  for (const std::int64_t dim : dims) count *= static_cast<std::size_t>(dim);
+  std::minstd_rand random(3);
+  std::uniform_real_distribution<float> uniform(-scale, scale);
+  std::vector<float> values(count);
+  for (float& value : values) value = uniform(random);
+  return floats(name, dims, values);
+}
+
 }  // namespace mezzo::convert

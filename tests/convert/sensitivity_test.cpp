@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 
 #include <cstdio>
-#include <random>
 
 #include "cases.h"
 #include "convert/judge.h"
@@ -20,38 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// Uniform floats in [-scale, scale].
-Message uniform(const std::string& name, const std::vector<std::int64_t>& dims, float scale) {
-  std::size_t count = 1;
-  for (const std::int64_t dim : dims) count *= static_cast<std::size_t>(dim);
-  std::minstd_rand random(3);
-  std::uniform_real_distribution<float> each(-scale, scale);
-  std::vector<float> values(count);
-  for (float& value : values) value = each(random);
-  return floats(name, dims, values);
-}
-
-class Sensitivity : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = scratch_folder("sensitivity");
-    options_.evaluator = MEZZO_EVALUATOR;
-    options_.onnxruntime = folder_;  // not there
-    options_.cast_optional_params = true;
-  }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
-  fs::path in() const { return folder_ / "in.onnx"; }
-  fs::path out() const { return folder_ / "out.onnx"; }
-  void add_sample(const Message& tensor) {
-    const fs::path path =
-        folder_ / ("sample" + std::to_string(options_.calibration.size()) + ".pb");
-    save(path, tensor);
-    options_.calibration.push_back(path);
-  }
-
-  fs::path folder_;
-  Options options_;
-};
+class Sensitivity : public JudgedConversions {};
 
 // How a search goes with and without what is known about single nodes.
 class Comparison {
@@ -124,9 +92,9 @@ std::vector<Network> networks() {
   add("overflowing", overflowing_model(), floats("x", {2, 2}, {1, -2, 3, 4}));
   add("encoder", encoder(), tensor("tokens", Element::kInt64, {1, 12}, tokens),
       floats("mask", {1, 1, 1, 12}, {1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0}));
-  add("speech", speech(), uniform("audio", {1, 1, 1, 256}, 1),
+  add("speech", speech(), uniform_floats("audio", {1, 1, 1, 256}, 1),
       tensor("fast", Element::kBool, {}, std::vector<char>{1}));
-  add("audio", audio(), uniform("samples", {1, 1, 1, 2048}, 32767));
+  add("audio", audio(), uniform_floats("samples", {1, 1, 1, 2048}, 32767));
   return all;
 }
 

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 
 #include <cstdio>
-#include <random>
 #include <tuple>
 
 #include "cases.h"
@@ -18,21 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-class EvaluatorJudges : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = scratch_folder("judges");
-    options_.evaluator = MEZZO_EVALUATOR;
-    options_.onnxruntime = folder_;  // not there
-    options_.cast_optional_params = true;
-  }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
-  fs::path in() const { return folder_ / "in.onnx"; }
-  fs::path out() const { return folder_ / "out.onnx"; }
-
-  fs::path folder_;
-  Options options_;
-};
+class EvaluatorJudges : public JudgedConversions {};
 
 TEST_F(EvaluatorJudges, OverflowIsSeenAndNothingIsWritten) {
   save(in(), overflowing_model());
@@ -249,28 +234,18 @@ TEST_F(EvaluatorJudges, RangesInsideBodiesAreMeasured) {
   EXPECT_GE(by_range, 2);
 }
 
-// Floats uniform in [-scale, scale], in a tensor file.
-fs::path sample_file(const fs::path& path, const std::string& name,
-                     const std::vector<std::int64_t>& dims, float scale) {
-  std::size_t count = 1;
-  for (const std::int64_t dim : dims) count *= static_cast<std::size_t>(dim);
-  std::minstd_rand random(3);
-  std::uniform_real_distribution<float> uniform(-scale, scale);
-  std::vector<float> values(count);
-  for (float& value : values) value = uniform(random);
-  save(path, floats(name, dims, values));
-  return path;
-}
-
 // With calibration data every kind of network is accurate, and nine heavy operators of ten are low.
 TEST_F(EvaluatorJudges, NetworksAreAccurateAndMostlyLow) {
   const std::vector<std::int64_t> tokens{5, 17, 99, 3, 42, 8, 61, 2, 0, 0, 0, 0};
   save(folder_ / "tokens.pb", tensor("tokens", Element::kInt64, {1, 12}, tokens));
   save(folder_ / "mask.pb", floats("mask", {1, 1, 1, 12}, {1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0}));
   save(folder_ / "fast.pb", tensor("fast", Element::kBool, {}, std::vector<char>{1}));
-  const fs::path image = sample_file(folder_ / "data.pb", "data", {1, 3, 64, 64}, 2);
-  const fs::path wave = sample_file(folder_ / "audio.pb", "audio", {1, 1, 1, 256}, 1);
-  const fs::path loud = sample_file(folder_ / "samples.pb", "samples", {1, 1, 1, 2048}, 32767);
+  const fs::path image = folder_ / "data.pb";
+  const fs::path wave = folder_ / "audio.pb";
+  const fs::path loud = folder_ / "samples.pb";
+  save(image, uniform_floats("data", {1, 3, 64, 64}, 2));
+  save(wave, uniform_floats("audio", {1, 1, 1, 256}, 1));
+  save(loud, uniform_floats("samples", {1, 1, 1, 2048}, 32767));
   const std::vector<fs::path> text{folder_ / "tokens.pb", folder_ / "mask.pb"};
   const std::vector<std::tuple<const char*, Message, std::vector<fs::path>>> networks = [&] {
     std::vector<std::tuple<const char*, Message, std::vector<fs::path>>> all;
