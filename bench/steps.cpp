@@ -171,12 +171,8 @@ Contestant ours(const StepCase& c) {
 
 Contestant ours_unscaled_before(const StepCase& c) {
   const auto fused = std::make_shared<Fused>(c);
-  const std::vector<at::Tensor> grads = fused->lender->grads;
-  return {"FusedOptimizer, gradients unscaled before it", [fused, grads] {
-            {
-              const at::NoGradGuard no_grad;
-              scaling::unscale_and_check(grads, fused->inv_scale, fused->found_inf);
-            }
+  return {"FusedOptimizer, gradients unscaled before it", [fused] {
+            scaling::unscale_and_check(fused->lender->grads, fused->inv_scale, fused->found_inf);
             fused->optimizer->step_unless(fused->found_inf, fused->inv_scale);
           }};
 }
