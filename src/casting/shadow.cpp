@@ -3,8 +3,8 @@
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/copy.h>
 #include <ATen/ops/detach.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/t.h>
-#include <ATen/ops/to.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <utility>
@@ -15,11 +15,6 @@
 
 namespace mezzo::casting {
 namespace {
-
-at::Tensor values_for(const at::Tensor& weight, ShadowKind kind) {
-  const at::Tensor values = weight.detach();
-  return kind.in_float ? rounded(values, kind.low) : values.to(kind.low);
-}
 
 bool is_transpose(const at::Tensor& view, const at::Tensor& weight, bool with_history) {
   if (view.storage_offset() != weight.storage_offset() ||
@@ -46,14 +41,21 @@ void Shadow::cast_again(const at::Tensor& weight) {
   const Unrecorded guard;
   const bool changed = base_.defined() && !invalid_ && gate_->version_differs(weight);
   gate_->close();
-  if (changed) {
-    base_.copy_(kind_.in_float ? values_for(weight, kind_) : weight);
-  } else {
-    base_ = values_for(weight, kind_);
+  if (!changed) {
+    base_ = at::empty_like(weight, weight.options().dtype(kind_.in_float ? at::kFloat : kind_.low));
     gate_->drop_copies();
   }
+  fill(weight);
   count_weight_casts();
   open(weight);
+}
+
+void Shadow::fill(const at::Tensor& weight) {
+  if (kind_.in_float) {
+    round_into(base_, weight.detach(), kind_.low);
+  } else {
+    base_.copy_(weight.detach());
+  }
 }
 
 const at::Tensor& Shadow::whole(const at::Tensor& weight, Use use) {

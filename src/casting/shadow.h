@@ -65,11 +65,13 @@ class Shadow {
   /// Has a gradient ever flowed through a copy?
   bool saw_gradient() const { return gate_->saw_gradient(); }
 
-  /// Between these two the caller writes the weight's new values into base(). Nothing is begun, and
-  /// the copy invalidated, if there is none or nobody used it since the last time.
+  /// Between these two the caller writes the weight's new values into base(), or has fill() do it.
+  /// Nothing is begun, and the copy invalidated, if there is none or nobody used it since the last
+  /// time.
   bool begin_refill();
   void end_refill(const at::Tensor& weight);
   const at::Tensor& base() const { return base_; }
+  void fill(const at::Tensor& weight);
   bool was_used() const { return gate_->was_used(); }
 
   /// Can base() be written in one pass with the weight, the same elements in the same places, each

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "casting/rounding.h"
 #include "core/autograd_node.h"
 
 namespace mezzo::casting {
@@ -23,10 +24,14 @@ torch::autograd::variable_list ShadowNode::apply(torch::autograd::variable_list&
   gate_->gradient_flowed();
   at::Tensor gradient = std::move(gradients[0]);
   if (!gradient.defined()) return {gradient};
-  if (gradient.scalar_type() == at::kFloat) gradient = gradient.to(way_.low);
   // Who takes gradients of any type gets this one as it is.
   const torch::autograd::Edge& to = next_edge(0);
   const bool any_type = !to.function->input_metadata(to.input_nr).grad_dtype();
+  if (gradient.scalar_type() == at::kFloat) {
+    const bool stays_float = !any_type && way_.leaf == at::kFloat;
+    gradient = stays_float ? rounded_gradient(gradient, way_.low)
+                           : gradient.to(way_.low);
+  }
   const at::ScalarType type = any_type ? gradient.scalar_type() : way_.leaf;
   if (way_.transposed) {
     gradient = gradient.t();

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "casting/counts.h"
-#include "casting/rounding.h"
 #include "casting/shadow_cache.h"
 #include "casting/weights.h"
 
@@ -160,15 +159,17 @@ void WeightShadows::refresh(at::TensorList weights) {
     for (const auto& shadow : entry->shadows) {
       if (!shadow->begin_refill()) continue;
       filled.emplace_back(shadow.get(), &weight);
-      copies.push_back(shadow->base());
-      values.push_back(shadow->kind().in_float ? rounded(weight, shadow->kind().low)
-                                               : weight.detach());
+      if (shadow->kind().in_float) {
+        shadow->fill(weight);
+      } else {
+        copies.push_back(shadow->base());
+        values.push_back(weight.detach());
+      }
     }
   }
-  if (copies.empty()) return;
-  at::_foreach_copy_(copies, values);
+  if (!copies.empty()) at::_foreach_copy_(copies, values);
   for (const auto& [shadow, weight] : filled) shadow->end_refill(*weight);
-  count_weight_casts(static_cast<std::int64_t>(copies.size()));
+  count_weight_casts(static_cast<std::int64_t>(filled.size()));
 }
 
 std::optional<CastLoan> WeightShadows::lend(const at::Tensor& weight) {
