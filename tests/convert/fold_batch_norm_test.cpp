@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <ctime>
 
 #include "builder.h"
 #include "convert/graph.h"
@@ -484,24 +483,6 @@ TEST_F(FoldedFiles, MayHaveExternalDataAndKeepIt) {
   EXPECT_THROW(convert_model(path("other.onnx"), path("v.bin"), options_), Error);
   fs::rename(path("v.bin"), path("w.bin"));
   EXPECT_THROW(convert_model(path("other.onnx"), path("w.bin"), options_), ConfigError);
-}
-
-TEST_F(FoldedFiles, TakeTimeThatGrowsWithTheirSize) {
-  GraphBuilder g;
-  g.input("x", Element::kFloat, kImage).weight("shared", {1, 0, 0, 1}, {2, 2, 1, 1});
-  std::string in = "x";
-  for (int i = 0; i < 20'000; ++i) {
-    const std::string n = std::to_string(i);
-    if (i % 2 == 0) g.weight("w" + n, {1, 0, 0, 1}, {2, 2, 1, 1});
-    with_parameters(g, n).node("Conv", {in, i % 2 == 0 ? "w" + n : "shared"}, {"c" + n});
-    norm(g, "c" + n, "y" + n, n);
-    in = "y" + n;
-  }
-  const Message made = model(g.output(in, Element::kFloat, kImage).take());
-  const std::clock_t start = std::clock();
-  const Report report = convert(made).report;
-  EXPECT_EQ(report.nodes, 20'000);
-  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 10);
 }
 
 }  // namespace
