@@ -29,8 +29,7 @@ torch::autograd::variable_list ShadowNode::apply(torch::autograd::variable_list&
   const bool any_type = !to.function->input_metadata(to.input_nr).grad_dtype();
   if (gradient.scalar_type() == at::kFloat) {
     const bool stays_float = !any_type && way_.leaf == at::kFloat;
-    gradient = stays_float ? rounded_gradient(gradient, way_.low)
-                           : gradient.to(way_.low);
+    gradient = stays_float ? rounded_gradient(gradient, way_.low) : gradient.to(way_.low);
   }
   const at::ScalarType type = any_type ? gradient.scalar_type() : way_.leaf;
   if (way_.transposed) {
