@@ -39,6 +39,7 @@ class Decider {
       pin_values();
       pin_choices();
       pin_patterns(graph_, map());
+      pin_signals(graph_, policy_.low(), constants_, map());
       pin_selections(graph_, map());
       pin_ranges(evidence.ranges);
       pin_kept(evidence.kept);
@@ -232,9 +233,10 @@ class Decider {
   void pin_ranges(const ValueRanges* ranges) {
     if (ranges == nullptr) return;
     const double limit = largest(policy_.low()) / policy_.options().headroom;
-    // Whose largest is normal loses, measured by it, what normal values lose. Where other inputs
-    // make it smaller, it fades digit by digit, while what grows overflows at once.
-    const double floor = smallest_normal(policy_.low());
+    // Whose largest is normal loses, measured by it, what normal values lose; half as large, what
+    // bfloat16 loses everywhere. Where other inputs make it smaller, it fades digit by digit, while
+    // what grows overflows at once.
+    const double floor = smallest_normal(policy_.low()) / 2;
     const std::map<ValueId, double> in_order(ranges->begin(), ranges->end());
     for (const auto& [id, magnitude] : in_order) {
       const bool is_large = magnitude > limit;
@@ -248,7 +250,7 @@ class Decider {
         text << "beyond " << limit << " (" << policy_.options().headroom
              << " times below the range)";
       } else {
-        text << "below " << floor << " (the smallest normal value)";
+        text << "below " << floor << " (half the smallest normal value)";
       }
       if (policy_.low() == Element::kFloat16) text << "; bfloat16 holds it";
       const std::string why = text.str();

@@ -95,6 +95,9 @@ std::vector<NodeId> nodes_between(const Graph&, const NamePattern& from, const N
 /// more digits, quantised regions.
 void pin_patterns(const Graph&, SlotMap&);
 
+/// Pins for signal processing: what logarithms read, and differences of neighbouring samples.
+void pin_signals(const Graph&, Element low, const Constants&, SlotMap&);
+
 /// Pins and equalities for what is chosen by its size: scores, boxes, peaks.
 void pin_selections(const Graph&, SlotMap&);
 

@@ -206,8 +206,8 @@ TEST(MeasuredRanges, BeyondAQuarterOfTheRangeAValueStaysFloat) {
 }
 
 TEST(MeasuredRanges, AmongTheSubnormalsAValueStaysFloat) {
-  EXPECT_TRUE(decision_on(products(), "a", {{"a", 6.2e-5}}).low);
-  EXPECT_FALSE(decision_on(products(), "a", {{"a", 6.0e-5}}).low);
+  EXPECT_TRUE(decision_on(products(), "a", {{"a", 3.1e-5}}).low);
+  EXPECT_FALSE(decision_on(products(), "a", {{"a", 3.0e-5}}).low);
   const Decision decision = decision_on(products(), "a", {{"a", 1e-6}});
   EXPECT_FALSE(decision.low);
   EXPECT_THAT(decision.why, HasSubstr("'a' reaches only 1e-06 on the calibration data"));

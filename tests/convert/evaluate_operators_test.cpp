@@ -20,20 +20,6 @@ using testing::Pointwise;
 using testing::ThrowsMessage;
 using Dims = std::vector<std::int64_t>;
 
-std::size_t count_of(const Dims& dims) {
-  std::size_t count = 1;
-  for (const std::int64_t dim : dims) count *= static_cast<std::size_t>(dim);
-  return count;
-}
-
-Array random_floats(const Dims& dims, std::uint32_t seed) {
-  std::minstd_rand random(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  std::vector<float> values(count_of(dims));
-  for (float& value : values) value = uniform(random);
-  return array(Element::kFloat, dims, values);
-}
-
 // The transform by its definition, of pairs or of reals.
 std::vector<double> transformed(const std::vector<std::complex<double>>& x, std::int64_t bins,
                                 double sign) {
@@ -158,6 +144,19 @@ TEST(EvaluatedPooling, PositionsPointAtTheLargestValues) {
     for (std::size_t k = 0; k < places.size(); ++k)
       EXPECT_EQ(values.at(static_cast<std::size_t>(places[k])), largest[k]) << rank << ' ' << k;
   }
+}
+
+TEST(EvaluatedPooling, RoundsUpToTheOneWindowThatIsLargerThanItsInput) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 1, 2, 2});
+  g.node("AveragePool", {"x"}, {"y"}, integers_attribute("kernel_shape", {8, 8}),
+         integers_attribute("strides", {8, 8}), attribute("ceil_mode", 1));
+  g.output("y", Element::kFloat, {1, 1, -1, -1});
+  const Array x = random_floats({1, 1, 2, 2}, 3);
+  const std::vector<Array> got = evaluated(model(g.take()), {{"x", x}});
+  const std::vector<double> values = x.values();
+  ASSERT_EQ(got.at(0).dims, (Dims{1, 1, 1, 1}));
+  EXPECT_NEAR(got.at(0).values().at(0), (values[0] + values[1] + values[2] + values[3]) / 4, 1e-6);
 }
 
 // One operator on floats of one (in `shapes`) that are its inputs.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,20 @@ Array array(Element element, const std::vector<std::int64_t>& dims, const std::v
   made.dims = dims;
   made.bytes.assign(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
   return made;
+}
+
+inline std::size_t count_of(const std::vector<std::int64_t>& dims) {
+  std::size_t count = 1;
+  for (const std::int64_t dim : dims) count *= static_cast<std::size_t>(dim);
+  return count;
+}
+
+inline Array random_floats(const std::vector<std::int64_t>& dims, std::uint32_t seed) {
+  std::minstd_rand random(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(count_of(dims));
+  for (float& value : values) value = uniform(random);
+  return array(Element::kFloat, dims, values);
 }
 
 /// Conversions in a folder of their own, without another judge.

@@ -73,6 +73,7 @@ std::span<const TorchOperator> image_operators();
 std::span<const TorchOperator> indexing_operators();
 std::span<const TorchOperator> product_operators();
 std::span<const TorchOperator> quantised_operators();
+std::span<const TorchOperator> random_operators();
 std::span<const TorchOperator> recurrent_operators();
 std::span<const TorchOperator> reduction_operators();
 std::span<const TorchOperator> region_operators();

@@ -67,9 +67,11 @@ Window window_of(const Call& c, const Dims& kernel, bool ceil_mode = false) {
     }
     // Rounding up takes one more window, if it begins inside the input or its padding in front.
     const std::int64_t all = size + w.before[i] + w.after[i];
-    const std::int64_t rest = all < reach ? 0 : (all - reach) % w.strides[i];
-    const std::int64_t next = all - reach - rest + w.strides[i];
-    if (ceil_mode && rest != 0 && next < size + w.before[i]) w.after[i] += w.strides[i] - rest;
+    const std::int64_t free = all - reach;
+    const std::int64_t rest = (free % w.strides[i] + w.strides[i]) % w.strides[i];
+    const std::int64_t next = free - rest + w.strides[i];
+    if (ceil_mode && rest != 0 && next >= 0 && next < size + w.before[i])
+      w.after[i] += w.strides[i] - rest;
   }
   return w;
 }

@@ -63,7 +63,8 @@ const TorchOperator* find(std::string_view op) {
   for (const auto& part :
        {elementwise_operators(), reduction_operators(), shape_operators(), indexing_operators(),
         product_operators(), convolution_operators(), recurrent_operators(), image_operators(),
-        quantised_operators(), spectrum_operators(), region_operators(), attention_operators()}) {
+        quantised_operators(), spectrum_operators(), region_operators(), attention_operators(),
+        random_operators()}) {
     const auto found = std::ranges::lower_bound(part, op, {}, &TorchOperator::name);
     if (found != part.end() && found->name == op) return &*found;
   }
