@@ -1,5 +1,6 @@
 // mezzo convert
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <optional>
@@ -189,7 +190,14 @@ convert::Judges judges_of(const convert::Options& resolved) {
           .progress = resolved.progress};
 }
 
+// The evaluator's threads wait often and shortly. Where they spin meanwhile, as OpenMP's do by
+// default, a machine that has other work takes many times as long. Read when LibTorch is loaded.
+void let_threads_sleep() {
+  ::setenv("OMP_WAIT_POLICY", "passive", 0);
+}
+
 int run(const CLI::App& app, const Options& options) {
+  let_threads_sleep();
   check_reports(options.reports);
   check_files(options);
   platform::remove_temporaries_when_stopped();

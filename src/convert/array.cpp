@@ -1,5 +1,6 @@
 #include "convert/array.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "convert/low.h"
@@ -11,12 +12,20 @@ namespace {
 template <typename T>
 void append(const std::string& bytes, std::vector<double>& values) {
   const std::size_t count = bytes.size() / sizeof(T);
-  values.reserve(count);
+  values.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
     T value;
     std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-    values.push_back(static_cast<double>(value));
+    values[i] = static_cast<double>(value);
   }
+}
+
+std::span<const std::uint16_t> narrow_of(const Array& array) {
+  return {reinterpret_cast<const std::uint16_t*>(array.bytes.data()), array.bytes.size() / 2};
+}
+
+bool is_narrow(Element element) {
+  return element == Element::kFloat16 || element == Element::kBFloat16;
 }
 
 }  // namespace
@@ -63,11 +72,7 @@ std::vector<double> Array::values() const {
       break;
     case Element::kFloat16:
     case Element::kBFloat16:
-      for (std::size_t i = 0; i + 2 <= bytes.size(); i += 2) {
-        std::uint16_t bits = 0;
-        std::memcpy(&bits, bytes.data() + i, 2);
-        values.push_back(widen(element, bits));
-      }
+      append<float>(converted(*this, Element::kFloat).bytes, values);
       break;
     default:
       break;
@@ -75,21 +80,35 @@ std::vector<double> Array::values() const {
   return values;
 }
 
+std::span<const float> floats_of(const Array& array) {
+  return {reinterpret_cast<const float*>(array.bytes.data()), array.bytes.size() / sizeof(float)};
+}
+
+std::span<float> floats_of(Array& array) {
+  return {reinterpret_cast<float*>(array.bytes.data()), array.bytes.size() / sizeof(float)};
+}
+
 Array converted(const Array& array, Element element) {
   if (array.element == element) return array;
   Array out{element, array.dims, {}};
-  const std::vector<double> values = array.values();
-  std::vector<float> floats(values.begin(), values.end());
-  if (element == Element::kFloat) {
-    out.bytes.assign(reinterpret_cast<const char*>(floats.data()), floats.size() * sizeof(float));
+  if (element == Element::kFloat && is_narrow(array.element)) {
+    out.bytes.resize(narrow_of(array).size() * sizeof(float));
+    widen_to(array.element, narrow_of(array), floats_of(out));
     return out;
   }
-  if (element != Element::kFloat16 && element != Element::kBFloat16) {
+  if (element != Element::kFloat && !is_narrow(element))
     raise("convert", "values cannot be turned into ", name_of(element));
+  if (array.element != Element::kFloat) {
+    Array wide{Element::kFloat, array.dims, {}};
+    const std::vector<double> values = array.values();
+    wide.bytes.resize(values.size() * sizeof(float));
+    std::ranges::transform(values, floats_of(wide).begin(),
+                           [](double value) { return static_cast<float>(value); });
+    return converted(wide, element);
   }
-  std::vector<std::uint16_t> bits(floats.size());
-  round_to(element, floats, bits);
-  out.bytes.assign(reinterpret_cast<const char*>(bits.data()), bits.size() * 2);
+  out.bytes.resize(floats_of(array).size() * 2);
+  round_to(element, floats_of(array),
+           {reinterpret_cast<std::uint16_t*>(out.bytes.data()), floats_of(array).size()});
   return out;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,10 @@ struct Array {
   /// All elements as doubles: floats of every width, integers, booleans.
   std::vector<double> values() const;
 };
+
+/// The elements of a float32 array, where they stand.
+std::span<const float> floats_of(const Array&);
+std::span<float> floats_of(Array&);
 
 /// The same values in another floating type; float32, float16 and bfloat16 only.
 Array converted(const Array&, Element);

@@ -60,6 +60,14 @@ std::vector<LocalError> Engine::local_errors(Document&, const Graph&, const Roun
 }
 
 double largest_magnitude(const Array& array) {
+  if (array.element == Element::kFloat) {
+    std::uint32_t largest = 0;  // magnitudes are in the order of their bits
+    for (const float value : floats_of(array)) {
+      const std::uint32_t bits = std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU;
+      largest = std::max(largest, bits < 0x7F800000U ? bits : 0U);
+    }
+    return std::bit_cast<float>(largest);
+  }
   double largest = 0;
   for (const double value : array.values()) {
     if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));

@@ -1,6 +1,7 @@
 #include "convert/low.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -48,6 +49,16 @@ __attribute__((target("avx,f16c"))) void halves(std::span<const float> in,
   }
   for (; i < in.size(); ++i) out[i] = half_of(in[i]);
 }
+
+__attribute__((target("avx,f16c"))) void widened_halves(std::span<const std::uint16_t> in,
+                                                        std::span<float> out) {
+  std::size_t i = 0;
+  for (; i + 8 <= in.size(); i += 8) {
+    const __m128i packed = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in.data() + i));
+    _mm256_storeu_ps(out.data() + i, _mm256_cvtph_ps(packed));
+  }
+  for (; i < in.size(); ++i) out[i] = widen(Element::kFloat16, in[i]);
+}
 #endif
 
 }  // namespace
@@ -81,6 +92,12 @@ bool has_f16c() {
          (c & bit_F16C) != 0;
 }
 
+// Virtual machines take long to answer, and weights may be many and small.
+bool converts_halves() {
+  static const bool is_there = has_f16c();
+  return is_there;
+}
+
 }  // namespace
 #endif
 
@@ -96,9 +113,7 @@ void round_to(Element low, std::span<const float> in, std::span<std::uint16_t> o
     return;
   }
 #if defined(__x86_64__)
-  // Virtual machines take long to answer, and weights may be many and small.
-  static const bool is_there = has_f16c();
-  if (is_there) return halves(in, out);
+  if (converts_halves()) return halves(in, out);
 #endif
   for (std::size_t i = 0; i < in.size(); ++i) out[i] = half_of(in[i]);
 }
@@ -114,6 +129,29 @@ float widen(Element low, std::uint16_t bits) {
     return sign != 0 ? -value : value;
   }
   return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+void widen_to(Element low, std::span<const std::uint16_t> in, std::span<float> out) {
+  if (low == Element::kBFloat16) {
+    for (std::size_t i = 0; i < in.size(); ++i)
+      out[i] = std::bit_cast<float>(std::uint32_t{in[i]} << 16);
+    return;
+  }
+#if defined(__x86_64__)
+  if (converts_halves()) return widened_halves(in, out);
+#endif
+  for (std::size_t i = 0; i < in.size(); ++i) out[i] = widen(low, in[i]);
+}
+
+void round_in_place(Element low, std::span<float> values) {
+  constexpr std::size_t kBlock = 1024;  // stays in the first cache
+  std::array<std::uint16_t, kBlock> bits;
+  for (std::size_t i = 0; i < values.size(); i += kBlock) {
+    const std::span<float> block = values.subspan(i, std::min(kBlock, values.size() - i));
+    const std::span<std::uint16_t> narrow = std::span(bits).first(block.size());
+    round_to(low, block, narrow);
+    widen_to(low, narrow, block);
+  }
 }
 
 }  // namespace mezzo::convert

@@ -41,4 +41,10 @@ void round_to(Element low, std::span<const float> in, std::span<std::uint16_t> o
 /// The value of a float16 or bfloat16 number.
 float widen(Element low, std::uint16_t bits);
 
+/// The values of many; `out` has as many elements as `in`.
+void widen_to(Element low, std::span<const std::uint16_t> in, std::span<float> out);
+
+/// Gives every value what is left of it after rounding to the low type.
+void round_in_place(Element low, std::span<float> values);
+
 }  // namespace mezzo::convert

@@ -1,6 +1,7 @@
 // How two outputs differ.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ struct Difference {
   bool finite = true;  // wherever the reference is; where both are infinite or NaN alike, too
 
   /// Both of one size.
-  void add(const std::vector<double>& reference, const std::vector<double>& got);
+  void add(std::span<const double> reference, std::span<const double> got);
+  void add(std::span<const float> reference, std::span<const float> got);
   double relative_to_range() const;
   double sqnr_db() const;
   double cosine() const;

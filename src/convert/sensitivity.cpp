@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "convert/concat.h"
+#include "convert/low.h"
 
 namespace mezzo::convert {
 namespace {
@@ -13,8 +14,9 @@ namespace {
 /// dB: where there is no signal, or no noise.
 constexpr double kMostDecibels = 200.0;
 
-Array rounded(const Array& array, Element low) {
-  return converted(converted(array, low), Element::kFloat);
+Array rounded(Array array, Element low) {
+  round_in_place(low, floats_of(array));
+  return array;
 }
 
 bool at(const std::vector<bool>& flags, std::size_t i) {
@@ -93,8 +95,8 @@ void LocalErrors::add(const Node& node, const OperatorCall& call,
   for (std::size_t i = 0; i < std::min({low.size(), results.size(), node.outputs.size()}); ++i) {
     if (node.outputs[i] == kNone || results[i].element != Element::kFloat) continue;
     if (low[i].element != Element::kFloat || low[i].dims != results[i].dims) continue;
-    if (at(rounding_.outputs[n], i)) low[i] = rounded(low[i], rounding_.low);
-    sums_[n].difference.add(results[i].values(), low[i].values());
+    if (at(rounding_.outputs[n], i)) round_in_place(rounding_.low, floats_of(low[i]));
+    sums_[n].difference.add(floats_of(results[i]), floats_of(low[i]));
     sums_[n].is_seen = true;
   }
 }

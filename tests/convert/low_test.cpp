@@ -60,6 +60,29 @@ TEST(Low, KeepsEveryLowValueAndSpecialOnes) {
   }
 }
 
+TEST(Low, TreatsManyValuesAsItTreatsEach) {
+  for (const Element low : {Element::kFloat16, Element::kBFloat16}) {
+    std::vector<std::uint16_t> bits;
+    for (unsigned each = 0; each < 0x10000; each += 5)
+      bits.push_back(static_cast<std::uint16_t>(each));
+    std::vector<float> wide(bits.size());
+    widen_to(low, bits, wide);
+    std::vector<float> between = wide;
+    for (float& value : between) value *= 1.0003F;
+    const std::vector<float> given = between;
+    round_in_place(low, between);
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      const float one = widen(low, bits[i]);
+      if (std::isnan(one)) {
+        EXPECT_TRUE(std::isnan(wide[i]) && std::isnan(between[i]));
+        continue;
+      }
+      EXPECT_EQ(wide[i], one) << bits[i];
+      EXPECT_EQ(between[i], widen(low, rounded(low, given[i]))) << given[i];
+    }
+  }
+}
+
 TEST(Low, KnowsWhereValuesLeaveTheRange) {
   for (const Element low : {Element::kFloat16, Element::kBFloat16}) {
     const auto edge = static_cast<float>(overflows_at(low));
