@@ -77,7 +77,8 @@ struct Options {
   /// A value that is this many times larger than on the samples must still be finite; at least 1.
   double headroom = 4;
   /// "none", "load" (ONNX Runtime loads it), "run" (no output stops being finite) or "compare" (and
-  /// agrees with the original): what must be confirmed before the target is written. The judge of
+  /// agrees with the original: on samples, what must stay float32 for that is searched, as with
+  /// `tolerance`): what must be confirmed before the target is written. The judge of
   /// "run", "compare", `calibration` and `tolerance` is the built-in evaluator on LibTorch or,
   /// where that is not installed or does not know an operator, ONNX Runtime; without either they
   /// fail. "load" is passed over where ONNX Runtime is not installed.

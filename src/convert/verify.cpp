@@ -98,9 +98,11 @@ void Verifier::open_judge() {
 
 const std::set<std::string>* Verifier::kept(const Evidence& evidence, Report& report) {
   const Options& options = policy_.options();
-  const bool searches =
-      evidence.plan == nullptr && (options.tolerance.has_value() || !options.check.empty());
   const bool shows = judge_ != nullptr && !options.calibration.empty();
+  limit_ = options.tolerance;
+  if (shows && evidence.plan == nullptr && !limit_ && options.verify == "compare")
+    limit_ = limit_if_missed(evidence);
+  const bool searches = evidence.plan == nullptr && (limit_ || !options.check.empty());
   if (!searches && !shows) return nullptr;
   Constants constants(graph_, policy_.low());
   const Decisions decisions = decide(graph_, policy_, constants, evidence);
@@ -114,6 +116,13 @@ const std::set<std::string>* Verifier::kept(const Evidence& evidence, Report& re
   return searches ? search(evidence, decisions, errors, report) : nullptr;
 }
 
+std::optional<double> Verifier::limit_if_missed(const Evidence& evidence) const {
+  tell("comparing", 0);
+  const double limit = accepted(floor_of(evidence));
+  const double error = largest_error(worst_of(judge_->errors(policy_, evidence, judged())));
+  return error <= limit ? std::nullopt : std::optional(limit);
+}
+
 const std::set<std::string>* Verifier::search(const Evidence& evidence, const Decisions& decisions,
                                               const std::vector<LocalError>& errors,
                                               Report& report) {
@@ -122,11 +131,11 @@ const std::set<std::string>* Verifier::search(const Evidence& evidence, const De
   std::string judge = judge_ ? judge_->engine().name() : "";
   // A command is asked only about what is within the tolerance.
   if (!options.check.empty())
-    judge += concat({"; ", std::to_string(options.tolerance.value_or(0)), "; ", options.check});
+    judge += concat({"; ", std::to_string(limit_.value_or(0)), "; ", options.check});
   SearchJournal journal(target_.string() + ".search",
                         purpose_of_search(judge, original_, policy_, decisions));
-  SearchQuestions questions(journal, {options.attempts, options.time_limit},
-                            options.tolerance.value_or(0), [&](const NodeSet& set) {
+  SearchQuestions questions(journal, {options.attempts, options.time_limit}, limit_.value_or(0),
+                            [&](const NodeSet& set) {
                               tell("searching", questions.share());
                               return error_of(evidence, set);
                             });
@@ -166,8 +175,8 @@ double Verifier::error_of(const Evidence& evidence, const NodeSet& kept) {
   Evidence with = evidence;
   with.kept = &kept;
   double error = 0;
-  if (options.tolerance) error = largest_error(worst_of(judge_->errors(policy_, with, judged())));
-  if (options.check.empty() || error > options.tolerance.value_or(0)) return error;
+  if (limit_) error = largest_error(worst_of(judge_->errors(policy_, with, judged())));
+  if (options.check.empty() || error > limit_.value_or(0)) return error;
   // A folder of its own: no data file of one candidate is left for another one.
   const std::filesystem::path folder = workshop_.file("candidate");
   std::filesystem::remove_all(folder);
@@ -184,13 +193,12 @@ double Verifier::error_of(const Evidence& evidence, const NodeSet& kept) {
 }
 
 void Verifier::raise_unfound(std::string_view ended_by) const {
-  const Options& options = policy_.options();
   const std::string refusal = refusal_.empty() ? "" : concat({"; the command, last: ", refusal_});
   if (ended_by.empty()) {
     raise("convert",
           "nothing was written: the search found no nodes that, kept float32, bring the "
           "error down to ",
-          options.tolerance.value_or(0), refusal);
+          limit_.value_or(0), refusal);
   }
   raise("convert", "nothing was written: the search found no way within its budget (", ended_by,
         "); give more (--attempts, --time-limit), or -o OUT and run it again to go on", refusal);
@@ -225,11 +233,14 @@ void Verifier::confirm_load(const std::filesystem::path& result, Report& report)
       {"ONNX Runtime ", runtime_->version(), " on this machine does not load the result: ", why}));
 }
 
-double Verifier::accepted(const Report& report) const {
-  const Options& options = policy_.options();
-  if (options.tolerance) return *options.tolerance;
+std::vector<OutputError> Verifier::floor_of(const Evidence& evidence) const {
+  if (policy_.options().weights_only) return {};
+  return worst_of(judge_->errors(policy_, evidence, Storage::kEmulatedWeights));
+}
+
+double Verifier::accepted(const std::vector<OutputError>& floor) const {
   const double by_type = policy_.low() == Element::kFloat16 ? kAcceptedHalf : kAcceptedBFloat;
-  return std::max(by_type, kFloorFactor * largest_error(report.weight_floor));
+  return std::max(by_type, kFloorFactor * largest_error(floor));
 }
 
 void Verifier::confirm(const std::filesystem::path& result, const Evidence& evidence,
@@ -300,10 +311,8 @@ void Verifier::confirm_run(const std::filesystem::path& result, const Evidence& 
 }
 
 void Verifier::confirm_agreement(const Evidence& evidence, Report& report) const {
-  const Options& options = policy_.options();
-  if (!options.weights_only)
-    report.weight_floor = worst_of(judge_->errors(policy_, evidence, Storage::kEmulatedWeights));
-  const double limit = accepted(report);
+  report.weight_floor = floor_of(evidence);
+  const double limit = limit_.value_or(accepted(report.weight_floor));
   for (const OutputError& error : report.errors) {
     if (error.relative_to_range <= limit) continue;
     if (!error.same_shape) {
@@ -314,9 +323,8 @@ void Verifier::confirm_agreement(const Evidence& evidence, Report& report) const
     }
     raise("convert", "nothing was written: output '", error.name, "' differs by ",
           error.relative_to_range, " of its range, more than ", limit,
-          options.tolerance && evidence.plan == nullptr
-              ? " (the search judged a model that stands in for it)"
-              : concat({"; ", remedy(evidence)}));
+          limit_ && evidence.plan == nullptr ? " (the search judged a model that stands in for it)"
+                                             : concat({"; ", remedy(evidence)}));
   }
   report.verified += concat({", agrees within ", std::to_string(limit), " of the outputs' range"});
 }

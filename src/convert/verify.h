@@ -26,9 +26,10 @@ class Verifier {
 
   /// Samples were given: measures the ranges on them. Otherwise nothing.
   const ValueRanges* ranges();
-  /// A tolerance or a command was given: what must stay float32 for it. Otherwise, and where a plan
-  /// has decided, nothing. Throws Error where the search does not find enough. With samples the
-  /// report learns what single nodes add to the error.
+  /// A tolerance or a command was given, or a comparison on samples that fails: what must stay
+  /// float32 for it. Otherwise, and where a plan has decided, nothing. Throws Error where the
+  /// search does not find enough. With samples the report learns what single nodes add to the
+  /// error.
   const std::set<std::string>* kept(const Evidence& evidence, Report& report);
   /// Throws Error where the result does not hold what was asked for; fills the report's part.
   void confirm(const std::filesystem::path& result, const Evidence& evidence, Report& report);
@@ -52,7 +53,12 @@ class Verifier {
   [[noreturn]] void raise_unfound(std::string_view ended_by) const;
   void tell(std::string_view what, double share) const;
   void confirm_load(const std::filesystem::path& result, Report& report) const;
-  double accepted(const Report& report) const;
+  // What rounding the weights alone costs; nothing where that is all that is done.
+  std::vector<OutputError> floor_of(const Evidence&) const;
+  // The error that a comparison accepts without a tolerance.
+  double accepted(const std::vector<OutputError>& floor) const;
+  // That error, where the conversion as it is exceeds it.
+  std::optional<double> limit_if_missed(const Evidence&) const;
   void confirm_by_engines(const std::filesystem::path& result, const Evidence&, Report&) const;
   // Asks, unless this very model was accepted in the search.
   void confirm_by_command(const std::filesystem::path& result, Report&) const;
@@ -71,6 +77,7 @@ class Verifier {
   std::string why_not_;
   std::vector<std::string> notes_;
   std::unique_ptr<Judge> judge_;
+  std::optional<double> limit_;  // of errors: the tolerance, or what `compare` accepts
   std::optional<ValueRanges> ranges_;
   std::optional<std::set<std::string>> kept_;
   std::optional<std::set<std::string>> accepted_;  // by the command, in this run

@@ -125,6 +125,36 @@ TEST_F(EvaluatorJudges, TheSearchFindsWhatMustStayFloat) {
   EXPECT_LE(report.errors.at(0).relative_to_range, 0.01);
 }
 
+// What is left of large numbers when large numbers are taken away; the weights are exact.
+Message small_remainder() {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 2});
+  g.weight("w", {1, 0, 0, 1}, {2, 2}).weight("thousand", {1000, 1000}, {2});
+  g.node("MatMul", {"x", "w"}, {"m"}).node("Sub", {"m", "thousand"}, {"d"});
+  g.node("MatMul", {"d", "w"}, {"y"});
+  return model(g.output("y", Element::kFloat, {1, 2}).take());
+}
+
+TEST_F(EvaluatorJudges, AComparisonOnSamplesSearchesForWhatItAccepts) {
+  save(in(), small_remainder());
+  add_sample(floats("x", {1, 2}, {1000.3F, 1000.1F}));
+  options_.verify = "compare";
+  const Report report = convert_model(in(), out(), options_).report;
+  EXPECT_LE(report.errors.at(0).relative_to_range, 0.02);
+  EXPECT_GT(report.kept_by_search, 0);
+  EXPECT_EQ(report.heavy_low_nodes, 1) << "the product behind the difference";
+  EXPECT_THAT(report.verified, HasSubstr("agrees within 0.02"));
+}
+
+TEST_F(EvaluatorJudges, AComparisonThatHoldsSearchesNothing) {
+  save(in(), small_remainder());
+  add_sample(floats("x", {1, 2}, {1500, 800}));
+  options_.verify = "compare";
+  const Report report = convert_model(in(), out(), options_).report;
+  EXPECT_EQ(report.search_attempts, 0);
+  EXPECT_EQ(report.heavy_low_nodes, 2);
+}
+
 TEST_F(EvaluatorJudges, AnInterruptedSearchGoesOnWhereItStopped) {
   save(in(), overflowing_model());
   options_.tolerance = 0.01;
