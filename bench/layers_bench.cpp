@@ -1,6 +1,8 @@
 #include <malloc.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+
 #include "mezzo/nn.h"
 #include "suites.h"
 
@@ -30,6 +32,16 @@ struct NormInputs {
 
 using Norm = std::function<at::Tensor(const NormInputs&)>;
 
+// What only moves the bytes that a pass must read and write.
+double seconds_of_moving(const NormInputs& in, bool backward, int repeats) {
+  const at::NoGradGuard no_grad;
+  at::Tensor out = at::empty_like(in.x);
+  const std::function<void()> move = [&] {
+    backward ? void(at::add_out(out, in.x, in.dy)) : void(out.copy_(in.x));
+  };
+  return interleave(move, move, repeats).ours;
+}
+
 // Every call allocates its results: with the allocator told to keep memory, the same memory.
 void compare(Report& report, const Settings& settings, const std::string& what,
              std::optional<double> target, const NormInputs& in, const Norm& ours,
@@ -37,30 +49,41 @@ void compare(Report& report, const Settings& settings, const std::string& what,
   if (!settings.wants(what)) return;
   const bool with_residual = what.starts_with("add");
   const double size = static_cast<double>(in.x.nbytes());
-  const auto add = [&](const char* pass, double bytes, const Pair& pair) {
+  const auto line = [&](const char* pass, double bytes, const Pair& pair,
+                        std::optional<double> share) {
     Result result{.name = what + ", " + pass,
                   .ours = pair.ours,
                   .peer = pair.peer,
                   .peer_name = peer_name,
                   .spread = pair.spread};
-    result.target = target;
     result.bytes = bytes;
-    report.add(result);
+    result.share_of_bandwidth = share;
+    return result;
   };
-  {
+  const auto share_of = [&](const Pair& pair, bool is_backward) -> std::optional<double> {
+    if (with_residual) return {};
+    return seconds_of_moving(in, is_backward, settings.repeats) / pair.ours;
+  };
+  const Pair forward = [&] {
     const at::NoGradGuard no_grad;
-    add("forward", (with_residual ? 4 : 2) * size,
-        interleave([&] { ours(in); }, [&] { theirs(in); }, settings.repeats));
-  }
+    return interleave([&] { ours(in); }, [&] { theirs(in); }, settings.repeats);
+  }();
+  const double forward_bytes = (with_residual ? 4 : 2) * size;
+  report.add(line("forward", forward_bytes, forward, share_of(forward, false)));
   const at::Tensor our_y = ours(in);
   const at::Tensor their_y = theirs(in);
   std::vector<at::Tensor> leaves{in.x, in.weight};
   if (what.find("layer") != std::string::npos) leaves.push_back(in.bias);
-  const auto backward = [&](const at::Tensor& y) {
+  const auto pass = [&](const at::Tensor& y) {
     torch::autograd::grad({y}, leaves, {in.dy}, /*retain_graph=*/true);
   };
-  add("backward", 3 * size,
-      interleave([&] { backward(our_y); }, [&] { backward(their_y); }, settings.repeats));
+  const Pair backward = interleave([&] { pass(our_y); }, [&] { pass(their_y); }, settings.repeats);
+  report.add(line("backward", 3 * size, backward, share_of(backward, true)));
+  const Pair both{forward.ours + backward.ours, forward.peer + backward.peer,
+                  std::max(forward.spread, backward.spread)};
+  Result result = line("both", forward_bytes + 3 * size, both, {});
+  result.target = target;
+  report.add(result);
 }
 
 }  // namespace
