@@ -17,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kTraining = "ai.onnx.preview.training";  // names of its own
 constexpr const char* kLibrary = "libmezzo_convert_torch.so";
 
 bool is_low(Element element) {
@@ -329,7 +330,7 @@ OperatorCall Evaluation::call_of(const Node& node, std::vector<Array>* widened) 
 }
 
 void Evaluation::compute(const Node& node) {
-  if (!node.domain.empty())
+  if (!node.domain.empty() && node.domain != kTraining)
     raise<UnsupportedError>("evaluate", graph_.describe(node), " is of the domain ", node.domain);
   std::vector<Array> widened;
   const OperatorCall call = call_of(node, &widened);

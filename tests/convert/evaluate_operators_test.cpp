@@ -208,6 +208,22 @@ TEST(EvaluatedRegions, RefuseWhatIsNoRegion) {
                  attribute("sampling_ratio", std::int64_t{1} << 40));
 }
 
+TEST(EvaluatedGrams, RefusePoolsThatDoNotFit) {
+  expect_refused("a pool of strings", "TfIdfVectorizer", {{4}});
+  expect_refused("other than 0 n-grams", "TfIdfVectorizer", {{4}},
+                 integers_attribute("pool_int64s", {2}));
+  expect_refused("beyond the pool", "TfIdfVectorizer", {{4}},
+                 integers_attribute("pool_int64s", {2}),
+                 integers_attribute("ngram_counts", {0, 4}));
+  expect_refused("other than 3 n-grams", "TfIdfVectorizer", {{4}},
+                 integers_attribute("pool_int64s", {2, 3, 5, 4}),
+                 integers_attribute("ngram_counts", {0, 2}),
+                 integers_attribute("ngram_indexes", {0, 1}));
+  expect_refused("before the first", "TfIdfVectorizer", {{4}},
+                 integers_attribute("pool_int64s", {2}), integers_attribute("ngram_counts", {0}),
+                 integers_attribute("ngram_indexes", {-1}));
+}
+
 TEST(EvaluatedAttention, RefusesHeadsThatCannotBeShared) {
   expect_refused("3 heads that share 2", "Attention", {{1, 3, 2, 4}, {1, 2, 2, 4}, {1, 2, 2, 4}});
   expect_refused("1 heads that share 2", "Attention", {{1, 1, 2, 4}, {1, 2, 2, 4}, {1, 2, 2, 4}});

@@ -44,11 +44,16 @@ bool all_agree(const std::vector<std::optional<Array>>& reference, const std::ve
   return true;
 }
 
+// Its outputs were stored with an epsilon of 0.01, which its node does not have.
+bool stores_another_epsilon(const fs::path& model) {
+  return model.parent_path().filename() == "test_adam_multiple";
+}
+
 TEST(Evaluator, AgreesWithTheStoredOutputsOfTheCorpus) {
   int models = 0, evaluated = 0, agreeing = 0;
   std::map<std::string, int> unknown;
   for (const fs::path& model : corpus_models()) {
-    if (is_random(model) || stores_bits(model)) continue;
+    if (is_random(model) || stores_bits(model) || stores_another_epsilon(model)) continue;
     ++models;
     std::string why;
     const std::vector<Array> got = outputs_of(model, model, &why);

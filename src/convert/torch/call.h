@@ -42,6 +42,7 @@ class TorchCall {
   double number(std::string_view name, double otherwise) const;
   std::string text(std::string_view name, std::string_view otherwise) const;
   std::vector<std::int64_t> integers(std::string_view name) const;
+  std::vector<double> numbers(std::string_view name) const;
   std::vector<std::string> texts(std::string_view name) const;
   const Array* tensor(std::string_view name) const;
   /// What was an attribute in old opsets and is an input in new ones.
@@ -71,6 +72,7 @@ std::span<const TorchOperator> convolution_operators();
 std::span<const TorchOperator> elementwise_operators();
 std::span<const TorchOperator> image_operators();
 std::span<const TorchOperator> indexing_operators();
+std::span<const TorchOperator> ngram_operators();
 std::span<const TorchOperator> product_operators();
 std::span<const TorchOperator> quantised_operators();
 std::span<const TorchOperator> random_operators();
@@ -79,5 +81,6 @@ std::span<const TorchOperator> reduction_operators();
 std::span<const TorchOperator> region_operators();
 std::span<const TorchOperator> shape_operators();
 std::span<const TorchOperator> spectrum_operators();
+std::span<const TorchOperator> training_operators();
 
 }  // namespace mezzo::convert

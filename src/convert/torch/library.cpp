@@ -64,7 +64,7 @@ const TorchOperator* find(std::string_view op) {
        {elementwise_operators(), reduction_operators(), shape_operators(), indexing_operators(),
         product_operators(), convolution_operators(), recurrent_operators(), image_operators(),
         quantised_operators(), spectrum_operators(), region_operators(), attention_operators(),
-        random_operators()}) {
+        random_operators(), ngram_operators(), training_operators()}) {
     const auto found = std::ranges::lower_bound(part, op, {}, &TorchOperator::name);
     if (found != part.end() && found->name == op) return &*found;
   }
@@ -134,6 +134,11 @@ std::string TorchCall::text(std::string_view name, std::string_view otherwise) c
 std::vector<std::int64_t> TorchCall::integers(std::string_view name) const {
   const auto found = call_.attributes.find(name);
   return found == call_.attributes.end() ? std::vector<std::int64_t>() : found->second.integers;
+}
+
+std::vector<double> TorchCall::numbers(std::string_view name) const {
+  const auto found = call_.attributes.find(name);
+  return found == call_.attributes.end() ? std::vector<double>() : found->second.numbers;
 }
 
 std::vector<std::string> TorchCall::texts(std::string_view name) const {
