@@ -43,6 +43,8 @@ class Decider {
       pin_selections(graph_, map());
       pin_ranges(evidence.ranges);
       pin_kept(evidence.kept);
+      map().slots.settle();
+      pin_joined_operators(graph_, policy_, constants_, map());
     }
     // Constants are looked at only where the type is still open, so that nothing is read in vain.
     map().slots.settle();

@@ -101,6 +101,10 @@ void pin_signals(const Graph&, Element low, const Constants&, SlotMap&);
 /// Pins and equalities for what is chosen by its size: scores, boxes, peaks.
 void pin_selections(const Graph&, SlotMap&);
 
+/// Pins and equalities against what ONNX Runtime does wrong where it joins operators of float16,
+/// for profiles that it runs. The slots must be settled, and are not afterwards.
+void pin_joined_operators(const Graph&, const ConvertPolicy&, const Constants&, SlotMap&);
+
 /// Pins what reads numbers of the model that rounding would lose: constants, the value of
 /// ConstantOfShape, bounds and borders in attributes. The slots must be settled; the answer is what
 /// to warn of. Throws ConfigError where a plan (`planned`) wants them low.

@@ -2,7 +2,9 @@
 
 #include <cstring>
 
+#include "convert/concat.h"
 #include "core/platform.h"
+#include "core/platform_process.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
@@ -175,6 +177,22 @@ OrtSession::OrtSession(std::shared_ptr<OrtRuntime> runtime, const std::filesyste
     api.call<void>(kReleaseTypeInfo, info);
     input_elements_.push_back(static_cast<Element>(element));
   }
+}
+
+std::string refusal_of(const std::shared_ptr<OrtRuntime>& runtime,
+                       const std::filesystem::path& model) {
+  const platform::ApartEnd apart = platform::do_apart([&]() -> std::string {
+    try {
+      const OrtSession session(runtime, model, true);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  });
+  if (apart.end.signal != 0)
+    return concat({"it crashes: ", platform::signal_name(apart.end.signal)});
+  if (apart.end.failed()) return "it ends the process that loads it";
+  return apart.result;
 }
 
 OrtSession::~OrtSession() {

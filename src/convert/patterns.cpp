@@ -5,6 +5,7 @@
 
 #include "convert/body_ways.h"
 #include "convert/decide.h"
+#include "convert/joined_operators.h"
 #include "convert/quantised.h"
 #include "convert/rules.h"
 
@@ -93,17 +94,14 @@ class Patterns {
   // that it usually is, unless a heavy operator makes it; a Cast in front of it would also mislead
   // the fusion of ONNX Runtime, which then mixes types.
   void norm_in_pieces(const Node& node) {
-    if (node.inputs.size() != 2 || node.inputs[0] == kNone || node.inputs[1] == kNone) return;
-    const NodeId mean = graph_.value(node.inputs[1]).producer;
-    if (mean == kNone || graph_.node(mean).op != "ReduceMean" || graph_.node(mean).inputs.empty() ||
-        graph_.node(mean).inputs[0] != node.inputs[0])
-      return;
-    const NodeId producer = graph_.value(node.inputs[0]).producer;
+    const ValueId input = centred_by(graph_, node);
+    if (input == kNone) return;
+    const NodeId producer = graph_.value(input).producer;
     const Rule* rule =
         producer == kNone ? nullptr : find_rule(graph_.node(producer).qualified_name());
     if (rule != nullptr && rule->own == CastClass::kLow) return;
-    map_.slots.pin(map_.native[static_cast<std::size_t>(node.inputs[0])], Label::kHigh,
-                   Level::kPattern, "read by a normalisation in pieces");
+    map_.slots.pin(map_.native[static_cast<std::size_t>(input)], Label::kHigh, Level::kPattern,
+                   "read by a normalisation in pieces");
   }
 
   static bool is_matrix_product(const Node& node) {

@@ -100,4 +100,7 @@ bool profile_allows(const std::string& profile, const Graph&, const Node&, Eleme
                     std::string* why);
 bool is_profile(const std::string& name);
 
+/// May ONNX Runtime run what the profile is for, in 16 bits?
+bool runs_in_onnxruntime(const std::string& profile);
+
 }  // namespace mezzo::convert

@@ -21,6 +21,7 @@ struct Gap {
 struct Profile {
   std::string_view name;
   bool computes_half, computes_bfloat;
+  bool in_onnxruntime;  // may be run there
   std::span<const Gap> gaps;
 };
 
@@ -42,12 +43,12 @@ constexpr std::array kOpenVinoGaps{
 };
 
 const std::array<Profile, 6> kProfiles{{
-    {"spec", true, true, {}},
-    {"ort", true, false, kOrtGaps},
-    {"ort-cpu", false, false, {}},
-    {"ort-cuda", true, true, kOrtGaps},
-    {"trt", true, true, kTensorRtGaps},
-    {"openvino", true, true, kOpenVinoGaps},
+    {"spec", true, true, true, {}},
+    {"ort", true, false, true, kOrtGaps},
+    {"ort-cpu", false, false, true, {}},
+    {"ort-cuda", true, true, true, kOrtGaps},
+    {"trt", true, true, false, kTensorRtGaps},
+    {"openvino", true, true, false, kOpenVinoGaps},
 }};
 
 const Profile* find_profile(const std::string& name) {
@@ -59,6 +60,10 @@ const Profile* find_profile(const std::string& name) {
 
 bool is_profile(const std::string& name) {
   return find_profile(name) != nullptr;
+}
+
+bool runs_in_onnxruntime(const std::string& profile) {
+  return find_profile(profile)->in_onnxruntime;
 }
 
 bool profile_allows(const std::string& name, const Graph& graph, const Node& node, Element low,

@@ -21,17 +21,6 @@ constexpr double kAcceptedBFloat = 0.15;
 /// Or so many times what rounding the weights alone costs.
 constexpr double kFloorFactor = 4.0;
 
-bool loads(const std::shared_ptr<OrtRuntime>& runtime, const std::filesystem::path& model,
-           std::string* why) {
-  try {
-    const OrtSession session(runtime, model, true);
-    return true;
-  } catch (const Error& error) {
-    *why = error.what();
-    return false;
-  }
-}
-
 // What a result that is not accurate calls for.
 std::string_view remedy(const Evidence& evidence) {
   return evidence.plan == nullptr ? "give --tolerance to search what must stay float32"
@@ -92,6 +81,9 @@ void Verifier::open_judge() {
                             why, "; name its library with --evaluator. ONNX Runtime: ", why_not_,
                             "; name its library or folder with --onnxruntime");
   }
+  const std::string refusal = refusal_of(runtime_, original_);
+  if (!refusal.empty())
+    raise("convert", "ONNX Runtime, the only judge here, does not load the original: ", refusal);
   judge_ = std::make_unique<Judge>(std::make_shared<OrtEngine>(runtime_), original_, preparation,
                                    samples, workshop_);
 }
@@ -215,13 +207,14 @@ void Verifier::tell(std::string_view what, double share) const {
 
 void Verifier::confirm_load(const std::filesystem::path& result, Report& report) const {
   const Options& options = policy_.options();
-  std::string why;
-  if (!loads(runtime_, original_, &why)) {
+  std::string why = refusal_of(runtime_, original_);
+  if (!why.empty()) {
     report.warnings.push_back(
         concat({"ONNX Runtime does not load the original, so the result was not tried: ", why}));
     return;
   }
-  if (loads(runtime_, result, &why)) {
+  why = refusal_of(runtime_, result);
+  if (why.empty()) {
     report.verified = concat({"loads in ONNX Runtime ", runtime_->version()});
     return;
   }

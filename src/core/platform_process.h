@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -55,6 +56,18 @@ class Process {
   int pipes_[2] = {-1, -1};
   std::optional<ProcessEnd> end_;
 };
+
+/// What became of work that was done in a copy of this process.
+struct ApartEnd {
+  ProcessEnd end;
+  std::string result;  // what the work gave, where it came to its end
+};
+
+/// Does the work in a copy of this process and waits, so that a crash there is none here. The copy
+/// has this thread alone, and its standard streams are empty: the work must not need what other
+/// threads hold. It is killed when the thread that started it ends. Throws Error where no copy can
+/// be made.
+ApartEnd do_apart(const std::function<std::string()>& work);
 
 /// Runs another program in place of this one, with its standard streams and environment; returns
 /// never. Throws Error where it cannot be started.

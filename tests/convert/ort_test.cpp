@@ -8,6 +8,7 @@
 
 #include "cases.h"
 #include "convert/ort.h"
+#include "joined_models.h"
 #include "mezzo/convert.h"
 #include "mezzo/error.h"
 
@@ -157,6 +158,45 @@ TEST_F(Verify, TheSearchFindsWhatMustStayFloat) {
   EXPECT_GT(report.kept_by_search, 0);
   EXPECT_LE(report.search_attempts, 12);
   EXPECT_LE(report.errors.at(0).relative_to_range, 0.01);
+}
+
+TEST_F(Verify, LoadsWhatIsJoinedInVain) {
+  std::vector<Message> models;
+  for (const char* between : {"", "Identity", "Dropout", "Mul", "Reshape"})
+    models.push_back(moved_batch({{1, 0, 2}, {0, 2, 1}}, between));
+  for (const std::vector<std::int64_t>& order : std::vector<std::vector<std::int64_t>>{
+           {1, 0, 2}, {1, 2, 0}, {1, 2, 0, 3}, {1, 2, 3, 0}, {1, 2, 3, 0, 4}})
+    models.push_back(moved_batch({order}));
+  for (const int opset : {13, 14, 15, 17}) {
+    for (const char* way : {"", "Identity", "Transpose", "Reshape"})
+      models.push_back(norm_behind("MatMul", way, opset));
+  }
+  for (const int opset : {14, 17, 18, 21}) {
+    models.push_back(norm_in_pieces(opset));
+    models.push_back(norm_in_pieces(opset, "Identity"));
+  }
+  for (const char* io : {"keep", "low"}) {
+    for (std::size_t i = 0; i < models.size(); ++i) {
+      save(folder_ / "in.onnx", models[i]);
+      Options options;
+      options.io = io;
+      options.verify = "none";
+      convert_model(folder_ / "in.onnx", folder_ / "out.onnx", options);
+      EXPECT_EQ(refusal_of(runtime(), folder_ / "out.onnx"), "") << "model " << i << ", io " << io;
+    }
+  }
+}
+
+TEST_F(Verify, ACrashOfTheJudgeIsAVerdict) {
+  save(folder_ / "in.onnx", moved_batch({{1, 0, 2}}));
+  Options options;
+  options.onnxruntime = MEZZO_ONNXRUNTIME;
+  options.included_names = {"t*"};
+  const Report report = convert_model(folder_ / "in.onnx", folder_ / "out.onnx", options).report;
+  EXPECT_THAT(report.warnings, testing::Contains(testing::HasSubstr("it crashes: SIGSEGV")));
+  options.profile = "ort";
+  EXPECT_THROW(convert_model(folder_ / "in.onnx", folder_ / "other.onnx", options), Error);
+  EXPECT_FALSE(fs::exists(folder_ / "other.onnx"));
 }
 
 TEST_F(Verify, RaisedOpsetsComputeTheSame) {

@@ -153,5 +153,31 @@ TEST(Terminal, ThatIsNoneHasTheUsualWidth) {
   EXPECT_EQ(terminal_columns(-1), 80);
 }
 
+TEST(WorkApart, GivesWhatItFound) {
+  const std::string text(300000, 'x');  // more than a pipe holds
+  int here = 1;
+  const ApartEnd apart = do_apart([&] {
+    here = 2;
+    return text;
+  });
+  EXPECT_EQ(apart.result, text);
+  EXPECT_FALSE(apart.end.failed());
+  EXPECT_EQ(here, 1);
+}
+
+TEST(WorkApart, CrashesThereAlone) {
+  const ApartEnd apart = do_apart([]() -> std::string {
+    ::raise(SIGSEGV);
+    return "never";
+  });
+  EXPECT_EQ(apart.end.signal, SIGSEGV);
+  EXPECT_EQ(apart.result, "");
+}
+
+TEST(WorkApart, AnExceptionIsAFailure) {
+  const ApartEnd apart = do_apart([]() -> std::string { throw Error("no"); });
+  EXPECT_TRUE(apart.end.failed());
+}
+
 }  // namespace
 }  // namespace mezzo::platform

@@ -1,0 +1,258 @@
+// What ONNX Runtime does wrong where it joins operators of float16: versions 1.30 to 1.32 crash
+// while they load some models that are valid, and refuse others. The results avoid it.
+#include "convert/joined_operators.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "convert/decide.h"
+#include "convert/fields.h"
+
+namespace mezzo::convert {
+namespace {
+
+constexpr int kFarthest = 64;  // operators that one search passes
+
+bool is_float(const Graph& graph, ValueId id) {
+  return id != kNone && is_float_based(graph.value(id).type);
+}
+
+bool is_copy(const Graph& graph, const Node& node) {
+  if (!node.domain.empty() || node.inputs.empty() || node.outputs.empty()) return false;
+  if (node.op == "Identity" || node.op == "Dropout") return true;
+  return node.op == "Cast" && is_float(graph, node.inputs[0]) && is_float(graph, node.outputs[0]);
+}
+
+// The operator of the standard that made a value in the scope that reads it.
+const Node* maker(const Graph& graph, ValueId id, ScopeId reader) {
+  const NodeId producer = id == kNone ? kNone : graph.value(id).producer;
+  if (producer == kNone) return nullptr;
+  const Node& node = graph.node(producer);
+  return node.domain.empty() && node.schema != nullptr && node.scope == reader ? &node : nullptr;
+}
+
+class JoinedOperators {
+ public:
+  JoinedOperators(const Graph& graph, const Constants& constants, SlotMap& map)
+      : graph_(graph), constants_(constants), map_(map) {}
+
+  void run() {
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      if (!node.domain.empty() || node.schema == nullptr) continue;
+      if (node.op == "MatMul" && node.inputs.size() == 2) {
+        transposed(node, 0);
+        transposed(node, 1);
+      }
+      if (node.op == "BatchNormalization" && node.schema->since >= kOwnStatistics)
+        behind_product(static_cast<NodeId>(n));
+      if (node.op == "Sub") scaled_norm(node);
+    }
+  }
+
+ private:
+  static constexpr int kOwnStatistics = 14;       // BatchNormalization: statistics have a type
+  static constexpr int kLayerNormalization = 17;  // in the standard
+
+  using Permutation = std::vector<std::int64_t>;
+
+  void keep(NodeId id, std::string_view why) {
+    for (const Slot slot : map_.variables[static_cast<std::size_t>(id)])
+      map_.slots.pin(slot, Label::kHigh, Level::kPattern, std::string(why));
+  }
+
+  bool is_number(ValueId id) const {
+    return constants_.is_constant(id) && constants_.count(id) == 1;
+  }
+
+  // Or from so much that it is not worth to look further.
+  bool follows_from_constants(ValueId id) const {
+    std::vector<ValueId> ahead{id};
+    for (std::size_t i = 0; i < std::min(ahead.size(), std::size_t{kFarthest}); ++i) {
+      if (ahead[i] == kNone || graph_.constant(ahead[i]) != nullptr) continue;
+      const Node* node = maker(graph_, ahead[i], graph_.value(ahead[i]).scope);
+      if (node == nullptr || !node->bodies.empty()) return false;
+      if (node->inputs.empty() && node->op != "Constant") return false;
+      ahead.insert(ahead.end(), node->inputs.begin(), node->inputs.end());
+    }
+    return true;
+  }
+
+  // Transposes that carry the first dimension to the last two, in front of a product with
+  // constants, or with a number: a crash. Several count together, whatever only copies between
+  // them.
+  void transposed(const Node& product, std::size_t side) {
+    std::vector<NodeId> passed;
+    std::size_t together = 0;  // of them, so many move the batch
+    Permutation order;
+    bool is_scaled = false;
+    ValueId at = product.inputs[side];
+    for (int step = 0; step < kFarthest; ++step) {
+      const Node* node = maker(graph_, at, product.scope);
+      if (node == nullptr || node->inputs.empty()) break;
+      if (node->op == "Transpose") {
+        order = permuted(*node, order);
+        passed.push_back(graph_.value(at).producer);
+        if (moves_batch(order)) together = passed.size();
+      } else if (node->op == "Mul" || node->op == "Div") {
+        is_scaled = true;
+      }
+      const ValueId before = passes(*node);
+      if (before == kNone) break;
+      at = before;
+    }
+    if (!is_scaled && !follows_from_constants(product.inputs[1 - side])) return;
+    for (std::size_t i = 0; i < together; ++i)
+      keep(passed[i],
+           "ONNX Runtime crashes where it joins such a Transpose of float16 with MatMul");
+  }
+
+  // The value that the node hands on as it is but for its order and scale; else kNone.
+  ValueId passes(const Node& node) const {
+    if (is_copy(graph_, node) || node.op == "Transpose") return node.inputs[0];
+    if (node.op == "Mul" && node.inputs.size() == 2 && is_number(node.inputs[0]))
+      return node.inputs[1];
+    if ((node.op == "Mul" || node.op == "Div") && node.inputs.size() == 2 &&
+        is_number(node.inputs[1]))
+      return node.inputs[0];
+    const bool keeps_shape = node.op == "Reshape" && !node.outputs.empty() &&
+                             may_be_same_shape(node.inputs[0], node.outputs[0]);
+    return keeps_shape ? node.inputs[0] : kNone;
+  }
+
+  bool may_be_same_shape(ValueId a, ValueId b) const {
+    if (a == kNone || b == kNone) return false;
+    const Value& left = graph_.value(a);
+    const Value& right = graph_.value(b);
+    if (!left.has_dims || !right.has_dims) return true;
+    return std::ranges::equal(left.dims, right.dims, [](std::int64_t x, std::int64_t y) {
+      return x == y || x < 0 || y < 0;
+    });
+  }
+
+  // The order after a Transpose that is followed by `order`; empty where it is not known.
+  Permutation permuted(const Node& transpose, const Permutation& order) const {
+    Permutation own;
+    if (const Message* perm = graph_.attribute(transpose, "perm")) {
+      own = repeated_integers(*perm, field::attribute::kInts);
+    } else {
+      const Value& in = graph_.value(transpose.inputs[0]);
+      own.resize(order.empty() && in.has_dims ? in.dims.size() : order.size());
+      std::iota(own.rbegin(), own.rend(), 0);
+    }
+    if (order.empty()) return own;
+    Permutation both;
+    for (const std::int64_t from : order) {
+      if (from < 0 || from >= static_cast<std::int64_t>(own.size())) return {};
+      both.push_back(own[static_cast<std::size_t>(from)]);
+    }
+    return both;
+  }
+
+  // (1, 2, ..., 0, r - 1) or (1, 2, ..., r - 1, 0).
+  static bool moves_batch(const Permutation& order) {
+    if (order.size() < 3) return false;
+    const auto rank = static_cast<std::int64_t>(order.size());
+    for (std::int64_t i = 0; i < rank - 2; ++i) {
+      if (order[static_cast<std::size_t>(i)] != i + 1) return false;
+    }
+    return order[order.size() - 1] == 0 || order[order.size() - 2] == 0;
+  }
+
+  // A batch norm of float16 with float32 statistics: ONNX Runtime folds it into the product that
+  // it follows, and fails. In float32 it is not folded.
+  void behind_product(NodeId id) {
+    const Node& norm = graph_.node(id);
+    ValueId at = norm.inputs.empty() ? kNone : norm.inputs[0];
+    for (int step = 0; step < kFarthest; ++step) {
+      const Node* node = maker(graph_, at, norm.scope);
+      if (node == nullptr || node->inputs.empty()) return;
+      if (node->op == "MatMul")
+        return keep(id,
+                    "ONNX Runtime cannot fold its float32 statistics into a product of float16");
+      if (!is_copy(graph_, *node) && node->op != "Transpose" && node->op != "Reshape") return;
+      at = node->inputs[0];
+    }
+  }
+
+  // A normalisation in pieces that reads 16 bits: ONNX Runtime makes a LayerNormalization of it
+  // that reads them, too, and whose scale must have that type.
+  void scaled_norm(const Node& centre) {
+    const ValueId input = centred_by(graph_, centre);
+    if (input == kNone || centre.opset < kLayerNormalization) return;
+    for (const NodeId ratio : readers(centre.outputs[0])) {
+      const Node& divided = graph_.node(ratio);
+      if (divided.op != "Div" || before_identities(graph_, divided.inputs[0]) != centre.outputs[0])
+        continue;
+      for (const NodeId scale : readers(divided.outputs[0])) {
+        if (graph_.node(scale).op == "Mul")
+          join(map_.native[static_cast<std::size_t>(input)],
+               map_.native[static_cast<std::size_t>(graph_.node(scale).outputs[0])]);
+      }
+    }
+  }
+
+  void join(Slot input, Slot scaled) {
+    if (input == kNoSlot || scaled == kNoSlot) return;
+    const Pin* reads = map_.slots.pin_of(input);
+    if (reads == nullptr || reads->label != Label::kLow) return;
+    const Pin* gives = map_.slots.pin_of(scaled);
+    const bool is_wish =
+        gives != nullptr && gives->label == Label::kHigh && gives->level >= Level::kList;
+    if (is_wish && reads->level >= Level::kList) return;
+    map_.slots.unite(input, scaled);
+  }
+
+  // The nodes that read the value or a copy of it.
+  std::vector<NodeId> readers(ValueId id) const {
+    std::vector<NodeId> found;
+    std::vector<ValueId> ahead{id};
+    for (std::size_t i = 0; i < std::min(ahead.size(), std::size_t{kFarthest}); ++i) {
+      for (const Use& use : graph_.value(ahead[i]).uses) {
+        if (use.node == kNone) continue;
+        const Node& node = graph_.node(use.node);
+        if (!node.domain.empty() || node.schema == nullptr || node.outputs.empty()) continue;
+        if (is_copy(graph_, node)) {
+          ahead.push_back(node.outputs[0]);
+        } else {
+          found.push_back(use.node);
+        }
+      }
+    }
+    return found;
+  }
+
+  const Graph& graph_;
+  const Constants& constants_;
+  SlotMap& map_;
+};
+
+}  // namespace
+
+ValueId before_identities(const Graph& graph, ValueId id) {
+  for (int step = 0; step < kFarthest && id != kNone; ++step) {
+    const Node* node = maker(graph, id, graph.value(id).scope);
+    if (node == nullptr || !is_copy(graph, *node)) break;
+    id = node->inputs[0];
+  }
+  return id;
+}
+
+ValueId centred_by(const Graph& graph, const Node& node) {
+  if (node.op != "Sub" || node.inputs.size() != 2) return kNone;
+  const ValueId input = before_identities(graph, node.inputs[0]);
+  const ValueId subtracted = before_identities(graph, node.inputs[1]);
+  if (input == kNone || subtracted == kNone) return kNone;
+  const Node* mean = maker(graph, subtracted, node.scope);
+  const bool is_mean = mean != nullptr && mean->op == "ReduceMean" && !mean->inputs.empty() &&
+                       before_identities(graph, mean->inputs[0]) == input;
+  return is_mean ? input : kNone;
+}
+
+void pin_joined_operators(const Graph& graph, const ConvertPolicy& policy,
+                          const Constants& constants, SlotMap& map) {
+  if (policy.low() == Element::kFloat16 && runs_in_onnxruntime(policy.options().profile))
+    JoinedOperators(graph, constants, map).run();
+}
+
+}  // namespace mezzo::convert

@@ -1,0 +1,14 @@
+// Operators that an engine makes one of before it runs them.
+#pragma once
+
+#include "convert/graph.h"
+
+namespace mezzo::convert {
+
+/// What the value is a copy of: where the Identities, Dropouts and Casts behind it begin.
+ValueId before_identities(const Graph&, ValueId);
+
+/// x, where the node computes x - mean(x), the beginning of a normalisation in pieces; else kNone.
+ValueId centred_by(const Graph&, const Node&);
+
+}  // namespace mezzo::convert

@@ -1,0 +1,104 @@
+// Models with operators that ONNX Runtime joins.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "builder.h"
+
+namespace mezzo::convert {
+
+inline Message identity_weights(const std::string& name, std::int64_t rows) {
+  std::vector<float> values(static_cast<std::size_t>(rows * rows));
+  for (std::int64_t i = 0; i < rows; ++i) values[static_cast<std::size_t>(i * rows + i)] = 1;
+  return floats(name, {rows, rows}, values);
+}
+
+// x -> MatMul -> Slice -> Transpose [-> between -> Transpose ...] -> MatMul, both with constants.
+inline Message moved_batch(const std::vector<std::vector<std::int64_t>>& orders,
+                           const std::string& between = "") {
+  const std::size_t rank = orders[0].size();
+  GraphBuilder g;
+  std::vector<std::int64_t> dims(rank, 4);
+  dims[0] = 8;
+  g.input("x", Element::kFloat, dims);
+  g.initializer(identity_weights("w", 4)).initializer(identity_weights("v", 4));
+  g.weight("half", {0.5F}, {});
+  g.initializer(tensor<std::int64_t>("zero", Element::kInt64, {1}, {0}));
+  g.initializer(tensor<std::int64_t>("four", Element::kInt64, {1}, {4}));
+  g.initializer(tensor<std::int64_t>("same", Element::kInt64, {static_cast<std::int64_t>(rank)},
+                                     std::vector<std::int64_t>(rank, 4)));
+  g.node("MatMul", {"x", "w"}, {"first"}).node("Slice", {"first", "zero", "four"}, {"part"});
+  std::string at = "part";
+  for (std::size_t i = 0; i < orders.size(); ++i) {
+    if (i > 0 && !between.empty()) {
+      std::vector<std::string> inputs{at};
+      if (between == "Mul") inputs.emplace_back("half");
+      if (between == "Reshape") inputs.emplace_back("same");
+      at = "b" + std::to_string(i);
+      g.node(between, inputs, {at});
+    }
+    const std::string next = "t" + std::to_string(i);
+    g.node("Transpose", {at}, {next}, integers_attribute("perm", orders[i]));
+    at = next;
+  }
+  g.node("MatMul", {at, "v"}, {"y"});
+  return model(g.output("y", Element::kFloat, std::vector<std::int64_t>(rank, 4)).take());
+}
+
+// A batch norm behind a product, by way of an operator that moves values, or "".
+inline Message norm_behind(const std::string& product, const std::string& way, int opset = 17) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {4, 4}).initializer(identity_weights("w", 4));
+  for (const char* name : {"scale", "bias", "mean", "var"}) g.weight(name, {1, 2, 3, 4}, {4});
+  g.initializer(tensor<std::int64_t>("same", Element::kInt64, {2}, {4, 4}));
+  g.node(product, {"x", "w"}, {"m"});
+  std::string at = "m";
+  if (!way.empty()) {
+    std::vector<std::string> inputs{"m"};
+    if (way == "Reshape") inputs.emplace_back("same");
+    g.node(way, inputs, {"moved"});
+    at = "moved";
+  }
+  g.node("BatchNormalization", {at, "scale", "bias", "mean", "var"}, {"n"});
+  g.node("MatMul", {"n", "w"}, {"y"});
+  return model(g.output("y", Element::kFloat, {4, 4}).take(), opset);
+}
+
+// A layer norm in pieces behind a product, and a Relu behind it, so that nothing asks for 16 bits.
+inline Message norm_in_pieces(int opset = 17, const std::string& between = "") {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {2, 4}).initializer(identity_weights("w", 4));
+  g.weight("two", {2}, {}).weight("epsilon", {1e-5F}, {});
+  g.weight("gamma", {1, 2, 3, 4}, {4}).weight("beta", {1, 2, 3, 4}, {4});
+  g.node("MatMul", {"x", "w"}, {"m"});
+  std::string centred = "m";
+  if (!between.empty()) {
+    g.node(between, {"m"}, {"copy"});
+    centred = "copy";
+  }
+  std::vector<std::string> axes;
+  if (opset >= 18) {
+    g.initializer(tensor<std::int64_t>("last", Element::kInt64, {1}, {-1}));
+    axes = {"last"};
+  }
+  const auto mean = [&](const std::string& of, const std::string& to) {
+    std::vector<std::string> inputs{of};
+    inputs.insert(inputs.end(), axes.begin(), axes.end());
+    if (axes.empty()) {
+      g.node("ReduceMean", inputs, {to}, integers_attribute("axes", {-1}));
+    } else {
+      g.node("ReduceMean", inputs, {to});
+    }
+  };
+  mean(centred, "mu");
+  g.node("Sub", {centred, "mu"}, {"d"}).node("Pow", {"d", "two"}, {"square"});
+  mean("square", "variance");
+  g.node("Add", {"variance", "epsilon"}, {"sum"}).node("Sqrt", {"sum"}, {"deviation"});
+  g.node("Div", {"d", "deviation"}, {"n"}).node("Mul", {"n", "gamma"}, {"scaled"});
+  g.node("Add", {"scaled", "beta"}, {"z"}).node("Relu", {"z"}, {"y"});
+  return model(g.output("y", Element::kFloat, {2, 4}).take(), opset);
+}
+
+}  // namespace mezzo::convert

@@ -1,0 +1,65 @@
+// What ONNX Runtime does wrong where it joins operators is not left for it to join.
+#include <gmock/gmock.h>
+
+#include "decision_on.h"
+#include "joined_models.h"
+
+namespace mezzo::convert {
+namespace {
+
+using Orders = std::vector<std::vector<std::int64_t>>;
+using testing::HasSubstr;
+
+TEST(JoinedOperators, TransposesThatMoveABatchToAProductWithConstantsStayFloat) {
+  for (const Orders& orders :
+       {Orders{{1, 0, 2}}, {{1, 2, 0}}, {{1, 2, 0, 3}}, {{1, 2, 3, 0}}, {{1, 2, 3, 0, 4}}}) {
+    const Message made = moved_batch(orders);
+    EXPECT_FALSE(decision_on(made, "t0").low) << testing::PrintToString(orders);
+    EXPECT_THAT(decision_on(made, "t0").why, HasSubstr("ONNX Runtime crashes"));
+    for (const char* product : {"first", "y"}) EXPECT_TRUE(decision_on(made, product).low);
+  }
+}
+
+TEST(JoinedOperators, OtherTransposesAreFree) {
+  for (const Orders& orders : {Orders{{0, 2, 1}}, {{2, 1, 0}}, {{0, 2, 1, 3}}, {{1, 0, 2, 3}}})
+    EXPECT_TRUE(decision_on(moved_batch(orders), "t0").low) << testing::PrintToString(orders);
+}
+
+TEST(JoinedOperators, SeveralTransposesCountTogetherWhateverCopiesBetweenThem) {
+  const Orders together{{1, 0, 2}, {0, 2, 1}};
+  for (const char* between : {"", "Identity", "Dropout", "Mul", "Reshape"}) {
+    const Message made = moved_batch(together, between);
+    EXPECT_FALSE(decision_on(made, "t0").low) << between;
+    EXPECT_FALSE(decision_on(made, "t1").low) << between;
+  }
+  EXPECT_TRUE(decision_on(moved_batch(together, "Relu"), "t1").low);
+  EXPECT_TRUE(decision_on(moved_batch({{2, 1, 0}, {0, 2, 1}}), "t1").low);
+}
+
+TEST(JoinedOperators, AnotherTypeAndAnotherEngineAreFree) {
+  const Message made = moved_batch({{1, 0, 2}});
+  EXPECT_TRUE(decision_on(made, "t0", {}, "bfloat16").low);
+  EXPECT_FALSE(decision_on(norm_behind("MatMul", ""), "n").low);
+  EXPECT_TRUE(decision_on(norm_behind("MatMul", ""), "n", {}, "bfloat16").low);
+}
+
+TEST(JoinedOperators, BatchNormsBehindAMatMulStayFloat) {
+  for (const char* way : {"", "Identity", "Transpose", "Reshape"}) {
+    const Message made = norm_behind("MatMul", way);
+    EXPECT_FALSE(decision_on(made, "n").low) << way;
+    EXPECT_TRUE(decision_on(made, "m").low) << way;
+  }
+  EXPECT_TRUE(decision_on(norm_behind("Gemm", ""), "n").low);
+  EXPECT_TRUE(decision_on(norm_behind("MatMul", "Relu"), "n").low);
+}
+
+TEST(JoinedOperators, TheScaleOfANormInPiecesHasTheTypeThatItReads) {
+  for (const char* between : {"", "Identity"}) {
+    const Message made = norm_in_pieces(17, between);
+    EXPECT_TRUE(decision_on(made, "m").low);
+    EXPECT_TRUE(decision_on(made, "scaled").low);
+  }
+}
+
+}  // namespace
+}  // namespace mezzo::convert
