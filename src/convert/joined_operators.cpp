@@ -7,19 +7,30 @@
 
 #include "convert/decide.h"
 #include "convert/fields.h"
+#include "convert/rules.h"
 
 namespace mezzo::convert {
 namespace {
 
-constexpr int kFarthest = 64;  // operators that one search passes
+constexpr std::size_t kFarthest = 64;  // values that one search looks at
 
 bool is_float(const Graph& graph, ValueId id) {
   return id != kNone && is_float_based(graph.value(id).type);
 }
 
+bool has_same_shape(const Graph& graph, ValueId a, ValueId b) {
+  if (a == kNone || b == kNone) return false;
+  const Value& left = graph.value(a);
+  const Value& right = graph.value(b);
+  return left.has_dims && right.has_dims && left.dims == right.dims;
+}
+
+// Gives its first input as it is.
 bool is_copy(const Graph& graph, const Node& node) {
   if (!node.domain.empty() || node.inputs.empty() || node.outputs.empty()) return false;
   if (node.op == "Identity" || node.op == "Dropout") return true;
+  if (node.op == "Expand" || node.op == "Reshape" || node.op == "Slice")
+    return has_same_shape(graph, node.inputs[0], node.outputs[0]);
   return node.op == "Cast" && is_float(graph, node.inputs[0]) && is_float(graph, node.outputs[0]);
 }
 
@@ -61,14 +72,10 @@ class JoinedOperators {
       map_.slots.pin(slot, Label::kHigh, Level::kPattern, std::string(why));
   }
 
-  bool is_number(ValueId id) const {
-    return constants_.is_constant(id) && constants_.count(id) == 1;
-  }
-
   // Or from so much that it is not worth to look further.
   bool follows_from_constants(ValueId id) const {
     std::vector<ValueId> ahead{id};
-    for (std::size_t i = 0; i < std::min(ahead.size(), std::size_t{kFarthest}); ++i) {
+    for (std::size_t i = 0; i < std::min(ahead.size(), kFarthest); ++i) {
       if (ahead[i] == kNone || graph_.constant(ahead[i]) != nullptr) continue;
       const Node* node = maker(graph_, ahead[i], graph_.value(ahead[i]).scope);
       if (node == nullptr || !node->bodies.empty()) return false;
@@ -78,56 +85,65 @@ class JoinedOperators {
     return true;
   }
 
-  // Transposes that carry the first dimension to the last two, in front of a product with
-  // constants, or with a number: a crash. Several count together, whatever only copies between
-  // them.
-  void transposed(const Node& product, std::size_t side) {
-    std::vector<NodeId> passed;
-    std::size_t together = 0;  // of them, so many move the batch
+  // From a product back to a value that it reads, and how it reads its dimensions.
+  struct Way {
+    ValueId at = kNone;
+    std::vector<NodeId> passed;  // Transposes
     Permutation order;
-    bool is_scaled = false;
-    ValueId at = product.inputs[side];
-    for (int step = 0; step < kFarthest; ++step) {
-      const Node* node = maker(graph_, at, product.scope);
-      if (node == nullptr || node->inputs.empty()) break;
+    bool has_rank = true;    // the value has as many dimensions as what is multiplied
+    bool is_scaled = false;  // behind it
+  };
+
+  // Transposes that carry the first dimension to the last two, in front of a product with
+  // constants that have other dimensions, or with a number: a crash. Several count together.
+  // ONNX Runtime brings them there through whatever computes element by element, or along
+  // dimensions that it finds again.
+  void transposed(const Node& product, std::size_t side) {
+    const ValueId other = product.inputs[1 - side];
+    if (other == kNone) return;
+    const bool has_constants = follows_from_constants(other);
+    std::vector<Way> ahead{{product.inputs[side], {}, {}, true, false}};
+    for (std::size_t i = 0; i < std::min(ahead.size(), kFarthest); ++i) {
+      Way way = ahead[i];
+      const Node* node = maker(graph_, way.at, product.scope);
+      if (node == nullptr || node->inputs.empty() || !is_passed(*node)) continue;
       if (node->op == "Transpose") {
-        order = permuted(*node, order);
-        passed.push_back(graph_.value(at).producer);
-        if (moves_batch(order)) together = passed.size();
-      } else if (node->op == "Mul" || node->op == "Div") {
-        is_scaled = true;
+        way.order = permuted(*node, way.order);
+        way.passed.push_back(graph_.value(way.at).producer);
+        const bool is_joined = has_constants || way.is_scaled;
+        if (is_joined && moves_batch(way) && !has_rank(other, way.order.size())) keep(way.passed);
       }
-      const ValueId before = passes(*node);
-      if (before == kNone) break;
-      at = before;
+      way.is_scaled = way.is_scaled || node->op == "Mul" || node->op == "Div";
+      const ValueId after = way.at;
+      for (const ValueId in : node->inputs) {
+        if (!is_float(graph_, in) || constants_.is_constant(in)) continue;
+        way.at = in;
+        way.has_rank = ahead[i].has_rank && may_have_same_rank(in, after);
+        ahead.push_back(way);
+      }
     }
-    if (!is_scaled && !follows_from_constants(product.inputs[1 - side])) return;
-    for (std::size_t i = 0; i < together; ++i)
-      keep(passed[i],
-           "ONNX Runtime crashes where it joins such a Transpose of float16 with MatMul");
   }
 
-  // The value that the node hands on as it is but for its order and scale; else kNone.
-  ValueId passes(const Node& node) const {
-    if (is_copy(graph_, node) || node.op == "Transpose") return node.inputs[0];
-    if (node.op == "Mul" && node.inputs.size() == 2 && is_number(node.inputs[0]))
-      return node.inputs[1];
-    if ((node.op == "Mul" || node.op == "Div") && node.inputs.size() == 2 &&
-        is_number(node.inputs[1]))
-      return node.inputs[0];
-    const bool keeps_shape = node.op == "Reshape" && !node.outputs.empty() &&
-                             may_be_same_shape(node.inputs[0], node.outputs[0]);
-    return keeps_shape ? node.inputs[0] : kNone;
+  void keep(const std::vector<NodeId>& transposes) {
+    for (const NodeId id : transposes)
+      keep(id, "ONNX Runtime crashes where it joins such a Transpose of float16 with MatMul");
   }
 
-  bool may_be_same_shape(ValueId a, ValueId b) const {
-    if (a == kNone || b == kNone) return false;
+  bool has_rank(ValueId id, std::size_t rank) const {
+    return graph_.value(id).has_dims && graph_.value(id).dims.size() == rank;
+  }
+
+  // Products and normalisations have their own mind about dimensions.
+  static bool is_passed(const Node& node) {
+    const Rule* rule = find_rule(node.op);
+    const bool is_heavy = rule != nullptr && rule->own == CastClass::kLow;
+    return !is_heavy && node.bodies.empty() && node.op.find("Normalization") == std::string::npos;
+  }
+
+  bool may_have_same_rank(ValueId a, ValueId b) const {
     const Value& left = graph_.value(a);
     const Value& right = graph_.value(b);
-    if (!left.has_dims || !right.has_dims) return true;
-    return std::ranges::equal(left.dims, right.dims, [](std::int64_t x, std::int64_t y) {
-      return x == y || x < 0 || y < 0;
-    });
+    return !left.has_dims || !right.has_dims || left.dims.size() == right.dims.size();
   }
 
   // The order after a Transpose that is followed by `order`; empty where it is not known.
@@ -149,12 +165,13 @@ class JoinedOperators {
     return both;
   }
 
-  // (1, 2, ..., 0, r - 1) or (1, 2, ..., r - 1, 0).
-  static bool moves_batch(const Permutation& order) {
+  // (1, 2, ..., 0, r - 1) or (1, 2, ..., r - 1, 0); or what may become that with other dimensions.
+  static bool moves_batch(const Way& way) {
+    const Permutation& order = way.order;
+    if (!way.has_rank) return !order.empty() && order[0] != 0;
     if (order.size() < 3) return false;
-    const auto rank = static_cast<std::int64_t>(order.size());
-    for (std::int64_t i = 0; i < rank - 2; ++i) {
-      if (order[static_cast<std::size_t>(i)] != i + 1) return false;
+    for (std::size_t i = 0; i + 2 < order.size(); ++i) {
+      if (order[i] != static_cast<std::int64_t>(i) + 1) return false;
     }
     return order[order.size() - 1] == 0 || order[order.size() - 2] == 0;
   }
@@ -164,7 +181,7 @@ class JoinedOperators {
   void behind_product(NodeId id) {
     const Node& norm = graph_.node(id);
     ValueId at = norm.inputs.empty() ? kNone : norm.inputs[0];
-    for (int step = 0; step < kFarthest; ++step) {
+    for (std::size_t step = 0; step < kFarthest; ++step) {
       const Node* node = maker(graph_, at, norm.scope);
       if (node == nullptr || node->inputs.empty()) return;
       if (node->op == "MatMul")
@@ -182,7 +199,7 @@ class JoinedOperators {
     if (input == kNone || centre.opset < kLayerNormalization) return;
     for (const NodeId ratio : readers(centre.outputs[0])) {
       const Node& divided = graph_.node(ratio);
-      if (divided.op != "Div" || before_identities(graph_, divided.inputs[0]) != centre.outputs[0])
+      if (divided.op != "Div" || before_copies(graph_, divided.inputs[0]) != centre.outputs[0])
         continue;
       for (const NodeId scale : readers(divided.outputs[0])) {
         if (graph_.node(scale).op == "Mul")
@@ -207,7 +224,7 @@ class JoinedOperators {
   std::vector<NodeId> readers(ValueId id) const {
     std::vector<NodeId> found;
     std::vector<ValueId> ahead{id};
-    for (std::size_t i = 0; i < std::min(ahead.size(), std::size_t{kFarthest}); ++i) {
+    for (std::size_t i = 0; i < std::min(ahead.size(), kFarthest); ++i) {
       for (const Use& use : graph_.value(ahead[i]).uses) {
         if (use.node == kNone) continue;
         const Node& node = graph_.node(use.node);
@@ -229,8 +246,8 @@ class JoinedOperators {
 
 }  // namespace
 
-ValueId before_identities(const Graph& graph, ValueId id) {
-  for (int step = 0; step < kFarthest && id != kNone; ++step) {
+ValueId before_copies(const Graph& graph, ValueId id) {
+  for (std::size_t step = 0; step < kFarthest && id != kNone; ++step) {
     const Node* node = maker(graph, id, graph.value(id).scope);
     if (node == nullptr || !is_copy(graph, *node)) break;
     id = node->inputs[0];
@@ -240,12 +257,12 @@ ValueId before_identities(const Graph& graph, ValueId id) {
 
 ValueId centred_by(const Graph& graph, const Node& node) {
   if (node.op != "Sub" || node.inputs.size() != 2) return kNone;
-  const ValueId input = before_identities(graph, node.inputs[0]);
-  const ValueId subtracted = before_identities(graph, node.inputs[1]);
+  const ValueId input = before_copies(graph, node.inputs[0]);
+  const ValueId subtracted = before_copies(graph, node.inputs[1]);
   if (input == kNone || subtracted == kNone) return kNone;
   const Node* mean = maker(graph, subtracted, node.scope);
   const bool is_mean = mean != nullptr && mean->op == "ReduceMean" && !mean->inputs.empty() &&
-                       before_identities(graph, mean->inputs[0]) == input;
+                       before_copies(graph, mean->inputs[0]) == input;
   return is_mean ? input : kNone;
 }
 

@@ -35,6 +35,7 @@ inline Message moved_batch(const std::vector<std::vector<std::int64_t>>& orders,
     if (i > 0 && !between.empty()) {
       std::vector<std::string> inputs{at};
       if (between == "Mul") inputs.emplace_back("half");
+      if (between == "MatMul") inputs.emplace_back("w");
       if (between == "Reshape") inputs.emplace_back("same");
       at = "b" + std::to_string(i);
       g.node(between, inputs, {at});
