@@ -38,7 +38,7 @@ class Decider {
       pin_regions();
       pin_values();
       pin_choices();
-      pin_patterns(graph_, map());
+      pin_patterns(graph_, constants_, map());
       pin_signals(graph_, policy_.low(), constants_, map());
       pin_selections(graph_, map());
       pin_ranges(evidence.ranges);

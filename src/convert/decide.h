@@ -93,7 +93,7 @@ std::vector<NodeId> nodes_between(const Graph&, const NamePattern& from, const N
 
 /// Pins from the static danger patterns: floats that become indices, integers and angles that need
 /// more digits, quantised regions.
-void pin_patterns(const Graph&, SlotMap&);
+void pin_patterns(const Graph&, const Constants&, SlotMap&);
 
 /// Pins for signal processing: what logarithms read, and differences of neighbouring samples.
 void pin_signals(const Graph&, Element low, const Constants&, SlotMap&);

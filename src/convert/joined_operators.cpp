@@ -25,10 +25,17 @@ bool has_same_shape(const Graph& graph, ValueId a, ValueId b) {
   return left.has_dims && right.has_dims && left.dims == right.dims;
 }
 
+bool is_number(const Constants& constants, ValueId id, double number) {
+  return constants.is_constant(id) && constants.count(id) == 1 &&
+         constants.values(id) == std::vector{number};
+}
+
 // Gives its first input as it is.
-bool is_copy(const Graph& graph, const Node& node) {
+bool is_copy(const Graph& graph, const Constants& constants, const Node& node) {
   if (!node.domain.empty() || node.inputs.empty() || node.outputs.empty()) return false;
   if (node.op == "Identity" || node.op == "Dropout") return true;
+  if (node.op == "Mul" || node.op == "Div") return is_number(constants, node.inputs[1], 1);
+  if (node.op == "Add" || node.op == "Sub") return is_number(constants, node.inputs[1], 0);
   if (node.op == "Expand" || node.op == "Reshape" || node.op == "Slice")
     return has_same_shape(graph, node.inputs[0], node.outputs[0]);
   return node.op == "Cast" && is_float(graph, node.inputs[0]) && is_float(graph, node.outputs[0]);
@@ -187,53 +194,98 @@ class JoinedOperators {
       if (node->op == "MatMul")
         return keep(id,
                     "ONNX Runtime cannot fold its float32 statistics into a product of float16");
-      if (!is_copy(graph_, *node) && node->op != "Transpose" && node->op != "Reshape") return;
+      if (!is_copy(graph_, constants_, *node) && node->op != "Transpose" && node->op != "Reshape")
+        return;
       at = node->inputs[0];
     }
   }
 
-  // A normalisation in pieces that reads 16 bits: ONNX Runtime makes a LayerNormalization of it
-  // that reads them, too, and whose scale must have that type.
+  // ONNX Runtime makes a LayerNormalization of a normalisation in pieces. It reads what the pieces
+  // read, or the 16 bits that were cast for them alone, and its scale must have that type.
   void scaled_norm(const Node& centre) {
-    const ValueId input = centred_by(graph_, centre);
+    const ValueId input = centred_by(graph_, constants_, centre);
     if (input == kNone || centre.opset < kLayerNormalization) return;
     for (const NodeId ratio : readers(centre.outputs[0])) {
       const Node& divided = graph_.node(ratio);
-      if (divided.op != "Div" || before_copies(graph_, divided.inputs[0]) != centre.outputs[0])
+      if (divided.op != "Div" ||
+          before_copies(graph_, constants_, divided.inputs[0]) != centre.outputs[0])
         continue;
       for (const NodeId scale : readers(divided.outputs[0])) {
-        if (graph_.node(scale).op == "Mul")
-          join(map_.native[static_cast<std::size_t>(input)],
-               map_.native[static_cast<std::size_t>(graph_.node(scale).outputs[0])]);
+        if (graph_.node(scale).op == "Mul") match(input, graph_.node(scale).outputs[0]);
       }
     }
   }
 
-  void join(Slot input, Slot scaled) {
-    if (input == kNoSlot || scaled == kNoSlot) return;
-    const Pin* reads = map_.slots.pin_of(input);
-    if (reads == nullptr || reads->label != Label::kLow) return;
-    const Pin* gives = map_.slots.pin_of(scaled);
-    const bool is_wish =
-        gives != nullptr && gives->label == Label::kHigh && gives->level >= Level::kList;
-    if (is_wish && reads->level >= Level::kList) return;
-    map_.slots.unite(input, scaled);
+  void match(ValueId input, ValueId scaled) {
+    const Slot reads = native(input);
+    const Slot gives = native(scaled);
+    if (reads == kNoSlot || gives == kNoSlot) return;
+    const bool differ_by_wish = is_wish(reads) && is_wish(gives);
+    if (has_label(reads, Label::kLow) && (differ_by_wish || has_other_readers(input)))
+      return part(scaled);
+    if (!differ_by_wish) map_.slots.unite(reads, gives);
   }
 
-  // The nodes that read the value or a copy of it.
+  // Whose Casts are whose is not known here: with one between scale and bias, nothing is joined.
+  void part(ValueId scaled) {
+    constexpr std::string_view kWhy = "ONNX Runtime would join a normalisation of two types";
+    map_.slots.pin(native(scaled), Label::kHigh, Level::kPattern, std::string(kWhy));
+    for (const NodeId id : readers(scaled)) {
+      if (graph_.node(id).op == "Add")
+        map_.slots.pin(native(graph_.node(id).outputs[0]), Label::kLow, Level::kPattern,
+                       std::string(kWhy));
+    }
+  }
+
+  Slot native(ValueId id) const { return map_.native[static_cast<std::size_t>(id)]; }
+
+  bool has_label(Slot slot, Label label) const {
+    const Pin* pin = map_.slots.pin_of(slot);
+    return pin != nullptr && pin->label == label;
+  }
+
+  bool is_wish(Slot slot) const {
+    const Pin* pin = map_.slots.pin_of(slot);
+    return pin != nullptr && pin->level >= Level::kList;
+  }
+
+  // Others than the pieces.
+  bool has_other_readers(ValueId id) const {
+    const auto is_piece = [&](NodeId reader) {
+      const std::string_view op = graph_.node(reader).op;
+      return op == "ReduceMean" || op == "Sub";
+    };
+    const auto is_output = [&](ValueId copy) {
+      return std::ranges::any_of(graph_.value(copy).uses,
+                                 [](const Use& use) { return use.node == kNone; });
+    };
+    return std::ranges::any_of(copies(id), is_output) ||
+           !std::ranges::all_of(readers(id), is_piece);
+  }
+
+  // The value and its copies.
+  std::vector<ValueId> copies(ValueId id) const {
+    std::vector<ValueId> found{id};
+    for (std::size_t i = 0; i < std::min(found.size(), kFarthest); ++i) {
+      for (const Use& use : graph_.value(found[i]).uses) {
+        if (use.node != kNone && use.input == 0 &&
+            is_copy(graph_, constants_, graph_.node(use.node)))
+          found.push_back(graph_.node(use.node).outputs[0]);
+      }
+    }
+    return found;
+  }
+
+  // The nodes that read one of them, and are no copies.
   std::vector<NodeId> readers(ValueId id) const {
     std::vector<NodeId> found;
-    std::vector<ValueId> ahead{id};
-    for (std::size_t i = 0; i < std::min(ahead.size(), kFarthest); ++i) {
-      for (const Use& use : graph_.value(ahead[i]).uses) {
+    for (const ValueId copy : copies(id)) {
+      for (const Use& use : graph_.value(copy).uses) {
         if (use.node == kNone) continue;
         const Node& node = graph_.node(use.node);
-        if (!node.domain.empty() || node.schema == nullptr || node.outputs.empty()) continue;
-        if (is_copy(graph_, node)) {
-          ahead.push_back(node.outputs[0]);
-        } else {
-          found.push_back(use.node);
-        }
+        const bool is_known =
+            node.domain.empty() && node.schema != nullptr && !node.outputs.empty();
+        if (is_known && !is_copy(graph_, constants_, node)) found.push_back(use.node);
       }
     }
     return found;
@@ -246,23 +298,23 @@ class JoinedOperators {
 
 }  // namespace
 
-ValueId before_copies(const Graph& graph, ValueId id) {
+ValueId before_copies(const Graph& graph, const Constants& constants, ValueId id) {
   for (std::size_t step = 0; step < kFarthest && id != kNone; ++step) {
     const Node* node = maker(graph, id, graph.value(id).scope);
-    if (node == nullptr || !is_copy(graph, *node)) break;
+    if (node == nullptr || !is_copy(graph, constants, *node)) break;
     id = node->inputs[0];
   }
   return id;
 }
 
-ValueId centred_by(const Graph& graph, const Node& node) {
+ValueId centred_by(const Graph& graph, const Constants& constants, const Node& node) {
   if (node.op != "Sub" || node.inputs.size() != 2) return kNone;
-  const ValueId input = before_copies(graph, node.inputs[0]);
-  const ValueId subtracted = before_copies(graph, node.inputs[1]);
+  const ValueId input = before_copies(graph, constants, node.inputs[0]);
+  const ValueId subtracted = before_copies(graph, constants, node.inputs[1]);
   if (input == kNone || subtracted == kNone) return kNone;
   const Node* mean = maker(graph, subtracted, node.scope);
   const bool is_mean = mean != nullptr && mean->op == "ReduceMean" && !mean->inputs.empty() &&
-                       before_copies(graph, mean->inputs[0]) == input;
+                       before_copies(graph, constants, mean->inputs[0]) == input;
   return is_mean ? input : kNone;
 }
 

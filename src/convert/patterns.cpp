@@ -14,8 +14,9 @@ namespace {
 
 class Patterns {
  public:
-  Patterns(const Graph& graph, SlotMap& map)
+  Patterns(const Graph& graph, const Constants& constants, SlotMap& map)
       : graph_(graph),
+        constants_(constants),
         map_(map),
         seen_(graph.values.size(), false),
         counts_(graph.values.size(), -1) {}
@@ -94,7 +95,7 @@ class Patterns {
   // that it usually is, unless a heavy operator makes it; a Cast in front of it would also mislead
   // the fusion of ONNX Runtime, which then mixes types.
   void norm_in_pieces(const Node& node) {
-    const ValueId input = centred_by(graph_, node);
+    const ValueId input = centred_by(graph_, constants_, node);
     if (input == kNone) return;
     const NodeId producer = graph_.value(input).producer;
     const Rule* rule =
@@ -136,6 +137,7 @@ class Patterns {
   }
 
   const Graph& graph_;
+  const Constants& constants_;
   SlotMap& map_;
   std::vector<bool> seen_;  // values that become indices
   std::vector<std::int8_t> counts_;
@@ -143,8 +145,8 @@ class Patterns {
 
 }  // namespace
 
-void pin_patterns(const Graph& graph, SlotMap& map) {
-  Patterns(graph, map).run();
+void pin_patterns(const Graph& graph, const Constants& constants, SlotMap& map) {
+  Patterns(graph, constants, map).run();
 }
 
 }  // namespace mezzo::convert

@@ -68,7 +68,9 @@ inline Message norm_behind(const std::string& product, const std::string& way, i
 }
 
 // A layer norm in pieces behind a product, and a Relu behind it, so that nothing asks for 16 bits.
-inline Message norm_in_pieces(int opset = 17, const std::string& between = "") {
+// `shared`: something else reads what it reads.
+inline Message norm_in_pieces(int opset = 17, const std::string& between = "",
+                              bool shared = false) {
   GraphBuilder g;
   g.input("x", Element::kFloat, {2, 4}).initializer(identity_weights("w", 4));
   g.weight("two", {2}, {}).weight("epsilon", {1e-5F}, {});
@@ -76,7 +78,9 @@ inline Message norm_in_pieces(int opset = 17, const std::string& between = "") {
   g.node("MatMul", {"x", "w"}, {"m"});
   std::string centred = "m";
   if (!between.empty()) {
-    g.node(between, {"m"}, {"copy"});
+    std::vector<std::string> inputs{"m"};
+    if (between == "Mul") inputs.emplace_back("one");
+    g.weight("one", {1}, {}).node(between, inputs, {"copy"});
     centred = "copy";
   }
   std::vector<std::string> axes;
@@ -99,6 +103,7 @@ inline Message norm_in_pieces(int opset = 17, const std::string& between = "") {
   g.node("Add", {"variance", "epsilon"}, {"sum"}).node("Sqrt", {"sum"}, {"deviation"});
   g.node("Div", {"d", "deviation"}, {"n"}).node("Mul", {"n", "gamma"}, {"scaled"});
   g.node("Add", {"scaled", "beta"}, {"z"}).node("Relu", {"z"}, {"y"});
+  if (shared) g.node("ReduceSum", {centred}, {"s"}).output("s", Element::kFloat, {1, 1});
   return model(g.output("y", Element::kFloat, {2, 4}).take(), opset);
 }
 

@@ -54,11 +54,24 @@ TEST(JoinedOperators, BatchNormsBehindAMatMulStayFloat) {
 }
 
 TEST(JoinedOperators, TheScaleOfANormInPiecesHasTheTypeThatItReads) {
-  for (const char* between : {"", "Identity"}) {
+  for (const char* between : {"", "Identity", "Mul"}) {
     const Message made = norm_in_pieces(17, between);
     EXPECT_TRUE(decision_on(made, "m").low);
     EXPECT_TRUE(decision_on(made, "scaled").low);
   }
+}
+
+TEST(JoinedOperators, ANormInPiecesIsNotJoinedWhereOthersReadWhatItReads) {
+  const Message made = norm_in_pieces(17, "", true);
+  EXPECT_TRUE(decision_on(made, "m").low);
+  EXPECT_FALSE(decision_on(made, "scaled").low);
+  EXPECT_TRUE(decision_on(made, "z").low);
+  EXPECT_THAT(decision_on(made, "scaled").why, HasSubstr("two types"));
+}
+
+TEST(JoinedOperators, ANormInPiecesOfASumStaysFloatUpToItsScale) {
+  const Message made = norm_in_pieces(17, "Sigmoid");
+  for (const char* node : {"copy", "scaled"}) EXPECT_FALSE(decision_on(made, node).low) << node;
 }
 
 }  // namespace

@@ -172,8 +172,10 @@ TEST_F(Verify, LoadsWhatIsJoinedInVain) {
       models.push_back(norm_behind("MatMul", way, opset));
   }
   for (const int opset : {14, 17, 18, 21}) {
-    models.push_back(norm_in_pieces(opset));
-    models.push_back(norm_in_pieces(opset, "Identity"));
+    for (const char* between : {"", "Identity", "Mul", "Sigmoid"}) {
+      models.push_back(norm_in_pieces(opset, between));
+      models.push_back(norm_in_pieces(opset, between, true));
+    }
   }
   for (const char* io : {"keep", "low"}) {
     for (std::size_t i = 0; i < models.size(); ++i) {
