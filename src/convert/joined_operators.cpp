@@ -211,29 +211,35 @@ class JoinedOperators {
           before_copies(graph_, constants_, divided.inputs[0]) != centre.outputs[0])
         continue;
       for (const NodeId scale : readers(divided.outputs[0])) {
-        if (graph_.node(scale).op == "Mul") match(input, graph_.node(scale).outputs[0]);
+        if (graph_.node(scale).op == "Mul")
+          match(input, centre.outputs[0], graph_.node(scale).outputs[0]);
       }
     }
   }
 
-  void match(ValueId input, ValueId scaled) {
+  void match(ValueId input, ValueId centred, ValueId scaled) {
     const Slot reads = native(input);
     const Slot gives = native(scaled);
     if (reads == kNoSlot || gives == kNoSlot) return;
     const bool differ_by_wish = is_wish(reads) && is_wish(gives);
     if (has_label(reads, Label::kLow) && (differ_by_wish || has_other_readers(input)))
-      return part(scaled);
+      return part(centred, scaled);
     if (!differ_by_wish) map_.slots.unite(reads, gives);
   }
 
-  // Whose Casts are whose is not known here: with one between scale and bias, nothing is joined.
-  void part(ValueId scaled) {
+  // Whose Casts are whose is not known here: with one between scale and bias, nothing is joined;
+  // nor with one behind the difference, where the sum must be float32.
+  void part(ValueId centred, ValueId scaled) {
     constexpr std::string_view kWhy = "ONNX Runtime would join a normalisation of two types";
-    map_.slots.pin(native(scaled), Label::kHigh, Level::kPattern, std::string(kWhy));
     for (const NodeId id : readers(scaled)) {
-      if (graph_.node(id).op == "Add")
-        map_.slots.pin(native(graph_.node(id).outputs[0]), Label::kLow, Level::kPattern,
-                       std::string(kWhy));
+      const Slot sum = native(graph_.node(id).outputs[0]);
+      if (graph_.node(id).op != "Add" || sum == kNoSlot) continue;
+      if (has_label(sum, Label::kHigh)) {
+        map_.slots.pin(native(centred), Label::kLow, Level::kPattern, std::string(kWhy));
+      } else {
+        map_.slots.pin(native(scaled), Label::kHigh, Level::kPattern, std::string(kWhy));
+        map_.slots.pin(sum, Label::kLow, Level::kPattern, std::string(kWhy));
+      }
     }
   }
 

@@ -67,10 +67,10 @@ inline Message norm_behind(const std::string& product, const std::string& way, i
   return model(g.output("y", Element::kFloat, {4, 4}).take(), opset);
 }
 
-// A layer norm in pieces behind a product, and a Relu behind it, so that nothing asks for 16 bits.
-// `shared`: something else reads what it reads.
-inline Message norm_in_pieces(int opset = 17, const std::string& between = "",
-                              bool shared = false) {
+// A layer norm in pieces behind a product. `shared`: something else reads what it reads.
+// `followed`: by the beginning of another one.
+inline Message norm_in_pieces(int opset = 17, const std::string& between = "", bool shared = false,
+                              bool followed = false) {
   GraphBuilder g;
   g.input("x", Element::kFloat, {2, 4}).initializer(identity_weights("w", 4));
   g.weight("two", {2}, {}).weight("epsilon", {1e-5F}, {});
@@ -102,7 +102,13 @@ inline Message norm_in_pieces(int opset = 17, const std::string& between = "",
   mean("square", "variance");
   g.node("Add", {"variance", "epsilon"}, {"sum"}).node("Sqrt", {"sum"}, {"deviation"});
   g.node("Div", {"d", "deviation"}, {"n"}).node("Mul", {"n", "gamma"}, {"scaled"});
-  g.node("Add", {"scaled", "beta"}, {"z"}).node("Relu", {"z"}, {"y"});
+  g.node("Add", {"scaled", "beta"}, {"z"});
+  if (followed) {
+    mean("z", "centre");
+    g.node("Sub", {"z", "centre"}, {"y"});
+  } else {
+    g.node("Relu", {"z"}, {"y"});
+  }
   if (shared) g.node("ReduceSum", {centred}, {"s"}).output("s", Element::kFloat, {1, 1});
   return model(g.output("y", Element::kFloat, {2, 4}).take(), opset);
 }

@@ -67,6 +67,9 @@ TEST(JoinedOperators, ANormInPiecesIsNotJoinedWhereOthersReadWhatItReads) {
   EXPECT_FALSE(decision_on(made, "scaled").low);
   EXPECT_TRUE(decision_on(made, "z").low);
   EXPECT_THAT(decision_on(made, "scaled").why, HasSubstr("two types"));
+  const Message followed = norm_in_pieces(17, "", true, true);
+  EXPECT_FALSE(decision_on(followed, "z").low);
+  EXPECT_TRUE(decision_on(followed, "d").low);
 }
 
 TEST(JoinedOperators, ANormInPiecesOfASumStaysFloatUpToItsScale) {

@@ -175,6 +175,7 @@ TEST_F(Verify, LoadsWhatIsJoinedInVain) {
     for (const char* between : {"", "Identity", "Mul", "Sigmoid"}) {
       models.push_back(norm_in_pieces(opset, between));
       models.push_back(norm_in_pieces(opset, between, true));
+      models.push_back(norm_in_pieces(opset, between, true, true));
     }
   }
   for (const char* io : {"keep", "low"}) {
