@@ -1,6 +1,7 @@
 #include "convert/ort.h"
 
 #include <cstring>
+#include <optional>
 
 #include "convert/concat.h"
 #include "core/platform.h"
@@ -179,20 +180,28 @@ OrtSession::OrtSession(std::shared_ptr<OrtRuntime> runtime, const std::filesyste
   }
 }
 
+namespace {
+
+std::string refusal_here(const std::shared_ptr<OrtRuntime>& runtime,
+                         const std::filesystem::path& model) {
+  try {
+    const OrtSession session(runtime, model, true);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
 std::string refusal_of(const std::shared_ptr<OrtRuntime>& runtime,
                        const std::filesystem::path& model) {
-  const platform::ApartEnd apart = platform::do_apart([&]() -> std::string {
-    try {
-      const OrtSession session(runtime, model, true);
-      return "";
-    } catch (const Error& error) {
-      return error.what();
-    }
-  });
-  if (apart.end.signal != 0)
-    return concat({"it crashes: ", platform::signal_name(apart.end.signal)});
-  if (apart.end.failed()) return "it ends the process that loads it";
-  return apart.result;
+  const auto load = [&] { return refusal_here(runtime, model); };
+  const std::optional<platform::ApartEnd> apart = platform::do_apart(load);
+  if (!apart) return load();
+  if (apart->end.signal != 0)
+    return concat({"it crashes: ", platform::signal_name(apart->end.signal)});
+  return apart->end.failed() ? "it ends the process that loads it" : apart->result;
 }
 
 OrtSession::~OrtSession() {

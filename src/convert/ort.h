@@ -57,7 +57,7 @@ class OrtSession final : public Session {
 };
 
 /// Why ONNX Runtime does not load the model, as users run it; empty: it does. Tried in a copy of
-/// this process, since it crashes on some valid models.
+/// this process where one can be made, since it crashes on some valid models.
 std::string refusal_of(const std::shared_ptr<OrtRuntime>&, const std::filesystem::path& model);
 
 /// ONNX Runtime as an engine. On a CPU it computes chains of 16-bit operators in float32 and rounds

@@ -287,18 +287,20 @@ std::string read_all(int from) {
 
 }  // namespace
 
-ApartEnd do_apart(const std::function<std::string()>& work) {
-  const PipeEnds answer = make_pipe();
+std::optional<ApartEnd> do_apart(const std::function<std::string()>& work) {
+  int answer[2];
+  if (pipe2(answer, O_CLOEXEC) != 0) return std::nullopt;
   const pid_t parent = getpid();
   const pid_t copy = fork();
-  if (copy == 0) work_apart(work, answer.write, parent);
-  const int why = errno;
-  close(answer.write);
-  ApartEnd apart;
-  if (copy > 0) apart.result = read_all(answer.read);
-  close(answer.read);
-  if (copy < 0) raise("process", "cannot copy this process: ", std::strerror(why));
-  apart.end = end_of(wait_for(copy));
+  if (copy == 0) work_apart(work, answer[1], parent);
+  close(answer[1]);
+  std::optional<ApartEnd> apart;
+  if (copy > 0) {
+    apart.emplace();
+    apart->result = read_all(answer[0]);
+    apart->end = end_of(wait_for(copy));
+  }
+  close(answer[0]);
   return apart;
 }
 

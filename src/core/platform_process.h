@@ -65,9 +65,9 @@ struct ApartEnd {
 
 /// Does the work in a copy of this process and waits, so that a crash there is none here. The copy
 /// has this thread alone, and its standard streams are empty: the work must not need what other
-/// threads hold. It is killed when the thread that started it ends. Throws Error where no copy can
-/// be made.
-ApartEnd do_apart(const std::function<std::string()>& work);
+/// threads hold. It is killed when the thread that started it ends. Nothing where no copy can be
+/// made.
+std::optional<ApartEnd> do_apart(const std::function<std::string()>& work);
 
 /// Runs another program in place of this one, with its standard streams and environment; returns
 /// never. Throws Error where it cannot be started.

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <fstream>
+#include <optional>
 
 #include "core/platform_process.h"
 #include "core/temporaries.h"
@@ -156,27 +157,30 @@ TEST(Terminal, ThatIsNoneHasTheUsualWidth) {
 TEST(WorkApart, GivesWhatItFound) {
   const std::string text(300000, 'x');  // more than a pipe holds
   int here = 1;
-  const ApartEnd apart = do_apart([&] {
+  const std::optional<ApartEnd> apart = do_apart([&] {
     here = 2;
     return text;
   });
-  EXPECT_EQ(apart.result, text);
-  EXPECT_FALSE(apart.end.failed());
+  ASSERT_TRUE(apart.has_value());
+  EXPECT_EQ(apart->result, text);
+  EXPECT_FALSE(apart->end.failed());
   EXPECT_EQ(here, 1);
 }
 
 TEST(WorkApart, CrashesThereAlone) {
-  const ApartEnd apart = do_apart([]() -> std::string {
+  const std::optional<ApartEnd> apart = do_apart([]() -> std::string {
     ::raise(SIGSEGV);
     return "never";
   });
-  EXPECT_EQ(apart.end.signal, SIGSEGV);
-  EXPECT_EQ(apart.result, "");
+  ASSERT_TRUE(apart.has_value());
+  EXPECT_EQ(apart->end.signal, SIGSEGV);
+  EXPECT_EQ(apart->result, "");
 }
 
 TEST(WorkApart, AnExceptionIsAFailure) {
-  const ApartEnd apart = do_apart([]() -> std::string { throw Error("no"); });
-  EXPECT_TRUE(apart.end.failed());
+  const std::optional<ApartEnd> apart = do_apart([]() -> std::string { throw Error("no"); });
+  ASSERT_TRUE(apart.has_value());
+  EXPECT_TRUE(apart->end.failed());
 }
 
 }  // namespace
