@@ -25,17 +25,24 @@ bool has_same_shape(const Graph& graph, ValueId a, ValueId b) {
   return left.has_dims && right.has_dims && left.dims == right.dims;
 }
 
-bool is_number(const Constants& constants, ValueId id, double number) {
+bool has_result(const Node& node) {
+  return !node.outputs.empty() && node.outputs[0] != kNone;
+}
+
+// Is the second operand that number?
+bool is_by(const Constants& constants, const Node& node, double number) {
+  if (node.inputs.size() != 2 || node.inputs[1] == kNone) return false;
+  const ValueId id = node.inputs[1];
   return constants.is_constant(id) && constants.count(id) == 1 &&
          constants.values(id) == std::vector{number};
 }
 
 // Gives its first input as it is.
 bool is_copy(const Graph& graph, const Constants& constants, const Node& node) {
-  if (!node.domain.empty() || node.inputs.empty() || node.outputs.empty()) return false;
+  if (!node.domain.empty() || node.inputs.empty() || !has_result(node)) return false;
   if (node.op == "Identity" || node.op == "Dropout") return true;
-  if (node.op == "Mul" || node.op == "Div") return is_number(constants, node.inputs[1], 1);
-  if (node.op == "Add" || node.op == "Sub") return is_number(constants, node.inputs[1], 0);
+  if (node.op == "Mul" || node.op == "Div") return is_by(constants, node, 1);
+  if (node.op == "Add" || node.op == "Sub") return is_by(constants, node, 0);
   if (node.op == "Expand" || node.op == "Reshape" || node.op == "Slice")
     return has_same_shape(graph, node.inputs[0], node.outputs[0]);
   return node.op == "Cast" && is_float(graph, node.inputs[0]) && is_float(graph, node.outputs[0]);
@@ -159,8 +166,9 @@ class JoinedOperators {
     if (const Message* perm = graph_.attribute(transpose, "perm")) {
       own = repeated_integers(*perm, field::attribute::kInts);
     } else {
-      const Value& in = graph_.value(transpose.inputs[0]);
-      own.resize(order.empty() && in.has_dims ? in.dims.size() : order.size());
+      const ValueId in = transpose.inputs[0];
+      const bool tells = order.empty() && in != kNone && graph_.value(in).has_dims;
+      own.resize(tells ? graph_.value(in).dims.size() : order.size());
       std::iota(own.rbegin(), own.rend(), 0);
     }
     if (order.empty()) return own;
@@ -204,7 +212,7 @@ class JoinedOperators {
   // read, or the 16 bits that were cast for them alone, and its scale must have that type.
   void scaled_norm(const Node& centre) {
     const ValueId input = centred_by(graph_, constants_, centre);
-    if (input == kNone || centre.opset < kLayerNormalization) return;
+    if (input == kNone || !has_result(centre) || centre.opset < kLayerNormalization) return;
     for (const NodeId ratio : readers(centre.outputs[0])) {
       const Node& divided = graph_.node(ratio);
       if (divided.op != "Div" ||
@@ -258,8 +266,8 @@ class JoinedOperators {
   // Others than the pieces.
   bool has_other_readers(ValueId id) const {
     const auto is_piece = [&](NodeId reader) {
-      const std::string_view op = graph_.node(reader).op;
-      return op == "ReduceMean" || op == "Sub";
+      const Node& node = graph_.node(reader);
+      return node.op == "ReduceMean" || centred_by(graph_, constants_, node) == id;
     };
     const auto is_output = [&](ValueId copy) {
       return std::ranges::any_of(graph_.value(copy).uses,
@@ -289,8 +297,7 @@ class JoinedOperators {
       for (const Use& use : graph_.value(copy).uses) {
         if (use.node == kNone) continue;
         const Node& node = graph_.node(use.node);
-        const bool is_known =
-            node.domain.empty() && node.schema != nullptr && !node.outputs.empty();
+        const bool is_known = node.domain.empty() && node.schema != nullptr && has_result(node);
         if (is_known && !is_copy(graph_, constants_, node)) found.push_back(use.node);
       }
     }
