@@ -54,7 +54,7 @@ class Conversion {
     verifier_ = std::make_unique<Verifier>(in_, choice_, graph_, policy_, target);
     const std::vector<std::string> notes = verifier_->notes();
     report_.warnings.insert(report_.warnings.end(), notes.begin(), notes.end());
-    if (evidence_.plan == nullptr) evidence_.ranges = verifier_->ranges();
+    if (evidence_.plan == nullptr) evidence_.ranges = verifier_->ranges(report_);
     evidence_.kept = verifier_->kept(evidence_, report_);
     decisions_ = decide(graph_, policy_, constants_, evidence_);
   }

@@ -7,6 +7,7 @@
 #include "convert/concat.h"
 #include "convert/low.h"
 #include "convert/rules.h"
+#include "convert/small_values.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
@@ -235,10 +236,9 @@ class Decider {
   void pin_ranges(const ValueRanges* ranges) {
     if (ranges == nullptr) return;
     const double limit = largest(policy_.low()) / policy_.options().headroom;
-    // Whose largest is normal loses, measured by it, what normal values lose; half as large, what
-    // bfloat16 loses everywhere. Where other inputs make it smaller, it fades digit by digit, while
-    // what grows overflows at once.
-    const double floor = smallest_normal(policy_.low()) / 2;
+    // Whose largest is normal loses, measured by it, what normal values lose. Where other inputs
+    // make it smaller, it fades digit by digit, while what grows overflows at once.
+    const double floor = least_magnitude(policy_.low());
     const std::map<ValueId, double> in_order(ranges->begin(), ranges->end());
     for (const auto& [id, magnitude] : in_order) {
       const bool is_large = magnitude > limit;

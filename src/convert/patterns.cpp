@@ -5,7 +5,7 @@
 
 #include "convert/body_ways.h"
 #include "convert/decide.h"
-#include "convert/joined_operators.h"
+#include "convert/joined_norms.h"
 #include "convert/quantised.h"
 #include "convert/rules.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "convert/candidate.h"
 #include "convert/check_command.h"
@@ -10,6 +11,7 @@
 #include "convert/keep_search.h"
 #include "convert/metrics.h"
 #include "convert/search.h"
+#include "convert/small_values.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
@@ -50,11 +52,38 @@ Verifier::Verifier(const std::filesystem::path& original, const OpsetChoice& ops
   if (needs) open_judge();
 }
 
-const ValueRanges* Verifier::ranges() {
+const ValueRanges* Verifier::ranges(Report& report) {
   if (policy_.options().calibration.empty()) return nullptr;
   tell("measuring ranges", 0);
   ranges_ = judge_->ranges(graph_);
+  let_small_go_low(report);
   return &*ranges_;
+}
+
+// Networks that were never trained, or branches that training switched off, have values that fade
+// from layer to layer. Digits lost there are seen nowhere, unless something makes them large again.
+void Verifier::let_small_go_low(Report& report) {
+  const Options& options = policy_.options();
+  ValueRanges rest = without_small(*ranges_, policy_.low());
+  if (rest.size() == ranges_->size()) return;
+  Constants constants(graph_, policy_.low());
+  const auto products = [&](const ValueRanges& ranges) {
+    return low_products(graph_, policy_, decide(graph_, policy_, constants, {.ranges = &ranges}));
+  };
+  if (products(rest) <= products(*ranges_)) return;
+  tell("comparing", 0);
+  const std::vector<OutputError> errors =
+      worst_of(judge_->errors(policy_, {.ranges = &rest}, judged()));
+  const double accepted = std::min(accepted_of_type(), options.tolerance.value_or(HUGE_VAL));
+  if (!hardly_differ(errors, accepted)) return;
+  std::ostringstream text;
+  text.precision(2);
+  text << ranges_->size() - rest.size()
+       << " values are on the calibration data below half the smallest normal value of "
+       << options.target_dtype << ", and go low all the same: the outputs differ by "
+       << largest_error(errors) << " of their range";
+  report.warnings.push_back(text.str());
+  ranges_ = std::move(rest);
 }
 
 void Verifier::open_judge() {
@@ -231,9 +260,12 @@ std::vector<OutputError> Verifier::floor_of(const Evidence& evidence) const {
   return worst_of(judge_->errors(policy_, evidence, Storage::kEmulatedWeights));
 }
 
+double Verifier::accepted_of_type() const {
+  return policy_.low() == Element::kFloat16 ? kAcceptedHalf : kAcceptedBFloat;
+}
+
 double Verifier::accepted(const std::vector<OutputError>& floor) const {
-  const double by_type = policy_.low() == Element::kFloat16 ? kAcceptedHalf : kAcceptedBFloat;
-  return std::max(by_type, kFloorFactor * largest_error(floor));
+  return std::max(accepted_of_type(), kFloorFactor * largest_error(floor));
 }
 
 void Verifier::confirm(const std::filesystem::path& result, const Evidence& evidence,

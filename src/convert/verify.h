@@ -24,8 +24,10 @@ class Verifier {
   Verifier(const std::filesystem::path& original, const OpsetChoice& opset, const Graph&,
            const ConvertPolicy&, const std::filesystem::path& target);
 
-  /// Samples were given: measures the ranges on them. Otherwise nothing.
-  const ValueRanges* ranges();
+  /// Samples were given: measures the ranges on them. Otherwise nothing. Small values are not among
+  /// them where products would stay float32 for their sake alone and the judge sees hardly a
+  /// difference if they go low; the report's warnings say so.
+  const ValueRanges* ranges(Report& report);
   /// A tolerance or a command was given, or a comparison on samples that fails: what must stay
   /// float32 for it. Otherwise, and where a plan has decided, nothing. Throws Error where the
   /// search does not find enough. With samples the report learns what single nodes add to the
@@ -55,6 +57,9 @@ class Verifier {
   void confirm_load(const std::filesystem::path& result, Report& report) const;
   // What rounding the weights alone costs; nothing where that is all that is done.
   std::vector<OutputError> floor_of(const Evidence&) const;
+  void let_small_go_low(Report&);
+  // The error that a comparison accepts without a tolerance, whatever rounding the weights costs.
+  double accepted_of_type() const;
   // The error that a comparison accepts without a tolerance.
   double accepted(const std::vector<OutputError>& floor) const;
   // That error, where the conversion as it is exceeds it.

@@ -53,12 +53,52 @@ TEST(JoinedOperators, BatchNormsBehindAMatMulStayFloat) {
   EXPECT_TRUE(decision_on(norm_behind("MatMul", "Relu"), "n").low);
 }
 
+TEST(JoinedOperators, BatchNormsInABranchStayFloatBehindAMatMulOutside) {
+  GraphBuilder g, then, otherwise;
+  g.input("x", Element::kFloat, {4, 4}).input("c", Element::kBool, {});
+  g.initializer(identity_weights("w", 4)).node("MatMul", {"x", "w"}, {"m"});
+  for (const char* name : {"scale", "bias", "mean", "var"}) g.weight(name, {1, 2, 3, 4}, {4});
+  then.node("BatchNormalization", {"m", "scale", "bias", "mean", "var"}, {"n"});
+  otherwise.node("Relu", {"m"}, {"e"});
+  g.node("If", {"c"}, {"b"},
+         body_attribute("then_branch", then.output("n", Element::kFloat, {4, 4}).take()),
+         body_attribute("else_branch", otherwise.output("e", Element::kFloat, {4, 4}).take()));
+  const Message made = model(g.node("MatMul", {"b", "w"}, {"y"}).output("y").take());
+  EXPECT_FALSE(decision_on(made, "b/then_branch/n").low);
+  EXPECT_TRUE(decision_on(made, "m").low);
+}
+
 TEST(JoinedOperators, TheScaleOfANormInPiecesHasTheTypeThatItReads) {
   for (const char* between : {"", "Identity", "Mul"}) {
     const Message made = norm_in_pieces(17, between);
     EXPECT_TRUE(decision_on(made, "m").low);
     EXPECT_TRUE(decision_on(made, "scaled").low);
   }
+}
+
+TEST(JoinedOperators, WhatMayBeACopyHasTheTypeOfWhatItMayCopy) {
+  const Message made = norm_in_pieces(17, "Expand");
+  for (const char* node : {"m", "copy", "scaled"}) EXPECT_TRUE(decision_on(made, node).low) << node;
+}
+
+TEST(JoinedOperators, FunctionsAreLookedInto) {
+  const Message behind = norm_and_function(false);
+  EXPECT_TRUE(decision_on(behind, "r/function/made").low);
+  EXPECT_TRUE(decision_on(behind, "scaled").low);
+  const Message within = norm_and_function(true);
+  EXPECT_TRUE(decision_on(within, "m").low);
+  EXPECT_TRUE(decision_on(within, "r/function/scaled").low);
+}
+
+TEST(JoinedOperators, ANormInPiecesIsNotJoinedWhereABodyIsBetweenItAndItsCast) {
+  const Message within = norm_and_body(true);
+  EXPECT_TRUE(decision_on(within, "m").low);
+  EXPECT_FALSE(decision_on(within, "r/then_branch/scaled").low);
+  EXPECT_TRUE(decision_on(within, "r/then_branch/z").low);
+  const Message behind = norm_and_body(false);
+  EXPECT_TRUE(decision_on(behind, "r/then_branch/b").low);
+  EXPECT_FALSE(decision_on(behind, "scaled").low);
+  EXPECT_TRUE(decision_on(behind, "z").low);
 }
 
 TEST(JoinedOperators, ANormInPiecesIsNotJoinedWhereOthersReadWhatItReads) {

@@ -155,6 +155,55 @@ TEST_F(EvaluatorJudges, AComparisonThatHoldsSearchesNothing) {
   EXPECT_EQ(report.heavy_low_nodes, 2);
 }
 
+// A branch that fades, `gain` times larger behind its two products than it comes out of them.
+Message fading_branch(float gain) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 2});
+  g.weight("w", {1, 2, 3, 4}, {2, 2}).weight("tiny", {1e-4F, -2e-4F, 3e-4F, 1e-4F}, {2, 2});
+  g.weight("gain", {gain}, {});
+  g.node("MatMul", {"x", "w"}, {"strong"});
+  g.node("MatMul", {"x", "tiny"}, {"weak"});
+  g.node("MatMul", {"weak", "tiny"}, {"weaker"});
+  g.node("MatMul", {"weaker", "tiny"}, {"faint"});
+  g.node("Mul", {"faint", "gain"}, {"again"}).node("Add", {"strong", "again"}, {"y"});
+  return model(g.output("y", Element::kFloat, {1, 2}).take());
+}
+
+TEST_F(EvaluatorJudges, SmallValuesThatAreSeenNowhereGoLow) {
+  save(in(), fading_branch(1));
+  add_sample(floats("x", {1, 2}, {0.3F, -0.7F}));
+  for (const char* verify : {"load", "compare"}) {
+    options_.verify = verify;
+    const Report report = convert_model(in(), out(), options_).report;
+    EXPECT_EQ(report.heavy_low_nodes, 4) << verify;
+    EXPECT_THAT(report.warnings, testing::Contains(HasSubstr("go low all the same")));
+  }
+}
+
+TEST_F(EvaluatorJudges, SmallValuesThatGrowAgainStayFloat) {
+  save(in(), fading_branch(1e11F));
+  add_sample(floats("x", {1, 2}, {0.3F, -0.7F}));
+  options_.verify = "compare";
+  const Report report = convert_model(in(), out(), options_).report;
+  EXPECT_LT(report.heavy_low_nodes, 4);
+  EXPECT_LT(report.errors.at(0).relative_to_range, 0.02);
+  EXPECT_THAT(report.warnings, testing::Not(testing::Contains(HasSubstr("all the same"))));
+}
+
+// Zero would be within every tolerance that is told as a share of one millionth.
+TEST_F(EvaluatorJudges, OutputsThatAreSmallThemselvesDoNotVanish) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 2}).weight("tiny", {1e-4F, -2e-4F, 3e-4F, 1e-4F}, {2, 2});
+  g.node("MatMul", {"x", "tiny"}, {"a"}).node("MatMul", {"a", "tiny"}, {"b"});
+  g.node("MatMul", {"b", "tiny"}, {"y"});
+  save(in(), model(g.output("y", Element::kFloat, {1, 2}).take()));
+  add_sample(floats("x", {1, 2}, {0.3F, -0.7F}));
+  options_.verify = "compare";
+  const Report report = convert_model(in(), out(), options_).report;
+  EXPECT_LT(report.heavy_low_nodes, 3);
+  EXPECT_GT(report.errors.at(0).cosine, 0.999);
+}
+
 TEST_F(EvaluatorJudges, AnInterruptedSearchGoesOnWhereItStopped) {
   save(in(), overflowing_model());
   options_.tolerance = 0.01;
