@@ -30,16 +30,6 @@ struct Output {
   std::int64_t count = 0;
 };
 
-/// What a fused step reads when it runs, not when it is asked for: nothing moves if `*skip` is not
-/// zero, and gradients are multiplied by `*inv_scale`. Null: never skip, no scale.
-struct Guard {
-  const float* skip = nullptr;
-  const float* inv_scale = nullptr;
-  /// Aligned copies are stored past the caches: what is overwritten need not be read. For lists so
-  /// large that the caches would not hold the copies until the forward, either.
-  bool copies_past_cache = false;
-};
-
 /// The memory of one parameter in a fused step. Weights and gradients are float, float16 or
 /// bfloat16 and their state is float; or all are double.
 /// `state[]` is what the optimizer keeps per element, in the order that its step documents.
@@ -59,6 +49,35 @@ struct StepRow {
 struct Range {
   std::int64_t begin = 0;
   std::int64_t end = 0;
+};
+
+/// A cursor that runs in front of the loops of one thread over a list: what it passes is asked for,
+/// so that it is in the caches when the loop comes there. It goes from one row into the next, since
+/// what begins a tensor has to be asked for while the one before it is worked on.
+struct Ahead {
+  const StepRow* row = nullptr;
+  const StepRow* end = nullptr;
+  std::int64_t element = 0;  // of `row`
+
+  void advance(std::int64_t count) {
+    element += count;
+    while (row != end && element >= row->count) {
+      element -= row->count;
+      ++row;
+    }
+  }
+};
+
+/// What a fused step reads when it runs, not when it is asked for: nothing moves if `*skip` is not
+/// zero, and gradients are multiplied by `*inv_scale`. Null: never skip, no scale.
+struct Guard {
+  const float* skip = nullptr;
+  const float* inv_scale = nullptr;
+  /// Aligned copies are stored past the caches: what is overwritten need not be read. For lists so
+  /// large that the caches would not hold the copies until the forward, either.
+  bool copies_past_cache = false;
+  /// Moved on by as many elements as the step works on. Null: nothing is asked for early.
+  Ahead* ahead = nullptr;
 };
 
 }  // namespace mezzo::kernels

@@ -11,19 +11,9 @@ namespace {
 // hold: the first copies have left them before the last is written.
 constexpr std::int64_t kManyElements = std::int64_t{4} * 1024 * 1024;
 
-// The first lines of the next tensor, while this one is worked on; after them the loops ask by
-// themselves.
-void ask_for_next(std::span<const StepRow> rows, std::size_t i) {
-  if (i + 1 >= rows.size()) return;
-  const StepRow& next = rows[i + 1];
-  for (const void* memory :
-       {next.grad, static_cast<const void*>(next.param), static_cast<const void*>(next.state[0]),
-        static_cast<const void*>(next.state[1])}) {
-    for (std::ptrdiff_t line = 0; line < 6; ++line) {
-      __builtin_prefetch(static_cast<const char*>(memory) + 64 * line);
-    }
-  }
-}
+// How far in front of a loop memory is asked for. With 24 cache lines of floats the loops were 5 %
+// slower on Zen 5, with 12 a quarter.
+constexpr std::int64_t kAheadElements = 40 * 16;
 
 }  // namespace
 
@@ -55,12 +45,28 @@ void Lists::run(std::span<const Row> rows, const Visit& visit) {
 }
 
 template <typename Visit>
+void Lists::share_step(std::span<const StepRow> rows, std::int64_t elements, const Guard& guard,
+                       const Visit& visit) {
+  workers_.share(chunks_.size(), elements, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t tensor = chunks_.tensor_of(begin);
+    Ahead ahead{rows.data() + tensor, rows.data() + rows.size()};
+    ahead.advance((begin - chunks_.first(tensor)) * Chunks::kElements + kAheadElements);
+    Guard how = guard;
+    how.ahead = &ahead;
+    chunks_.for_each(
+        begin, end, [&](std::int64_t i) { return rows[static_cast<std::size_t>(i)].count; },
+        [&](std::int64_t i, Range range, std::int64_t chunk) {
+          visit(static_cast<std::size_t>(i), range, static_cast<std::size_t>(chunk), how);
+        });
+  });
+}
+
+template <typename Visit>
 void Lists::run_step(std::span<const StepRow> rows, Guard guard, const Visit& visit) {
   const std::int64_t elements = plan(rows);
   guard.copies_past_cache = elements >= kManyElements;
-  share(rows, elements, [&](std::size_t i, Range range, std::size_t) {
-    ask_for_next(rows, i);
-    visit(i, range, guard);
+  share_step(rows, elements, guard, [&](std::size_t i, Range range, std::size_t, const Guard& how) {
+    visit(i, range, how);
   });
 }
 
@@ -178,10 +184,10 @@ void Lists::lamb_norms(std::span<const StepRow> rows, std::span<const LambScalar
   const KernelSet& set = kernels();
   const std::int64_t elements = plan(rows);
   lamb_partial_.resize(static_cast<std::size_t>(chunks_.size()));
-  share(rows, elements, [&](std::size_t i, Range range, std::size_t chunk) {
-    ask_for_next(rows, i);
-    lamb_partial_[chunk] = set.lamb_moments(rows[i], range, scalars[i], guard);
-  });
+  share_step(rows, elements, guard,
+             [&](std::size_t i, Range range, std::size_t chunk, const Guard& how) {
+               lamb_partial_[chunk] = set.lamb_moments(rows[i], range, scalars[i], how);
+             });
 }
 
 LambNorms Lists::lamb_norms_of(std::int64_t row) const {

@@ -57,7 +57,12 @@ class Lists {
   /// Both.
   template <typename Row, typename Visit>
   void run(std::span<const Row> rows, const Visit& visit);
-  /// The same with what steps of all kinds have in common: visit(row index, range, guard).
+  /// share() for loops that ask for memory early: visit(row index, range, chunk, guard).
+  template <typename Visit>
+  void share_step(std::span<const StepRow> rows, std::int64_t elements, const Guard& guard,
+                  const Visit& visit);
+  /// plan() and share_step() with what steps that move weights have in common: visit(row index,
+  /// range, guard).
   template <typename Visit>
   void run_step(std::span<const StepRow> rows, Guard guard, const Visit& visit);
   void lamb_norms(std::span<const StepRow>, std::span<const LambScalars<double>>, const Guard&);

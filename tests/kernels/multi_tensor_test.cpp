@@ -67,6 +67,56 @@ TEST(Chunks, CoverEveryElementOnce) {
   EXPECT_EQ(seen, counts);
 }
 
+TEST(Ahead, GoesFromOneRowIntoTheNextPastEmptyOnesAndStopsBehindTheLast) {
+  std::vector<StepRow> rows(5);
+  constexpr std::int64_t kCounts[] = {0, 3, 0, 10, 2};
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i].count = kCounts[i];
+  Ahead ahead{rows.data(), rows.data() + rows.size()};
+  const auto stands_at = [&](std::ptrdiff_t row, std::int64_t element) {
+    return ahead.row == rows.data() + row && ahead.element == element;
+  };
+  ahead.advance(0);
+  EXPECT_TRUE(stands_at(1, 0));
+  ahead.advance(2);
+  EXPECT_TRUE(stands_at(1, 2));
+  ahead.advance(4);
+  EXPECT_TRUE(stands_at(3, 3));
+  ahead.advance(9);
+  EXPECT_EQ(ahead.row, ahead.end);
+  ahead.advance(100);
+  EXPECT_EQ(ahead.row, ahead.end);
+}
+
+TEST(Ahead, IsMovedOnByAsManyElementsAsAStepWorksOn) {
+  const AdamScalars<double> h{
+      .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .keep = 1, .grad_scale = 1};
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    Array param = Array::random(dtype, 100, 1);
+    Array grad = Array::random(dtype, 100, 2);
+    Array first = Array::random(dtype, 100, 3);
+    Array second = Array::random(dtype, 100, 4);
+    const StepRow row{.param = param.out().data,
+                      .grad = grad.in().data,
+                      .state = {first.out().data, second.out().data, nullptr},
+                      .count = 100,
+                      .param_dtype = dtype,
+                      .grad_dtype = dtype};
+    const std::vector<StepRow> rows(3, row);
+    for (const KernelSet* set : usable_kernel_sets()) {
+      Ahead ahead{rows.data(), rows.data() + rows.size(), 60};
+      const Guard guard{.ahead = &ahead};
+      set->adam(row, {0, 37}, h, guard);
+      EXPECT_EQ(ahead.row, rows.data()) << set->name;
+      EXPECT_EQ(ahead.element, 97) << set->name;
+      set->adam(row, {37, 100}, h, guard);
+      EXPECT_EQ(ahead.row, rows.data() + 1) << set->name;
+      EXPECT_EQ(ahead.element, 60) << set->name;
+      for (int rest = 0; rest < 3; ++rest) set->adam(row, {0, 100}, h, guard);
+      EXPECT_EQ(ahead.row, ahead.end) << set->name;
+    }
+  }
+}
+
 TEST(Lists, NormsAreTheSameBitsForAnyNumberOfWorkers) {
   const TensorList list(1);
   std::vector<double> one(list.in.size());

@@ -30,12 +30,6 @@ struct FloatLanes {
 
   static inline V broadcast(S x) { return {RawFloats{} + x}; }
 
-  /// Asks for what a loop over memory comes to soon. Of 6 to 64 cache lines 24 and 32 were best.
-  static inline void ask_ahead(const void* data, DType dtype, std::int64_t i) {
-    constexpr std::int64_t kAhead = 24 * std::int64_t{64};
-    const std::int64_t size = dtype == DType::kFloat32 ? 4 : 2;
-    __builtin_prefetch(static_cast<const char*>(data) + i * size + kAhead);
-  }
   static inline V load(const void* data, DType dtype, std::int64_t i) {
     if (dtype == DType::kFloat32) return {read<RawFloats>(at_index<float>(data, i))};
     const RawHalves low = read<RawHalves>(at_index<std::uint16_t>(data, i));
@@ -86,7 +80,6 @@ struct DoubleLanes {
   static constexpr int kWidth = 1;
 
   static inline V broadcast(S x) { return x; }
-  static inline void ask_ahead(const void*, DType, std::int64_t) {}
   static inline V load(const void* data, DType dtype, std::int64_t i) {
     if (dtype == DType::kFloat64) return *at_index<double>(data, i);
     if (dtype == DType::kFloat32) return static_cast<double>(*at_index<float>(data, i));

@@ -7,15 +7,6 @@ struct Whole {
 
   inline V load(const void* data, DType dtype) const { return L::load(data, dtype, i); }
   inline V load_state(const void* data) const { return L::load_state(data, i); }
-  /// The same of what is in memory rather than in a cache.
-  inline V stream(const void* data, DType dtype) const {
-    L::ask_ahead(data, dtype, i);
-    return L::load(data, dtype, i);
-  }
-  inline V stream_state(const void* data) const {
-    L::ask_ahead(data, DType::kFloat32, i);
-    return L::load_state(data, i);
-  }
   inline void store(void* data, DType dtype, V x) const { L::store(data, dtype, i, x); }
   inline void store_state(void* data, V x) const { L::store_state(data, i, x); }
   inline void store_copy(void* data, CopyKind kind, V x, bool past_cache = false) const {
@@ -36,8 +27,6 @@ struct Rest {
     return Part<L>().load(data, dtype, i, count);
   }
   inline V load_state(const void* data) const { return load(data, kState); }
-  inline V stream(const void* data, DType dtype) const { return load(data, dtype); }
-  inline V stream_state(const void* data) const { return load_state(data); }
   inline void store(void* data, DType dtype, V x) const {
     Part<L>().store(data, dtype, i, count, x);
   }

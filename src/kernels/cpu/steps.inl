@@ -33,6 +33,79 @@ class Copies {
   bool past_cache_;
 };
 
+/// What a step reads of each element beside the weight.
+struct Streams {
+  bool grad;
+  int states;
+};
+
+/// A row whose memory a loop asks for: element i of the loop is element i + shift of the row.
+/// Asking reads nothing, so that addresses may lie outside the row, or be of a state that it lacks.
+class Asked {
+ public:
+  inline Asked(const StepRow& row, std::int64_t shift)
+      : param_(row.param, size(row.param_dtype), shift),
+        grad_(row.grad, size(row.grad_dtype), shift) {
+    for (int s = 0; s < 3; ++s) state_[s] = Stream(row.state[s], sizeof(float), shift);
+  }
+  inline void ask(std::int64_t i, Streams streams) const {
+    param_.ask(i);
+    if (streams.grad) grad_.ask(i);
+    for (int s = 0; s < streams.states; ++s) state_[s].ask(i);
+  }
+
+ private:
+  static inline std::int64_t size(DType dtype) { return dtype == DType::kFloat32 ? 4 : 2; }
+  struct Stream {
+    std::uintptr_t begin = 0;
+    std::uintptr_t each = 0;
+    inline Stream() = default;
+    inline Stream(const void* memory, std::int64_t size, std::int64_t shift)
+        : begin(reinterpret_cast<std::uintptr_t>(memory) +
+                static_cast<std::uintptr_t>(shift * size)),
+          each(static_cast<std::uintptr_t>(size)) {}
+    inline void ask(std::int64_t i) const {
+      __builtin_prefetch(
+          reinterpret_cast<const void*>(begin + static_cast<std::uintptr_t>(i) * each));
+    }
+  };
+  Stream param_, grad_, state_[3];
+};
+
+/// for_range() over a row's memory that is not in the caches: asks for what comes later.
+template <typename L, typename Body>
+static inline void for_step(const StepRow& own, Range range, const Guard& guard, Streams streams,
+                            Body&& body) {
+  Ahead ahead = guard.ahead == nullptr ? Ahead{} : *guard.ahead;
+  if constexpr (L::kWidth == 1) {
+    for_range<L>(range, body);
+    ahead.advance(range.end - range.begin);
+  } else {
+    std::int64_t i = range.begin;
+    while (i + L::kWidth <= range.end) {
+      // Up to where the cursor comes to another row. Behind the list it asks for what is read now.
+      const bool any = ahead.row != ahead.end;
+      const Asked asked(any ? *ahead.row : own, any ? ahead.element - i : 0);
+      const std::int64_t from = i;
+      std::int64_t stop = range.end;
+      if (any && ahead.row->count - ahead.element < stop - i) {
+        stop = i + ahead.row->count - ahead.element;
+      }
+      do {
+        asked.ask(i, streams);
+        body(Whole<L>{i});
+        i += L::kWidth;
+      } while (i < stop && i + L::kWidth <= range.end);
+      ahead.advance(i - from);
+    }
+    if (i < range.end) {
+      body(Rest<L>{i, range.end - i});
+      ahead.advance(range.end - i);
+    }
+  }
+  if (guard.ahead != nullptr) *guard.ahead = ahead;
+}
+
 template <typename L>
 [[gnu::flatten]] static void adam_lanes(const StepRow& row, Range range,
                                         const AdamScalars<double>& given, const Guard& guard) {
@@ -40,11 +113,11 @@ template <typename L>
   const auto h = scalars<typename L::S>(given);
   const auto factor = gradient_factor(guard, h.grad_scale);
   const Copies copies(row, range, guard);
-  for_range<L>(range, [&](auto at) {
-    const V grad = at.stream(row.grad, row.grad_dtype) * factor;
-    AdamElement<V> s{at.stream(row.param, row.param_dtype), at.stream_state(row.state[0]),
-                     at.stream_state(row.state[1]), V{}};
-    if (h.amsgrad) s.max_exp_avg_sq = at.stream_state(row.state[2]);
+  for_step<L>(row, range, guard, {true, h.amsgrad ? 3 : 2}, [&](auto at) {
+    const V grad = at.load(row.grad, row.grad_dtype) * factor;
+    AdamElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0]),
+                     at.load_state(row.state[1]), V{}};
+    if (h.amsgrad) s.max_exp_avg_sq = at.load_state(row.state[2]);
     s = adam_element(s, grad, h);
     at.store(row.param, row.param_dtype, s.param);
     at.store_state(row.state[0], s.exp_avg);
@@ -61,10 +134,10 @@ template <typename L>
   const auto h = scalars<typename L::S>(given);
   const auto factor = gradient_factor(guard, h.grad_scale);
   const Copies copies(row, range, guard);
-  for_range<L>(range, [&](auto at) {
-    const V grad = at.stream(row.grad, row.grad_dtype) * factor;
-    SgdElement<V> s{at.stream(row.param, row.param_dtype), V{}};
-    if (h.momentum != 0 && !h.first) s.buffer = at.stream_state(row.state[0]);
+  for_step<L>(row, range, guard, {true, h.momentum != 0 && !h.first ? 1 : 0}, [&](auto at) {
+    const V grad = at.load(row.grad, row.grad_dtype) * factor;
+    SgdElement<V> s{at.load(row.param, row.param_dtype), V{}};
+    if (h.momentum != 0 && !h.first) s.buffer = at.load_state(row.state[0]);
     s = sgd_element(s, grad, h);
     at.store(row.param, row.param_dtype, s.param);
     if (h.momentum != 0) at.store_state(row.state[0], s.buffer);
@@ -80,9 +153,9 @@ template <typename L>
   const auto h = scalars<typename L::S>(given);
   const auto factor = gradient_factor(guard, h.grad_scale);
   const Copies copies(row, range, guard);
-  for_range<L>(range, [&](auto at) {
-    const V grad = at.stream(row.grad, row.grad_dtype) * factor;
-    AdagradElement<V> s{at.stream(row.param, row.param_dtype), at.stream_state(row.state[0])};
+  for_step<L>(row, range, guard, {true, 1}, [&](auto at) {
+    const V grad = at.load(row.grad, row.grad_dtype) * factor;
+    AdagradElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0])};
     s = adagrad_element(s, grad, h);
     at.store(row.param, row.param_dtype, s.param);
     at.store_state(row.state[0], s.sum);
@@ -98,10 +171,10 @@ template <typename L>
   const auto h = scalars<typename L::S>(given);
   const auto factor = gradient_factor(guard, h.grad_scale);
   SquareSum<V> of_param, of_update;
-  for_range<L>(range, [&](auto at) {
-    const V grad = at.stream(row.grad, row.grad_dtype) * factor;
-    LambElement<V> s{at.stream(row.param, row.param_dtype), at.stream_state(row.state[0]),
-                     at.stream_state(row.state[1])};
+  for_step<L>(row, range, guard, {true, 2}, [&](auto at) {
+    const V grad = at.load(row.grad, row.grad_dtype) * factor;
+    LambElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0]),
+                     at.load_state(row.state[1])};
     s = lamb_moments(s, grad, h);
     at.store_state(row.state[0], s.exp_avg);
     at.store_state(row.state[1], s.exp_avg_sq);
@@ -118,9 +191,9 @@ template <typename L>
   using V = typename L::V;
   const auto h = scalars<typename L::S>(given);
   const Copies copies(row, range, guard);
-  for_range<L>(range, [&](auto at) {
-    LambElement<V> s{at.stream(row.param, row.param_dtype), at.stream_state(row.state[0]),
-                     at.stream_state(row.state[1])};
+  for_step<L>(row, range, guard, {false, 2}, [&](auto at) {
+    LambElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0]),
+                     at.load_state(row.state[1])};
     s.param = s.param - lamb_update(s, h) * h.rate;
     at.store(row.param, row.param_dtype, s.param);
     copies.store(at, s.param);
@@ -135,9 +208,9 @@ template <typename L>
   const auto h = scalars<typename L::S>(given);
   const auto factor = gradient_factor(guard, h.grad_scale);
   const Copies copies(row, range, guard);
-  for_range<L>(range, [&](auto at) {
-    const V grad = at.stream(row.grad, row.grad_dtype) * factor;
-    NovogradElement<V> s{at.stream(row.param, row.param_dtype), at.stream_state(row.state[0])};
+  for_step<L>(row, range, guard, {true, 1}, [&](auto at) {
+    const V grad = at.load(row.grad, row.grad_dtype) * factor;
+    NovogradElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0])};
     s = novograd_element(s, grad, h);
     at.store(row.param, row.param_dtype, s.param);
     at.store_state(row.state[0], s.exp_avg);
