@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "bridge/device.h"
+#include "bridge/kept_lists.h"
 #include "bridge/list_buffers.h"
 #include "bridge/list_operators.h"
 #include "bridge/outputs.h"
@@ -14,22 +15,9 @@
 #include "kernels/cuda_library.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
 
 namespace mezzo::bridge {
 namespace {
-
-// Descriptors and scratch memory are kept, so that calls neither allocate nor free: freeing would
-// wait for the device. Each stream has its own, since calls on two of them may run at once.
-kernels::cuda::List* kept_list(const kernels::cuda::Interface& cuda, const at::Device& device,
-                               kernels::cuda::Stream stream) {
-  using Key = std::tuple<const void*, c10::DeviceIndex, kernels::cuda::Stream>;
-  static thread_local std::map<Key, CudaList> lists;
-  CudaList& list = lists[{&cuda, device.index(), stream}];
-  if (!list) list = make_cuda_list(cuda, device);
-  return list.get();
-}
 
 // One call of the CUDA kernels.
 struct CudaCall {

@@ -1,6 +1,7 @@
 #include "bridge/tensors.h"
 
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
 
 #include <sstream>
 
@@ -34,6 +35,11 @@ std::string describe(const at::Tensor& tensor) {
 bool is_dense(const at::Tensor& tensor) {
   if (tensor.is_neg() || tensor._is_zerotensor()) return false;
   return tensor.is_contiguous() || tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense();
+}
+
+at::Tensor as_stored(const at::Tensor& tensor) {
+  if (tensor._is_zerotensor()) return at::zeros(tensor.sizes(), tensor.options());
+  return tensor.resolve_neg();
 }
 
 bool same_layout(const at::Tensor& a, const at::Tensor& b) {

@@ -20,6 +20,10 @@ std::string describe(const at::Tensor&);
 /// transposed. Not a view that negates, nor one without memory.
 bool is_dense(const at::Tensor&);
 
+/// The same values as they stand in memory: what a view negates is copied, zeros that have no
+/// memory get some.
+at::Tensor as_stored(const at::Tensor&);
+
 /// Both dense and of the same sizes: does element i in memory mean the same in both?
 bool same_layout(const at::Tensor& a, const at::Tensor& b);
 

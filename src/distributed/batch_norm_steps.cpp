@@ -28,7 +28,7 @@ kernels::BatchShape shape_of(const at::Tensor& x) {
 }
 
 at::Tensor per_channel(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.detach().contiguous() : tensor;
+  return tensor.defined() ? bridge::as_stored(tensor.detach()).contiguous() : tensor;
 }
 
 // The memory of another tensor in the order of x's.
@@ -58,7 +58,8 @@ at::Tensor two_rows(const at::Tensor& x) {
 }  // namespace
 
 at::Tensor laid_out(const at::Tensor& x) {
-  return x.is_contiguous() || channels_innermost(x) ? x : x.contiguous();
+  const at::Tensor stored = bridge::as_stored(x);
+  return stored.is_contiguous() || channels_innermost(stored) ? stored : stored.contiguous();
 }
 
 at::Tensor batch_moments(const at::Tensor& x) {

@@ -8,6 +8,7 @@
 
 #include "bridge/device.h"
 #include "bridge/rows.h"
+#include "bridge/tensors.h"
 #include "mezzo/nn.h"
 #include "nn/norm_call.h"
 
@@ -22,7 +23,7 @@ kernels::NormShape shape_of(const NormCall& call, at::ScalarType statistics) {
 }
 
 at::Tensor contiguous(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.detach().resolve_neg().contiguous() : tensor;
+  return tensor.defined() ? bridge::as_stored(tensor.detach()).contiguous() : tensor;
 }
 
 struct NormResult {

@@ -1,4 +1,6 @@
 // Lists of tensors through the CUDA kernels, against the same call on the processor.
+#include <thread>
+
 #include "bridge/multi_tensor.h"
 #include "support/cuda_places.h"
 
@@ -110,6 +112,39 @@ TEST_P(ListsOnCuda, MomentsOfRanksAreMergedAsByTheProcessor) {
   const KernelsAt kernels(place());
   const at::Tensor got = merge_moments(gathered.to(device()), kChannels);
   EXPECT_TRUE(torch::allclose(got.cpu(), expected, 1e-12, 1e-12));
+}
+
+/// The emulated kernels, which count the lists that were made and given back.
+struct CountedLists {
+  static inline int made = 0;
+  static inline int freed = 0;
+
+  static const kernels::cuda::Interface* functions() {
+    static const kernels::cuda::Interface all = [] {  // lists keep what they came by
+      kernels::cuda::Interface counted = *testing_cuda::emulation();
+      counted.make_list = [](int device) {
+        ++made;
+        return testing_cuda::emulation()->make_list(device);
+      };
+      counted.free_list = [](kernels::cuda::List* list) {
+        ++freed;
+        testing_cuda::emulation()->free_list(list);
+      };
+      return counted;
+    }();
+    return &all;
+  }
+};
+
+TEST(KeptLists, OutliveTheirThreadSinceItsGraphsMay) {
+  treat_cpus_as_cuda(CountedLists::functions());
+  const auto measure = [] { norm("test", {torch::ones({100})}, kernels::Norm::kTwo); };
+  std::thread(measure).join();
+  EXPECT_EQ(CountedLists::made, 1);
+  EXPECT_EQ(CountedLists::freed, 0);
+  std::thread(measure).join();
+  EXPECT_EQ(CountedLists::made, 1) << "the next thread takes the list over";
+  treat_cpus_as_cuda(nullptr);
 }
 
 }  // namespace

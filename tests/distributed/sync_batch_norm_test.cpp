@@ -309,6 +309,29 @@ TEST(SyncBatchNorm, AloneIsBatchNorm) {
   destroy_process_group();
 }
 
+TEST(SyncBatchNorm, TakesNegatedViewsAndZerosWithoutMemoryAsTheirValues) {
+  SyncBatchNorm ours(3);
+  torch::nn::BatchNorm2d theirs(3);
+  const auto expect_same = [&](const at::Tensor& x, const at::Tensor& dy) {
+    const at::Tensor input = x.detach().requires_grad_(true);
+    const at::Tensor values = at::zeros({4, 3, 5, 2}).copy_(x).requires_grad_(true);
+    const at::Tensor y = ours(input);
+    const at::Tensor expected = theirs(values);
+    EXPECT_TRUE(torch::allclose(y, expected, 1e-5, 1e-5));
+    y.backward(dy);
+    expected.backward(at::zeros({4, 3, 5, 2}).copy_(dy));
+    EXPECT_TRUE(torch::allclose(input.grad(), values.grad(), 1e-5, 1e-5));
+  };
+  const at::Tensor negated = at::_neg_view(torch::randn({4, 3, 5, 2}).add(1));
+  const at::Tensor none = at::_efficientzerotensor({4, 3, 5, 2}, at::kFloat);
+  expect_same(negated, negated);
+  expect_same(none, negated);
+  expect_same(negated, none);
+  ours->eval();
+  theirs->eval();
+  expect_same(negated, negated);
+}
+
 TEST(BatchNormSteps, AreTheSameByKernelsAndByOperators) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
     for (const bool last : {false, true}) {

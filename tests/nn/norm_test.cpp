@@ -169,6 +169,16 @@ TEST_P(Norm, TakesNegatedViewsAsTheirValues) {
   expect_close(ours(c, negated, {6}, {}, {}), ours(c, negated.clone(), {6}, {}, {}), 1e-12, "y");
 }
 
+TEST_P(Norm, TakesZerosWithoutMemory) {
+  const NormCase& c = GetParam();
+  const at::Tensor none = at::_efficientzerotensor({4, 6}, at::kFloat);
+  const at::Tensor bias = c.rms ? at::Tensor() : torch::ones({6});
+  EXPECT_TRUE(ours(c, none, {6}, {}, bias).equal(ours(c, torch::zeros({4, 6}), {6}, {}, bias)));
+  const at::Tensor x = leaf(torch::randn({4, 6}), at::kFloat);
+  ours(c, x, {6}, {}, {}).backward(none);
+  EXPECT_TRUE(x.grad().equal(torch::zeros({4, 6})));
+}
+
 TEST_P(Norm, KeepsItsInputsTypeInsideAScopeOfCasts) {
   const NormCase& c = GetParam();
   const amp::Autocast scope(Policy::defaults(at::kBFloat16));

@@ -138,8 +138,9 @@ bool List::end() {
 }
 
 void* List::scratch(std::size_t bytes) {
-  void* memory = scratch_.reserve(bytes, capturing_);
-  if (capturing_) scratch_.keep();
+  if (!capturing_) return scratch_.reserve(bytes, capturing_);
+  void* memory = captured_scratch_.reserve(bytes, capturing_, /*fresh=*/true);
+  captured_scratch_.keep();
   return memory;
 }
 

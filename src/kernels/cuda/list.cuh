@@ -131,7 +131,8 @@ class List {
   /// Null on failure.
   template <typename Recipe>
   const Recipe* put_recipes(const Recipe* recipes, std::int64_t count);
-  /// Scratch memory of this call, in the order of stream().
+  /// Scratch memory of this call, in the order of stream(); what is captured has its own, since
+  /// replays may run beside calls and beside other graphs.
   void* scratch(std::size_t bytes);
 
   /// Kept from call to call, so that steady calls allocate nothing.
@@ -147,7 +148,7 @@ class List {
   bool capturing_ = false;
   std::vector<unsigned char> image_;
   DeviceTable rows_, recipes_;
-  DeviceMemory scratch_;
+  DeviceMemory scratch_, captured_scratch_;
 };
 
 }  // namespace mezzo::kernels::cuda

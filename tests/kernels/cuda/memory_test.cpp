@@ -53,6 +53,23 @@ TEST_F(CudaMemory, WhatAGraphUsesIsNeitherWrittenNorFreedBeforeTheListIs) {
   EXPECT_EQ(mezzo_emulated::pieces_of_memory(), before + 2);
 }
 
+TEST_F(CudaMemory, GraphsHaveScratchMemoryOfTheirOwn) {
+  const DeviceArray a(Array::random(DType::kFloat32, 100, 1));
+  const Input in = a.in();
+  const DeviceNumber<double> total;
+  std::unique_ptr<List, FreeList> own(cuda().make_list(0));
+  const auto measure = [&] {
+    expect(cuda().norm(own.get(), &in, 1, false, total.data(), nullptr, nullptr, nullptr));
+    return mezzo_emulated::pieces_of_memory();
+  };
+  const int without_graph = measure();
+  mezzo_emulated::set_capturing(true);
+  EXPECT_EQ(measure(), without_graph + 1) << "a replay may run beside a call";
+  EXPECT_EQ(measure(), without_graph + 2) << "and beside another graph";
+  mezzo_emulated::set_capturing(false);
+  EXPECT_EQ(measure(), without_graph + 2) << "calls have theirs";
+}
+
 TEST_F(CudaMemory, AFailureIsReportedAndTold) {
   const DeviceArray a(Array::random(DType::kFloat32, 100, 1));
   const Input in = a.in();
