@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "convert/concat.h"
-#include "convert/fields.h"
-#include "convert/wire.h"
+#include "convert/onnx/concat.h"
+#include "convert/onnx/fields.h"
+#include "convert/onnx/wire.h"
 #include "core/platform.h"
 #include "core/raise.h"
 #include "suites.h"

@@ -1,22 +1,30 @@
 # One folder under src/ = one object library = one box of ARCHITECTURE.md.
 #
 #   mezzo_module(NAME casting TORCH [NN] SOURCES ... DEPENDS core policy PUBLIC autocast.h
-#                [LINK targets] [LIBRARIES mezzo mezzo_convert])
+#                [ROOMS "floor" "upper: floor"] [LINK targets] [LIBRARIES mezzo mezzo_convert])
 #
 # TORCH      the module uses LibTorch; without it the module builds in every preset.
 # NN         it uses LibTorch's modules, optimizers or archives, whose headers are parsed once for all such modules.
 # DEPENDS    the modules it may include; tests/layers checks it, see check_layers.cmake.
 # PUBLIC     the headers in include/mezzo/ that belong to it.
+# ROOMS      its folders, each with the rooms of the module that it may include, which are declared before it; a folder without a
+#            room fails the test. The files beside CMakeLists.txt may include all rooms and are included by none. A room is compiled
+#            as one unit, so that its headers are read once: names in its anonymous namespaces are unique within it.
 # LIBRARIES  the shared libraries that contain its objects (default: mezzo).
 
 function(mezzo_module)
-  cmake_parse_arguments(PARSE_ARGV 0 m "TORCH;NN" "NAME" "SOURCES;PUBLIC;DEPENDS;LINK;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 0 m "TORCH;NN" "NAME" "SOURCES;PUBLIC;DEPENDS;ROOMS;LINK;LIBRARIES")
   if(m_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "mezzo_module(${m_NAME}): unknown arguments ${m_UNPARSED_ARGUMENTS}")
   endif()
   list(JOIN m_DEPENDS "," depends)
   list(JOIN m_PUBLIC "," public)
   set_property(GLOBAL APPEND PROPERTY MEZZO_LAYERS "${m_NAME}:${depends}:${public}")
+  foreach(room IN LISTS m_ROOMS)
+    string(REGEX REPLACE " *: *" ":" room "${m_NAME}/${room}")
+    string(REPLACE " " "," room "${room}")
+    set_property(GLOBAL APPEND PROPERTY MEZZO_ROOMS "${room}")
+  endforeach()
   set_property(GLOBAL APPEND PROPERTY MEZZO_PUBLIC_HEADERS ${m_PUBLIC})
   if(m_TORCH AND NOT MEZZO_TORCH)
     return()
@@ -32,6 +40,14 @@ function(mezzo_module)
   target_include_directories(${objects} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${objects} PRIVATE mezzo_flags ${m_LINK})
   set_target_properties(${objects} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  if(m_ROOMS)
+    set_target_properties(${objects} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+    foreach(source IN LISTS m_SOURCES)
+      get_filename_component(unit ${source} DIRECTORY)
+      string(MAKE_C_IDENTIFIER "${m_NAME}/${unit}" unit)
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${unit}")
+    endforeach()
+  endif()
   if(m_TORCH)
     target_link_libraries(${objects} PRIVATE LibTorch::torch)
     if(m_NN)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/convert/schema_table.inc from the public operator documentation.
+"""Writes src/convert/standard/schema_table.inc from the public operator documentation.
 
 The facts (which type a formal may have in which opset, attributes and their defaults) are read from the operator registry of
 the `onnx` package, which also generates the public documentation. Only people who add an opset run this:
@@ -118,7 +118,7 @@ def generate():
 
 
 def main():
-    path = pathlib.Path(__file__).resolve().parent.parent / "src/convert/schema_table.inc"
+    path = pathlib.Path(__file__).resolve().parent.parent / "src/convert/standard/schema_table.inc"
     text = generate()
     if "--check" in sys.argv:
         if path.read_text() != text:

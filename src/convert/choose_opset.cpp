@@ -8,12 +8,13 @@
 #include <string>
 #include <utility>
 
-#include "convert/concat.h"
-#include "convert/decide.h"
-#include "convert/fold_batch_norm.h"
-#include "convert/opset.h"
-#include "convert/quantised.h"
-#include "convert/schema.h"
+#include "convert/decide/decide.h"
+#include "convert/decide/pins/quantised.h"
+#include "convert/onnx/concat.h"
+#include "convert/prepare/fold_batch_norm.h"
+#include "convert/prepare/opset.h"
+#include "convert/standard/low_forms.h"
+#include "convert/standard/schema.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
@@ -198,24 +199,6 @@ OpsetGain gain_of_raising(const fs::path& model, const ConvertPolicy& policy,
     if (more > static_cast<std::int64_t>(gain.more)) gain = {opset, static_cast<std::size_t>(more)};
   }
   return gain;
-}
-
-std::unique_ptr<Document> open_raised(const fs::path& model, int opset) {
-  auto document = std::make_unique<Document>(model);
-  if (opset == 0) return document;
-  const std::string why = raise_opset(*document, opset);
-  if (!why.empty())
-    raise<UnsupportedError>("convert", "the model cannot be raised to opset ", opset, ": ", why);
-  return document;
-}
-
-std::unique_ptr<Document> open_prepared(const fs::path& model, const Preparation& preparation,
-                                        std::vector<BatchNormFold>* folds) {
-  auto document = open_raised(model, preparation.opset);
-  if (!preparation.folds) return document;
-  std::vector<BatchNormFold> list = fold_batch_norms(*document);
-  if (folds != nullptr) *folds = std::move(list);
-  return document;
 }
 
 }  // namespace mezzo::convert

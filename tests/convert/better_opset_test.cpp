@@ -3,7 +3,7 @@
 
 #include "builder.h"
 #include "convert/choose_opset.h"
-#include "convert/graph.h"
+#include "convert/graph/graph.h"
 #include "corpus.h"
 #include "mezzo/convert.h"
 

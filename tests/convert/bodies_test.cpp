@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "builder.h"
-#include "convert/graph.h"
+#include "convert/graph/graph.h"
 #include "corpus.h"
 #include "mezzo/convert.h"
 #include "mezzo/error.h"

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "convert/element.h"
-#include "convert/fields.h"
-#include "convert/wire.h"
+#include "convert/onnx/element.h"
+#include "convert/onnx/fields.h"
+#include "convert/onnx/wire.h"
 
 namespace mezzo::convert {
 

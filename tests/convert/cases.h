@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "builder.h"
-#include "convert/document.h"
-#include "convert/metrics.h"
-#include "convert/runner.h"
-#include "convert/tensor.h"
+#include "convert/engine/runner.h"
+#include "convert/judge/metrics.h"
+#include "convert/onnx/document.h"
+#include "convert/onnx/tensor.h"
 #include "corpus.h"
 #include "mezzo/error.h"
 

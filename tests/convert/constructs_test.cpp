@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "builder.h"
-#include "convert/check.h"
-#include "convert/graph.h"
+#include "convert/graph/check.h"
+#include "convert/graph/graph.h"
 #include "corpus.h"
 #include "mezzo/convert.h"
 #include "mezzo/error.h"

@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "builder.h"
-#include "convert/check.h"
-#include "convert/graph.h"
+#include "convert/graph/check.h"
+#include "convert/graph/graph.h"
 #include "corpus.h"
 #include "mezzo/convert.h"
 #include "mezzo/error.h"

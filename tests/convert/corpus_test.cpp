@@ -7,8 +7,8 @@
 #include <set>
 #include <string>
 
-#include "convert/check.h"
-#include "convert/graph.h"
+#include "convert/graph/check.h"
+#include "convert/graph/graph.h"
 
 namespace mezzo::convert {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "builder.h"
-#include "convert/decide.h"
-#include "convert/document.h"
+#include "convert/decide/decide.h"
+#include "convert/onnx/document.h"
 
 namespace mezzo::convert {
 

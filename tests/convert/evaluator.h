@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "builder.h"
-#include "convert/document.h"
-#include "convert/evaluate.h"
+#include "convert/engine/evaluate.h"
+#include "convert/onnx/document.h"
 #include "corpus.h"
 #include "mezzo/convert.h"
 

@@ -1,10 +1,10 @@
 // Functions of a model: every call is a copy, and copies may be many.
-#include "convert/functions.h"
+#include "convert/onnx/functions.h"
 
 #include <gmock/gmock.h>
 
 #include "builder.h"
-#include "convert/graph.h"
+#include "convert/graph/graph.h"
 #include "mezzo/error.h"
 
 namespace mezzo::convert {

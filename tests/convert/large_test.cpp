@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "builder.h"
-#include "convert/array.h"
+#include "convert/onnx/array.h"
 #include "core/platform.h"
 #include "mezzo/convert.h"
 

@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "builder.h"
-#include "convert/apply.h"
-#include "convert/check.h"
-#include "convert/decide.h"
+#include "convert/decide/decide.h"
+#include "convert/graph/check.h"
+#include "convert/rewrite/apply.h"
 
 namespace mezzo::convert {
 namespace {

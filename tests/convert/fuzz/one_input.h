@@ -5,15 +5,15 @@
 #include <string_view>
 #include <utility>
 
-#include "convert/apply.h"
-#include "convert/check.h"
-#include "convert/constants.h"
-#include "convert/decide.h"
-#include "convert/document.h"
-#include "convert/graph.h"
-#include "convert/opset.h"
-#include "convert/samples.h"
-#include "convert/tensor.h"
+#include "convert/decide/decide.h"
+#include "convert/engine/samples.h"
+#include "convert/graph/check.h"
+#include "convert/graph/constants.h"
+#include "convert/graph/graph.h"
+#include "convert/onnx/document.h"
+#include "convert/onnx/tensor.h"
+#include "convert/prepare/opset.h"
+#include "convert/rewrite/apply.h"
 #include "mezzo/error.h"
 
 namespace mezzo::convert {

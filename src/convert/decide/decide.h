@@ -1,0 +1,130 @@
+// Decisions: every type variable of every node gets float32 or the low type.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "convert/decide/policy.h"
+#include "convert/decide/slots.h"
+#include "convert/graph/constants.h"
+#include "convert/graph/graph.h"
+
+namespace mezzo::convert {
+
+/// Which slot stands for what. Values that are not float32 have none.
+struct SlotMap {
+  Slots slots;
+  std::vector<Slot> native;             // per value: the type it is made in; none for constants
+  std::vector<std::vector<Slot>> uses;  // per value, per use: the type it is read in
+  std::vector<std::vector<Slot>> variables;  // per node, per variable of its schema
+  std::vector<bool> is_constant;             // per value
+};
+
+/// Slots of the whole graph, with what the standard demands: equalities and impossibilities.
+SlotMap map_slots(const Graph&, const ConvertPolicy&, const Constants&);
+
+struct Decisions {
+  SlotMap map;
+  std::vector<bool> low;  // per slot
+  std::vector<Decision> list;
+  std::vector<std::string> warnings;
+  /// Where only weights are stored low: plan keys, sorted, of the nodes whose weights are not.
+  std::vector<std::string> float_weights;
+  Allowed allowed;
+
+  bool is_low(Slot slot) const {
+    return slot != kNoSlot && low[static_cast<std::size_t>(map.slots.root(slot))];
+  }
+  bool is_low_value(ValueId id) const { return is_low(map.native[static_cast<std::size_t>(id)]); }
+  bool is_low_use(ValueId id, std::size_t use) const {
+    return is_low(map.uses[static_cast<std::size_t>(id)][use]);
+  }
+};
+
+/// What there is to decide about a type variable of a node, without the answer.
+Decision question_about(const Graph&, const Node&, std::size_t variable);
+
+/// What was decided about every type variable of every node, and by whom.
+std::vector<Decision> decisions_of(const Graph&, const Decisions&);
+
+/// A type that no node has, but what goes into a body or a function, or comes out of it.
+struct Passage {
+  Slot slot = kNoSlot;
+  Decision question;  // without the answer
+};
+
+/// The passages of a graph, each slot once.
+std::vector<Passage> passages_of(const Graph&, const SlotMap&);
+
+/// What a plan must know to decide again as it was decided: the list, and what passages became.
+std::vector<Decision> planned_of(const Graph&, const Decisions&);
+
+/// What became of nodes that have nothing to decide, for the report: operators that nothing
+/// describes, and float outputs of nodes with bodies and of calls. `variable` is empty, or the
+/// output's name.
+std::vector<Decision> consequences_of(const Graph&, const Decisions&);
+
+/// What else speaks about a graph besides the policy.
+struct Evidence {
+  const ValueRanges* ranges = nullptr;          // measured on samples
+  const Plan* plan = nullptr;                   // instead of the policy
+  const std::set<std::string>* kept = nullptr;  // plan keys of nodes that a search keeps float32
+};
+
+Decisions decide(const Graph&, const ConvertPolicy&, Constants&, const Evidence& = {});
+
+/// Pins what is bound to values whose types are not known: nothing there can be cast.
+void pin_unknown_types(const Graph&, SlotMap&);
+
+/// What excluded tensors and inputs came to.
+struct ExcludedValues {
+  std::vector<NodeId> readers;        // nodes that read one of them
+  std::vector<std::string> warnings;  // patterns that match nothing
+};
+
+/// Pins the values and inputs that the policy excludes to float32.
+ExcludedValues pin_excluded_values(const Graph&, const ConvertPolicy&, SlotMap&);
+
+/// The nodes on a way from a value that matches `from` to one that matches `to`, through bodies and
+/// functions too; nodes that have bodies are not among them.
+std::vector<NodeId> nodes_between(const Graph&, const NamePattern& from, const NamePattern& to);
+
+/// Pins from the static danger patterns: floats that become indices, integers and angles that need
+/// more digits, quantised regions.
+void pin_patterns(const Graph&, const Constants&, SlotMap&);
+
+/// Pins for signal processing: what logarithms read, and differences of neighbouring samples.
+void pin_signals(const Graph&, Element low, const Constants&, SlotMap&);
+
+/// Pins and equalities for what is chosen by its size: scores, boxes, peaks.
+void pin_selections(const Graph&, SlotMap&);
+
+/// Pins and equalities against what ONNX Runtime does wrong where it joins operators of float16,
+/// for profiles that it runs. The slots must be settled, and are not afterwards.
+void pin_joined_operators(const Graph&, const ConvertPolicy&, const Constants&, SlotMap&);
+
+/// Pins what reads numbers of the model that rounding would lose: constants, the value of
+/// ConstantOfShape, bounds and borders in attributes. The slots must be settled; the answer is what
+/// to warn of. Throws ConfigError where a plan (`planned`) wants them low.
+std::vector<std::string> pin_constants(const Graph&, const ConvertPolicy&, Constants&, SlotMap&,
+                                       bool planned);
+
+/// For every slot: is it low? Pins hold; what is free takes the fewest Casts, then the fewest bytes
+/// through them. The slots must be settled.
+std::vector<bool> place_casts(const Graph&, const ConvertPolicy&, const SlotMap&);
+
+/// Has the node types of its own to decide?
+bool is_decidable(const Node&);
+
+/// What patterns are matched with: the node's name or, where it has none, its first output's.
+std::string_view name_of_node(const Graph&, const Node&);
+
+/// The variable that decides what the node computes in: that of its first output or input.
+std::size_t primary_variable(const Graph&, const SlotMap&, NodeId);
+
+/// Is the value a Cast of a value that already has the low type? Then its low copy costs nothing.
+ValueId low_source(const Graph&, ValueId, Element low);
+
+}  // namespace mezzo::convert

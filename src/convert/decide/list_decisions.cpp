@@ -1,0 +1,132 @@
+// Decisions as plans and reports list them.
+#include <algorithm>
+
+#include "convert/decide/decide.h"
+#include "convert/graph/body_ways.h"
+#include "convert/onnx/concat.h"
+
+namespace mezzo::convert {
+namespace {
+
+// In the place of a type variable.
+constexpr std::string_view kPassage = "(value)";
+
+void answer(const Decisions& decisions, Slot slot, Decision& decision) {
+  const Slots& slots = decisions.map.slots;
+  decision.low = decisions.is_low(slot);
+  if (const Pin* pin = slots.pin_of(slot)) {
+    decision.rule = name_of(pin->level);
+    decision.why = pin->why;
+  } else {
+    decision.rule = "cut";
+    decision.why = decision.low ? "its neighbours are low: fewest casts" : "fewest casts";
+  }
+  if (const Pin* lost = slots.overruled(slot))
+    decision.otherwise = concat({"low by ", name_of(lost->level), ": ", lost->why});
+}
+
+Decision about(const Graph& graph, const Node& node) {
+  Decision decision;
+  decision.node = graph.describe(node);
+  decision.key = graph.key_of(node);
+  decision.op = node.op;
+  return decision;
+}
+
+bool touches_floats(const Graph& graph, const Node& node) {
+  const auto is_float = [&](ValueId id) {
+    return id != kNone && is_float_based(graph.value(id).type);
+  };
+  return std::ranges::any_of(node.inputs, is_float) || std::ranges::any_of(node.outputs, is_float);
+}
+
+}  // namespace
+
+Decision question_about(const Graph& graph, const Node& node, std::size_t variable) {
+  Decision decision = about(graph, node);
+  decision.variable = node.schema->variables[variable].name;
+  return decision;
+}
+
+std::vector<Decision> decisions_of(const Graph& graph, const Decisions& decisions) {
+  std::vector<Decision> list;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (!is_decidable(node)) continue;
+    const std::vector<Slot>& variables = decisions.map.variables[n];
+    for (std::size_t v = 0; v < variables.size(); ++v) {
+      if (variables[v] == kNoSlot) continue;
+      answer(decisions, variables[v], list.emplace_back(question_about(graph, node, v)));
+    }
+  }
+  return list;
+}
+
+// Every slot that no node decides about belongs to a value that enters a body or function, or to
+// one that a node with a body or a call gives.
+std::vector<Passage> passages_of(const Graph& graph, const SlotMap& map) {
+  std::vector<bool> is_known(map.slots.size());
+  const auto known = [&](Slot slot) {
+    return is_known[static_cast<std::size_t>(map.slots.root(slot))];
+  };
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!is_decidable(graph.nodes[n])) continue;
+    for (const Slot slot : map.variables[n]) {
+      if (slot != kNoSlot) known(slot) = true;
+    }
+  }
+  std::vector<Passage> list;
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const Value& value = graph.values[v];
+    const Slot slot = map.native[v];
+    if (slot == kNoSlot || known(slot)) continue;
+    const NodeId owner = value.is_scope_input ? graph.scope(value.scope).owner : value.producer;
+    if (owner == kNone || !is_hollow(graph.node(owner))) continue;
+    known(slot) = true;
+    Passage passage{slot, about(graph, graph.node(owner))};
+    passage.question.key = concat({graph.key_of(value.scope), value.name});
+    passage.question.variable = kPassage;
+    list.push_back(std::move(passage));
+  }
+  return list;
+}
+
+std::vector<Decision> planned_of(const Graph& graph, const Decisions& decisions) {
+  std::vector<Decision> list = decisions.list;
+  for (Passage& passage : passages_of(graph, decisions.map)) {
+    answer(decisions, passage.slot, passage.question);
+    list.push_back(std::move(passage.question));
+  }
+  return list;
+}
+
+std::vector<Decision> consequences_of(const Graph& graph, const Decisions& decisions) {
+  std::vector<Decision> list;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    const std::vector<Slot>& variables = decisions.map.variables[n];
+    if (!is_decidable(node) && node.op != "Constant" && touches_floats(graph, node)) {
+      for (std::size_t v = 0; v < variables.size(); ++v) {
+        if (variables[v] == kNoSlot) continue;
+        Decision decision = about(graph, node);
+        decision.op = node.qualified_name();
+        if (node.schema != nullptr) decision.variable = node.schema->variables[v].name;
+        answer(decisions, variables[v], decision);
+        list.push_back(std::move(decision));
+      }
+    }
+    if (!is_hollow(node) || !variables.empty()) continue;
+    for (const ValueId out : node.outputs) {
+      const Slot slot =
+          out == kNone ? kNoSlot : decisions.map.native[static_cast<std::size_t>(out)];
+      if (slot == kNoSlot) continue;
+      Decision decision = about(graph, node);
+      decision.variable = graph.value(out).name;
+      answer(decisions, slot, decision);
+      list.push_back(std::move(decision));
+    }
+  }
+  return list;
+}
+
+}  // namespace mezzo::convert

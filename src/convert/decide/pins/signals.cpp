@@ -1,0 +1,176 @@
+// Signal processing inside a model: pre-emphasis, and logarithms of powers. Both show errors that
+// learned layers hide.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+
+#include "convert/decide/decide.h"
+#include "convert/graph/body_ways.h"
+#include "convert/onnx/fields.h"
+#include "convert/onnx/low.h"
+#include "convert/standard/rules.h"
+
+namespace mezzo::convert {
+namespace {
+
+constexpr std::size_t kFarthestSignal = 64;  // values that one search looks at
+
+bool moves(const Node& node) {
+  const Rule* rule = find_rule(node.qualified_name());
+  return rule != nullptr && rule->moves;
+}
+
+class Signals {
+ public:
+  Signals(const Graph& graph, Element low, const Constants& constants, SlotMap& map)
+      : graph_(graph), low_(low), constants_(constants), map_(map) {}
+
+  void run() {
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      if (!node.domain.empty() || node.schema == nullptr) continue;
+      if (node.op == "Log" && has_fewer_exponents()) logarithm(node);
+      if (node.op == "Sub") difference(static_cast<NodeId>(n));
+    }
+  }
+
+ private:
+  // bfloat16 has float's range: relative errors, which a logarithm makes small, are all it adds.
+  bool has_fewer_exponents() const {
+    return smallest_normal(low_) > std::numeric_limits<float>::min();
+  }
+
+  bool is_constant(ValueId id) const { return map_.is_constant[static_cast<std::size_t>(id)]; }
+
+  bool is_open(ValueId id) const {
+    return id != kNone && map_.native[static_cast<std::size_t>(id)] != kNoSlot && !is_constant(id);
+  }
+
+  void keep_value(ValueId id, std::string_view why) {
+    map_.slots.pin(map_.native[static_cast<std::size_t>(id)], Label::kHigh, Level::kPattern,
+                   std::string(why));
+  }
+
+  // A logarithm tells small numbers apart that half cannot: powers of quiet sounds, probabilities.
+  // So its operand is float32 from the operator on that computes it, unless a guard keeps it in
+  // half's normal range.
+  void logarithm(const Node& log) {
+    constexpr std::string_view kWhy = "a logarithm reads it, however small it is";
+    std::vector<ValueId> ahead(log.inputs.begin(), log.inputs.end());
+    for (std::size_t i = 0; i < std::min(ahead.size(), kFarthestSignal); ++i) {
+      if (!is_open(ahead[i])) continue;
+      const Value& value = graph_.value(ahead[i]);
+      const auto at = static_cast<std::size_t>(value.output);
+      std::vector<ValueId> before;
+      if (value.is_scope_input) {
+        before = values_before_entry(graph_, value.scope, at);
+      } else if (value.producer != kNone) {
+        const Node& node = graph_.node(value.producer);
+        if (is_guarded(node)) continue;
+        if (is_hollow(node)) {
+          before = values_before_output(graph_, node, at);
+        } else if (moves(node) || is_sum(node)) {
+          before.assign(node.inputs.begin(), node.inputs.end());
+        }
+      }
+      keep_value(ahead[i], kWhy);
+      for (const ValueId id : before) {
+        if (std::ranges::find(ahead, id) == ahead.end()) ahead.push_back(id);
+      }
+    }
+  }
+
+  static bool is_sum(const Node& node) {
+    return node.domain.empty() && (node.op == "Add" || node.op == "Sum");
+  }
+
+  // Whose result is in the normal range for what stands in the model: x + 1, max(x, 1e-3).
+  bool is_guarded(const Node& node) const {
+    if (!node.domain.empty()) return false;
+    if (node.op == "Clip" && node.inputs.size() == 1) {
+      const Message* bound = graph_.attribute(node, "min");
+      if (bound == nullptr) return false;
+      const auto bits = static_cast<std::uint32_t>(bound->number(field::attribute::kFloat));
+      return std::bit_cast<float>(bits) >= smallest_normal(low_);
+    }
+    if (!is_sum(node) && node.op != "Max" && node.op != "Clip") return false;
+    const std::size_t end = node.op == "Clip" ? 2 : node.inputs.size();
+    for (std::size_t i = node.op == "Clip" ? 1 : 0; i < std::min(end, node.inputs.size()); ++i) {
+      const ValueId id = node.inputs[i];
+      if (id == kNone || !is_constant(id)) continue;
+      const std::vector<double> values = constants_.values(id);
+      if (!values.empty() && std::ranges::min(values) >= smallest_normal(low_)) return true;
+    }
+    return false;
+  }
+
+  // A signal less its own past, times a number or not: samples differ little from their
+  // neighbours, and rounding them first is an error that the difference does not share.
+  void difference(NodeId id) {
+    constexpr std::string_view kWhy = "a signal less its own neighbours: a small difference";
+    const Node& node = graph_.node(id);
+    if (node.inputs.size() != 2 || node.inputs[0] == node.inputs[1]) return;
+    const std::vector<ValueId> left = sources(node.inputs[0]);
+    const std::vector<ValueId> right = sources(node.inputs[1]);
+    for (const ValueId source : left) {
+      if (std::ranges::find(right, source) == right.end() || is_product(source)) continue;
+      keep_value(source, kWhy);
+      for (const Slot slot : map_.variables[static_cast<std::size_t>(id)])
+        map_.slots.pin(slot, Label::kHigh, Level::kPattern, std::string(kWhy));
+    }
+  }
+
+  bool is_product(ValueId id) const {
+    const NodeId producer = graph_.value(id).producer;
+    const Rule* rule =
+        producer == kNone ? nullptr : find_rule(graph_.node(producer).qualified_name());
+    return rule != nullptr && rule->own == CastClass::kLow;
+  }
+
+  // What a value is a shifted and scaled part of: where moving, and products with numbers, begin.
+  std::vector<ValueId> sources(ValueId id) const {
+    std::vector<ValueId> ahead{id};
+    std::vector<ValueId> found;
+    for (std::size_t i = 0; i < std::min(ahead.size(), kFarthestSignal); ++i) {
+      if (!is_open(ahead[i])) continue;
+      const NodeId producer = graph_.value(ahead[i]).producer;
+      const Node* node = producer == kNone ? nullptr : &graph_.node(producer);
+      if (node == nullptr || !node->domain.empty() || !(shifts(*node) || scales(*node))) {
+        found.push_back(ahead[i]);
+        continue;
+      }
+      for (const ValueId in : node->inputs) {
+        if (std::ranges::find(ahead, in) == ahead.end()) ahead.push_back(in);
+      }
+    }
+    return found;
+  }
+
+  static bool shifts(const Node& node) {
+    constexpr std::array<std::string_view, 9> kShifts{"Concat",  "Identity",        "Pad",
+                                                      "Reshape", "ScatterElements", "Slice",
+                                                      "Squeeze", "Unsqueeze",       "Where"};
+    return std::ranges::find(kShifts, node.op) != kShifts.end();
+  }
+
+  bool scales(const Node& node) const {
+    if (node.op != "Mul" && node.op != "Div") return false;
+    return std::ranges::any_of(node.inputs, [&](ValueId in) {
+      return in != kNone && is_constant(in) && constants_.count(in) == 1;
+    });
+  }
+
+  const Graph& graph_;
+  Element low_;
+  const Constants& constants_;
+  SlotMap& map_;
+};
+
+}  // namespace
+
+void pin_signals(const Graph& graph, Element low, const Constants& constants, SlotMap& map) {
+  Signals(graph, low, constants, map).run();
+}
+
+}  // namespace mezzo::convert

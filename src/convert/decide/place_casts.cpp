@@ -1,0 +1,121 @@
+// Where Casts stand: the minimum cut over all slots that no pin decides.
+#include <algorithm>
+#include <set>
+
+#include "convert/decide/cut.h"
+#include "convert/decide/decide.h"
+#include "convert/graph/sizes.h"
+#include "convert/standard/rules.h"
+
+namespace mezzo::convert {
+namespace {
+
+// A Cast reads an element in one type and writes it in the other.
+constexpr std::int64_t kBytesOfCast = 4 + 2;
+constexpr int kLoopFactor = 8;
+constexpr int kDeepestLoop = 3;
+
+class Placement {
+ public:
+  Placement(const Graph& graph, const ConvertPolicy& policy, const SlotMap& map)
+      : graph_(graph), policy_(policy), map_(map), sizes_(estimated_sizes(graph)) {}
+
+  std::vector<bool> solve() {
+    Cut cut(map_.slots.size());
+    float_weights_ = cut.add_variable();
+    cut.pay_if_low(float_weights_, Cut::kInfinite);
+    for (Slot slot = 0; slot < static_cast<Slot>(map_.slots.size()); ++slot) {
+      if (map_.slots.root(slot) != slot) continue;
+      if (is_pinned(slot, Label::kHigh)) cut.pay_if_low(slot, Cut::kInfinite);
+      if (is_pinned(slot, Label::kLow)) cut.pay_if_high(slot, Cut::kInfinite);
+    }
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) add_value(cut, static_cast<ValueId>(v));
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) add_node(cut, static_cast<NodeId>(n));
+    const std::vector<bool> answer = cut.solve();
+    return {answer.begin(), answer.begin() + static_cast<std::ptrdiff_t>(map_.slots.size())};
+  }
+
+ private:
+  int loop_depth(ScopeId id) const {
+    int depth = 0;
+    for (; id != kNone;
+         id = graph_.scope(id).owner == kNone ? kNone : graph_.node(graph_.scope(id).owner).scope) {
+      const NodeId owner = graph_.scope(id).owner;
+      if (owner != kNone && graph_.node(owner).op != "If" && graph_.node(owner).instance == kNone)
+        ++depth;
+    }
+    return std::min(depth, kDeepestLoop);
+  }
+
+  bool is_pinned(Slot slot, Label label) const {
+    const Pin* pin = map_.slots.pin_of(slot);
+    return pin != nullptr && pin->label == label;
+  }
+
+  // A value is cast once in each direction, however many readers it has.
+  void add_value(Cut& cut, ValueId id) {
+    const auto v = static_cast<std::size_t>(id);
+    // Weights that stay float32 are made so, and cast for whoever reads them low.
+    const bool is_cast = map_.is_constant[v] && !policy_.options().cast_optional_params;
+    if (map_.native[v] == kNoSlot && !is_cast) return;
+    const Slot made = is_cast ? float_weights_ : map_.slots.root(map_.native[v]);
+    std::set<Slot> readers;
+    for (const Slot slot : map_.uses[v]) {
+      if (slot != kNoSlot && map_.slots.root(slot) != made) readers.insert(map_.slots.root(slot));
+    }
+    if (readers.empty()) return;
+    std::int64_t turns = 1;
+    for (int i = loop_depth(graph_.value(id).scope); i > 0; --i) turns *= kLoopFactor;
+    const Cost cost{turns, turns * kBytesOfCast * sizes_[v]};
+    const bool is_free = low_source(graph_, id, policy_.low()) != kNone;
+    if (readers.size() == 1) {
+      cut.pay_if_split(made, *readers.begin(), is_free ? Cost{} : cost);
+      cut.pay_if_split(*readers.begin(), made, cost);
+      return;
+    }
+    const std::int32_t down = cut.add_variable();
+    const std::int32_t up = cut.add_variable();
+    cut.pay_if_split(made, down, is_free ? Cost{} : cost);
+    cut.pay_if_split(up, made, cost);
+    for (const Slot reader : readers) {
+      cut.pay_if_split(down, reader, Cut::kInfinite);
+      cut.pay_if_split(reader, up, Cut::kInfinite);
+    }
+  }
+
+  void add_node(Cut& cut, NodeId id) {
+    const Node& node = graph_.node(id);
+    const auto& variables = map_.variables[static_cast<std::size_t>(id)];
+    if (!is_decidable(node) || variables.empty()) return;
+    const std::size_t primary = primary_variable(graph_, map_, id);
+    if (primary >= variables.size()) return;
+    const Slot slot = map_.slots.root(variables[primary]);
+    const Rule* rule = find_rule(node.qualified_name());
+    if (rule != nullptr && rule->moves) {
+      cut.pay_if_high(slot, {0, 0, 2});
+    } else {
+      cut.pay_if_low(slot, {0, 0, 1});
+    }
+    if (policy_.class_of(node.qualified_name()).cast != CastClass::kPromote ||
+        is_pinned(slot, Label::kLow))
+      return;
+    for (const ValueId in : node.inputs) {
+      const Slot made = in == kNone ? kNoSlot : map_.native[static_cast<std::size_t>(in)];
+      if (made != kNoSlot) cut.pay_if_split(map_.slots.root(made), slot, Cut::kInfinite);
+    }
+  }
+
+  const Graph& graph_;
+  const ConvertPolicy& policy_;
+  const SlotMap& map_;
+  std::vector<std::int64_t> sizes_;  // per value
+  std::int32_t float_weights_ = 0;   // high, whatever the answer is
+};
+
+}  // namespace
+
+std::vector<bool> place_casts(const Graph& graph, const ConvertPolicy& policy, const SlotMap& map) {
+  return Placement(graph, policy, map).solve();
+}
+
+}  // namespace mezzo::convert

@@ -1,0 +1,253 @@
+#include "convert/engine/samples.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "convert/onnx/concat.h"
+#include "convert/onnx/tensor.h"
+#include "core/platform.h"
+#include "core/raise.h"
+
+namespace mezzo::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::uint64_t number_at(std::string_view bytes, std::size_t at, std::size_t size) {
+  if (at > bytes.size() || size > bytes.size() - at) raise("npz", "the file ends too early");
+  std::uint64_t value = 0;
+  for (std::size_t i = size; i-- > 0;)
+    value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
+  return value;
+}
+
+Element element_of(std::string_view descr, const std::string& name) {
+  constexpr std::array<std::pair<std::string_view, Element>, 12> kTypes{{{"f4", Element::kFloat},
+                                                                         {"f2", Element::kFloat16},
+                                                                         {"f8", Element::kDouble},
+                                                                         {"i1", Element::kInt8},
+                                                                         {"i2", Element::kInt16},
+                                                                         {"i4", Element::kInt32},
+                                                                         {"i8", Element::kInt64},
+                                                                         {"u1", Element::kUint8},
+                                                                         {"u2", Element::kUint16},
+                                                                         {"u4", Element::kUint32},
+                                                                         {"u8", Element::kUint64},
+                                                                         {"b1", Element::kBool}}};
+  if (!descr.empty() && (descr[0] == '<' || descr[0] == '|' || descr[0] == '='))
+    descr.remove_prefix(1);
+  for (const auto& [text, element] : kTypes) {
+    if (text == descr) return element;
+  }
+  raise<ConfigError>("npy", "'", name, "' has the type '", descr, "', which is not supported");
+}
+
+// The text of 'key': in the header's dictionary, up to the next comma outside parentheses.
+std::string_view header_value(std::string_view header, std::string_view key,
+                              const std::string& name) {
+  const std::size_t at = header.find(concat({"'", key, "':"}));
+  if (at == std::string_view::npos) raise("npy", "'", name, "' has no ", key);
+  std::string_view value = header.substr(at + key.size() + 3);
+  value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
+  return value.substr(
+      0, value.empty() || value[0] != '(' ? value.find_first_of(",}") : value.find(')'));
+}
+
+std::string inflated(std::string_view packed, std::uint64_t size, const std::string& name) {
+  if (size > std::numeric_limits<uInt>::max() || packed.size() > std::numeric_limits<uInt>::max()) {
+    raise<UnsupportedError>("npz", "'", name, "' has a compressed member beyond 4 GB");
+  }
+  // Deflate packs at most about a thousand to one; a larger claim is damage.
+  if (size / 1100 > packed.size() + 1) raise("npz", "'", name, "' is damaged");
+  std::string out(size, '\0');
+  z_stream stream{};
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+  stream.avail_in = static_cast<uInt>(packed.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(size);
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) raise("npz", "zlib cannot start");
+  const int status = inflate(&stream, Z_FINISH);
+  inflateEnd(&stream);
+  if (status != Z_STREAM_END || stream.total_out != size) raise("npz", "'", name, "' is damaged");
+  return out;
+}
+
+// From columns first, as Fortran counts, to rows first.
+void reorder(Array& array) {
+  const std::size_t size = size_of(array.element);
+  const std::size_t rank = array.dims.size();
+  std::vector<std::size_t> strides(rank, size);  // of the file
+  for (std::size_t d = 1; d < rank; ++d)
+    strides[d] = strides[d - 1] * static_cast<std::size_t>(array.dims[d - 1]);
+  std::vector<std::int64_t> at(rank, 0);
+  std::string rows(array.bytes.size(), '\0');
+  for (std::size_t to = 0; to < rows.size(); to += size) {
+    std::size_t from = 0;
+    for (std::size_t d = 0; d < rank; ++d) from += static_cast<std::size_t>(at[d]) * strides[d];
+    std::memcpy(rows.data() + to, array.bytes.data() + from, size);
+    for (std::size_t d = rank; d-- > 0;) {
+      if (++at[d] < array.dims[d]) break;
+      at[d] = 0;
+    }
+  }
+  array.bytes = std::move(rows);
+}
+
+std::string input_name(const fs::path& file, const std::string& own,
+                       const std::vector<std::string>& inputs) {
+  for (const std::string& name : {own, file.stem().string()}) {
+    if (std::ranges::find(inputs, name) != inputs.end()) return name;
+  }
+  if (inputs.size() == 1) return inputs[0];
+  raise<ConfigError>("samples", "'", file.string(), "' is named like no input of the model");
+}
+
+void check_sample(const Sample& sample, const std::string& file,
+                  const std::vector<std::string>& inputs) {
+  for (const auto& [name, array] : sample) {
+    if (std::ranges::find(inputs, name) == inputs.end()) {
+      raise<ConfigError>("samples", "'", file, "' has '", name,
+                         "', which is no input of the model");
+    }
+  }
+  for (const std::string& name : inputs) {
+    if (!sample.contains(name))
+      raise<ConfigError>("samples", "'", file, "' lacks the input '", name, "'");
+  }
+}
+
+}  // namespace
+
+// A zip archive's central directory: stored and deflated members, zip64 sizes included.
+Sample read_npz(std::string_view bytes, const std::string& file) {
+  const std::size_t end = bytes.rfind(std::string_view("PK\x05\x06", 4));
+  if (end == std::string_view::npos) raise("npz", "'", file, "' is no zip archive");
+  std::uint64_t count = number_at(bytes, end + 10, 2);
+  std::uint64_t at = number_at(bytes, end + 16, 4);
+  if (at == 0xFFFFFFFF || count == 0xFFFF) {
+    const std::size_t locator = bytes.rfind(std::string_view("PK\x06\x07", 4));
+    if (locator == std::string_view::npos) raise("npz", "'", file, "' is damaged");
+    const std::uint64_t end64 = number_at(bytes, locator + 8, 8);
+    count = number_at(bytes, end64 + 32, 8);
+    at = number_at(bytes, end64 + 48, 8);
+  }
+  Sample sample;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (number_at(bytes, at, 4) != 0x02014B50) raise("npz", "'", file, "' is damaged");
+    const std::uint64_t method = number_at(bytes, at + 10, 2);
+    std::uint64_t packed = number_at(bytes, at + 20, 4);
+    std::uint64_t size = number_at(bytes, at + 24, 4);
+    const std::uint64_t name_size = number_at(bytes, at + 28, 2);
+    const std::uint64_t extra_size = number_at(bytes, at + 30, 2);
+    const std::uint64_t comment_size = number_at(bytes, at + 32, 2);
+    std::uint64_t local = number_at(bytes, at + 42, 4);
+    std::string name(bytes.substr(std::min<std::uint64_t>(at + 46, bytes.size()), name_size));
+    std::uint64_t extra = at + 46 + name_size;
+    for (const std::uint64_t stop = extra + extra_size; extra + 4 <= stop;) {
+      const std::uint64_t id = number_at(bytes, extra, 2);
+      const std::uint64_t length = number_at(bytes, extra + 2, 2);
+      std::uint64_t field = extra + 4;
+      if (id == 1) {
+        for (std::uint64_t* wide : {&size, &packed, &local}) {
+          if (*wide != 0xFFFFFFFF) continue;
+          *wide = number_at(bytes, field, 8);
+          field += 8;
+        }
+      }
+      extra += 4 + length;
+    }
+    at += 46 + name_size + extra_size + comment_size;
+    const std::uint64_t data =
+        local + 30 + number_at(bytes, local + 26, 2) + number_at(bytes, local + 28, 2);
+    if (data > bytes.size() || packed > bytes.size() - data)
+      raise("npz", "'", file, "' is damaged");
+    if (name.size() < 4 || name.substr(name.size() - 4) != ".npy") continue;
+    name.resize(name.size() - 4);
+    if (method != 0 && method != 8)
+      raise<UnsupportedError>("npz", "'", file, "' uses compression ", method);
+    const std::string_view body = bytes.substr(data, packed);
+    sample[name] = method == 0 ? read_npy(body, name) : read_npy(inflated(body, size, file), name);
+  }
+  return sample;
+}
+
+Array read_npy(std::string_view bytes, const std::string& name) {
+  constexpr std::string_view kMagic = "\x93NUMPY";
+  if (bytes.substr(0, 6) != kMagic || bytes.size() < 10)
+    raise("npy", "'", name, "' is no NumPy file");
+  const bool is_short = bytes[6] == 1;
+  const std::uint64_t header_size = number_at(bytes, 8, is_short ? 2 : 4);
+  const std::size_t start = is_short ? 10 : 12;
+  if (header_size > bytes.size() - start) raise("npy", "'", name, "' ends too early");
+  const std::string_view header = bytes.substr(start, header_size);
+  std::string_view descr = header_value(header, "descr", name);
+  if (descr.size() < 3) raise("npy", "'", name, "' has no type");
+  descr = descr.substr(1, descr.size() - 2);
+  Array array;
+  array.element = element_of(descr, name);
+  std::string_view shape = header_value(header, "shape", name);
+  while (!shape.empty()) {
+    std::int64_t dim = 0;
+    const auto [rest, error] = std::from_chars(shape.data(), shape.data() + shape.size(), dim);
+    if (error == std::errc()) {
+      if (dim < 0 || dim > (std::int64_t{1} << 40))
+        raise("npy", "'", name, "' has an impossible shape");
+      array.dims.push_back(dim);
+      shape.remove_prefix(static_cast<std::size_t>(rest - shape.data()));
+    } else {
+      shape.remove_prefix(1);
+    }
+  }
+  const std::string_view data = bytes.substr(start + header_size);
+  const std::uint64_t needed = array.count() * size_of(array.element);
+  if (data.size() < needed) raise("npy", "'", name, "' ends too early");
+  array.bytes = data.substr(0, needed);
+  if (header_value(header, "fortran_order", name).substr(0, 4) == "True") reorder(array);
+  return array;
+}
+
+std::vector<Sample> read_samples(const std::vector<fs::path>& files,
+                                 const std::vector<std::string>& inputs) {
+  std::vector<Sample> samples;
+  Sample open;
+  std::string last;
+  const auto close = [&] {
+    if (open.empty()) return;
+    check_sample(open, last, inputs);
+    samples.push_back(std::exchange(open, {}));
+  };
+  for (const fs::path& file : files) {
+    const platform::MappedFile mapped(file);
+    if (file.extension() == ".npz") {
+      close();
+      samples.push_back(read_npz(mapped.bytes(), file.string()));
+      check_sample(samples.back(), file.string(), inputs);
+      continue;
+    }
+    std::string own;
+    Array array;
+    if (file.extension() == ".npy") {
+      array = read_npy(mapped.bytes(), file.string());
+    } else {
+      Document document{
+          std::string("\x3A\x00", 2)};  // an empty model: tensor files have no external data
+      const Message tensor = Message::parse(mapped.bytes());
+      array = array_of(document, tensor);
+      own = tensor.text(8);
+    }
+    const std::string name = input_name(file, own, inputs);
+    if (open.contains(name)) close();
+    open[name] = std::move(array);
+    last = file.string();
+  }
+  close();
+  return samples;
+}
+
+}  // namespace mezzo::convert

@@ -1,0 +1,222 @@
+#include "convert/prepare/fold_batch_norm.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "convert/graph/graph_edits.h"
+#include "convert/onnx/concat.h"
+#include "convert/onnx/fields.h"
+#include "convert/prepare/opset_edit.h"
+#include "convert/prepare/scaled_product.h"
+
+namespace mezzo::convert {
+namespace {
+
+// A product and the normalizations behind it.
+struct Fold {
+  Product product;
+  Affine affine;
+  std::vector<NodeId> norms;
+};
+
+class Folding {
+ public:
+  explicit Folding(Document& document)
+      : document_(document),
+        graph_(document),
+        constants_(graph_, Element::kFloat16),
+        edits_(graph_) {}
+
+  std::vector<BatchNormFold> run() {
+    std::string forbidden;
+    if (document_.model().find(field::model::kTrainingInfo) != nullptr)
+      forbidden = "the model holds what trains it";
+    if (graph_.scope(0).message->find(field::graph::kQuantization) != nullptr)
+      forbidden = "the model holds notes about its quantization";
+    std::unordered_set<const Message*> seen;  // a function is there once per call
+    for (const Scope& scope : graph_.scopes) {
+      if (!seen.insert(scope.message).second) continue;
+      for (const NodeId id : scope.ordered) {
+        if (is_batch_norm(graph_.node(id))) whys_[id] = forbidden.empty() ? find(id) : forbidden;
+      }
+    }
+    for (auto& [product, fold] : folds_) fold_into(product, fold);
+    std::vector<BatchNormFold> list;
+    for (const auto& [id, why] : whys_) {
+      const auto into = into_.find(id);
+      list.push_back({graph_.describe(graph_.node(id)),
+                      into == into_.end() ? "" : graph_.describe(graph_.node(into->second)), why});
+    }
+    edits_.make();
+    return list;
+  }
+
+ private:
+  static bool is_batch_norm(const Node& node) {
+    return node.op == "BatchNormalization" && node.domain.empty();
+  }
+
+  // Finds the product before a normalization; why there is none, or an empty text.
+  std::string find(NodeId id) {
+    const Node& node = graph_.node(id);
+    if (std::string why = refusal(node); !why.empty()) return why;
+    const Value& read = graph_.value(node.inputs[0]);
+    if (read.producer == kNone) return "what it reads is made by no node of its graph";
+    const Node& maker = graph_.node(read.producer);
+    if (maker.scope != node.scope) return "what it reads is made outside of its body";
+    if (read.uses.size() != 1) return "others read what it reads, too";
+    const auto behind = product_behind_.find(read.producer);
+    const NodeId product = behind == product_behind_.end() ? read.producer : behind->second;
+    auto found = folds_.find(product);
+    std::string why;
+    if (found == folds_.end()) {
+      const auto known = product_of(graph_, constants_, maker, &why);
+      if (!known) return why;
+      found = folds_.emplace(product, Fold{*known, {}, {}}).first;
+    }
+    Fold& fold = found->second;
+    const std::optional<Affine> affine =
+        affine_of(node, static_cast<std::size_t>(fold.product.layout.channels()), &why);
+    if (!affine) return why;
+    fold.affine = fold.norms.empty() ? *affine : fold.affine.then(*affine);
+    fold.norms.push_back(id);
+    product_behind_[id] = product;
+    return "";
+  }
+
+  // What keeps the normalization itself from being folded.
+  std::string refusal(const Node& node) const {
+    constexpr std::array kParameters{"input", "scale", "bias", "mean", "variance"};
+    if (node.inputs.size() != kParameters.size() || node.outputs.empty() ||
+        node.outputs[0] == kNone)
+      return "its inputs or outputs are not those of the standard";
+    for (Field& field : node.message->fields()) {
+      if (field.number == field::node::kAttribute &&
+          !field.open().text(field::attribute::kReference).empty())
+        return "it takes an attribute from its function";
+    }
+    const bool has_statistics = std::any_of(node.outputs.begin() + 1, node.outputs.end(),
+                                            [](ValueId out) { return out != kNone; });
+    const bool trains = node.opset < 7 ? graph_.integer(node, "is_test", 0) == 0
+                                       : graph_.integer(node, "training_mode", 0) != 0;
+    if (has_statistics || trains) return "it trains";
+    if (node.opset < 9 && graph_.integer(node, "spatial", 1) == 0) return "it is not spatial";
+    for (std::size_t i = 0; i < kParameters.size(); ++i) {
+      const ValueId in = node.inputs[i];
+      if (in == kNone) return concat({"its ", kParameters[i], " is left out"});
+      if (i != 0 && !constants_.is_constant(in))
+        return concat(
+            {"its ", kParameters[i], " '", graph_.value(in).name, "' is no float32 constant"});
+    }
+    return "";
+  }
+
+  std::optional<Affine> affine_of(const Node& node, std::size_t channels, std::string* why) const {
+    constexpr float kDefaultEpsilon = 1e-5F;
+    const Message* given = graph_.attribute(node, "epsilon");
+    const double epsilon = given == nullptr ? kDefaultEpsilon
+                                            : std::bit_cast<float>(static_cast<std::uint32_t>(
+                                                  given->number(field::attribute::kFloat)));
+    std::array<std::vector<float>, 4> of;
+    for (std::size_t i = 0; i < of.size(); ++i) {
+      of[i] = floats_of(graph_, node.inputs[i + 1]);
+      if (of[i].size() == channels) continue;
+      *why = concat({"it has ", std::to_string(of[i].size()), " values for ",
+                     std::to_string(channels), " channels"});
+      return std::nullopt;
+    }
+    const auto& [scale, bias, mean, variance] = of;
+    Affine affine;
+    for (std::size_t c = 0; c < channels; ++c) {
+      const double factor = scale[c] / std::sqrt(variance[c] + epsilon);
+      affine.factor.push_back(factor);
+      affine.shift.push_back(bias[c] - mean[c] * factor);
+    }
+    return affine;
+  }
+
+  void fold_into(NodeId id, const Fold& fold) {
+    if (fold.norms.empty()) return;
+    const Node& node = graph_.node(id);
+    const auto values = scaled(graph_, node, fold.product, fold.affine);
+    for (const NodeId norm : fold.norms) {
+      if (values) {
+        into_[norm] = id;
+      } else {
+        whys_[norm] =
+            concat({"the weights of ", graph_.describe(node), " would leave float32's range"});
+      }
+    }
+    if (!values) return;
+    NodeEdit edit(document_, edits_.names(node.scope), *node.message, static_cast<int>(node.opset));
+    const Value& made = graph_.value(node.outputs[0]);
+    store(node, 1, values->weights, edit);
+    if (node.inputs.size() > 2 && node.inputs[2] != kNone) {
+      store(node, 2, values->bias, edit);
+    } else {
+      edit.set_input(
+          2, edits_.add_constant(node.scope, concat({made.name, "__bias"}),
+                                 {static_cast<std::int64_t>(values->bias.size())}, values->bias));
+    }
+    if (node.op == "Gemm") edit.remove("beta");
+    remove(fold.norms, made, edit);
+  }
+
+  // Weights that others read, too, stay what they are for those.
+  void store(const Node& node, std::size_t input, const std::vector<float>& values,
+             NodeEdit& edit) {
+    const ValueId id = node.inputs[input];
+    const Value& value = graph_.value(id);
+    const Message* old = graph_.constant(id);
+    const std::uint64_t count = constants_.count(id);
+    if (value.uses.size() == 1 && count == values.size()) return edits_.replace_values(id, values);
+    const auto dims = old == nullptr || count != values.size()
+                          ? std::vector{static_cast<std::int64_t>(values.size())}
+                          : repeated_integers(*old, field::tensor::kDims);
+    edit.set_input(input,
+                   edits_.add_constant(node.scope, concat({value.name, "__folded"}), dims, values));
+    edits_.release(id);
+  }
+
+  // The product makes what the last normalization made.
+  void remove(const std::vector<NodeId>& norms, const Value& made, NodeEdit& edit) {
+    const Value* last = &made;
+    for (const NodeId id : norms) {
+      const Node& norm = graph_.node(id);
+      edits_.remove_node(norm);
+      edits_.forget(*last);
+      last = &graph_.value(norm.outputs[0]);
+      for (std::size_t i = 1; i < norm.inputs.size(); ++i) edits_.release(norm.inputs[i]);
+    }
+    edit.message().find(field::node::kOutput)->set_bytes(last->name);
+  }
+
+  Document& document_;
+  Graph graph_;
+  Constants constants_;
+  GraphEdits edits_;
+  std::map<NodeId, Fold> folds_;                       // by product
+  std::unordered_map<NodeId, NodeId> product_behind_;  // of normalizations
+  std::map<NodeId, std::string> whys_;                 // per normalization: why it stays
+  std::unordered_map<NodeId, NodeId> into_;
+};
+
+}  // namespace
+
+std::vector<BatchNormFold> fold_batch_norms(Document& document) {
+  return Folding(document).run();
+}
+
+bool any_folded(const std::vector<BatchNormFold>& norms) {
+  return std::ranges::any_of(norms, [](const BatchNormFold& norm) { return !norm.into.empty(); });
+}
+
+}  // namespace mezzo::convert
