@@ -88,7 +88,7 @@ CallGuard::CallGuard(ModelState& state)
     scopes_->casting.emplace(*plan.policy, casting::Mode::kOperators,
                              tells ? &cast_listener() : nullptr);
   } else if (state.low_policy()) {
-    scopes_->casting.emplace(*state.low_policy(), casting::Mode::kEmulationOnly);
+    scopes_->casting.emplace(*state.low_policy(), casting::Mode::kWholeModel);
   }
 }
 

@@ -29,7 +29,7 @@ Autocast::~Autocast() = default;
 
 std::optional<Policy> Autocast::current() {
   const casting::Frame* frame = casting::current_frame();
-  if (frame == nullptr || frame->policy == nullptr || !frame->rules.casts_operators)
+  if (frame == nullptr || frame->policy == nullptr || !frame->rules.casts_operators())
     return std::nullopt;
   return *frame->source;
 }
@@ -45,10 +45,8 @@ void invalidate_casts(at::TensorList weights) {
 Snapshot::Snapshot() {
   const casting::Frame* frame = casting::current_frame();
   if (frame == nullptr || frame->policy == nullptr) return;
-  const auto mode =
-      frame->rules.casts_operators ? casting::Mode::kOperators : casting::Mode::kEmulationOnly;
-  state_ = std::make_shared<const casting::ScopeState>(
-      casting::ScopeState{*frame->source, mode, frame->listener, frame->keeps_weights});
+  state_ = std::make_shared<const casting::ScopeState>(casting::ScopeState{
+      *frame->source, frame->rules.mode, frame->listener, frame->keeps_weights});
 }
 
 Snapshot::Snapshot(const Snapshot&) = default;
@@ -73,7 +71,7 @@ namespace mezzo::detail {
 
 std::optional<at::ScalarType> active_low_type() {
   const casting::Frame* frame = casting::active_frame();
-  if (frame == nullptr || !frame->rules.casts_operators) return std::nullopt;
+  if (frame == nullptr || !frame->rules.casts_operators()) return std::nullopt;
   return frame->rules.low;
 }
 

@@ -13,7 +13,7 @@
 
 namespace mezzo::casting {
 
-template <typename Op, typename Schema>
+template <typename Op, typename Schema, bool kGuards>
 struct Kernel;
 
 /// Collects what install_layer() registers.
@@ -28,15 +28,20 @@ class Binder {
 
   template <typename... Ops>
   void add() {
-    (add_one<Ops>(), ...);
+    (add_one<Ops, false>(), ...);
+  }
+  /// The same for operators whose rows guard scalars.
+  template <typename... Ops>
+  void add_guarded() {
+    (add_one<Ops, true>(), ...);
   }
 
   std::vector<Binding>& bindings() { return bindings_; }
 
  private:
-  template <typename Op>
+  template <typename Op, bool kGuards>
   void add_one() {
-    using Bound = Kernel<Op, typename Op::schema>;
+    using Bound = Kernel<Op, typename Op::schema, kGuards>;
     bindings_.push_back({Op::name, Op::overload_name, &Bound::row,
                          c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(Bound::call))});
   }
@@ -48,5 +53,6 @@ void bind_matrix(Binder&);
 void bind_convolution(Binder&);
 void bind_pointwise(Binder&);
 void bind_loss(Binder&);
+void bind_guarded(Binder&);
 
 }  // namespace mezzo::casting

@@ -8,8 +8,6 @@
 #include <ATen/ops/_softmax_ops.h>
 #include <ATen/ops/acos_ops.h>
 #include <ATen/ops/acosh_ops.h>
-#include <ATen/ops/addcdiv_ops.h>
-#include <ATen/ops/addcmul_ops.h>
 #include <ATen/ops/argsort_ops.h>
 #include <ATen/ops/asin_ops.h>
 #include <ATen/ops/atan2_ops.h>
@@ -87,37 +85,34 @@
 #include <ATen/ops/trace_ops.h>
 #include <ATen/ops/var_mean_ops.h>
 #include <ATen/ops/var_ops.h>
-#include <ATen/ops/where_ops.h>
 
 namespace mezzo::casting {
 
 void bind_pointwise(Binder& binder) {
   namespace ops = at::_ops;
-  binder.add<ops::acos, ops::asin, ops::atanh, ops::acosh, ops::cosh, ops::erfinv, ops::exp,
-             ops::exp2, ops::expm1, ops::log, ops::log10, ops::log2, ops::log1p, ops::reciprocal,
-             ops::rsqrt, ops::sinh, ops::tan, ops::pow_Tensor_Scalar, ops::pow_Tensor_Tensor,
-             ops::pow_Scalar, ops::square, ops::softplus, ops::log_sigmoid, ops::elu, ops::selu,
-             ops::celu, ops::gelu, ops::silu, ops::mish, ops::hypot, ops::lgamma, ops::digamma,
-             ops::polygamma, ops::special_gammaln, ops::atan2, ops::addcdiv, ops::addcmul,
-             ops::addcdiv_, ops::addcmul_, ops::atan2_, ops::pow__Tensor,
-             ops::float_power_Tensor_Tensor, ops::mvlgamma, ops::erf, ops::softmax_int,
-             ops::log_softmax_int, ops::_softmax, ops::_log_softmax, ops::logsumexp, ops::logit,
-             ops::cumsum, ops::cumprod, ops::logcumsumexp, ops::sum, ops::sum_dim_IntList,
-             ops::nansum, ops::nanmean, ops::mean, ops::mean_dim, ops::prod, ops::prod_dim_int,
-             ops::norm_Scalar, ops::norm_ScalarOpt_dim, ops::norm_ScalarOpt_dtype,
-             ops::norm_ScalarOpt_dim_dtype, ops::frobenius_norm_dim, ops::nuclear_norm,
-             ops::nuclear_norm_dim, ops::linalg_vector_norm, ops::linalg_matrix_norm,
-             ops::linalg_matrix_norm_str_ord, ops::linalg_norm, ops::linalg_norm_ord_str, ops::std,
-             ops::std_dim, ops::std_correction, ops::var, ops::var_dim, ops::var_correction,
-             ops::std_mean, ops::std_mean_dim, ops::std_mean_correction, ops::var_mean,
-             ops::var_mean_dim, ops::var_mean_correction, ops::dist, ops::pdist, ops::cdist,
-             ops::renorm, ops::cosine_similarity, ops::pairwise_distance, ops::trace, ops::cat,
-             ops::stack, ops::cat_out, ops::stack_out, ops::index_put, ops::index_put_,
-             ops::index_copy, ops::index_copy_, ops::index_add, ops::index_add_, ops::scatter_add,
-             ops::scatter_add_, ops::grid_sampler, ops::grid_sampler_2d, ops::grid_sampler_3d,
-             ops::_grid_sampler_2d_cpu_fallback, ops::where_self, ops::polar, ops::quantile,
-             ops::quantile_scalar, ops::nanquantile, ops::nanquantile_scalar, ops::argsort,
-             ops::argsort_stable, ops::topk>();
+  binder.add<
+      ops::acos, ops::asin, ops::atanh, ops::acosh, ops::cosh, ops::erfinv, ops::exp, ops::exp2,
+      ops::expm1, ops::log, ops::log10, ops::log2, ops::log1p, ops::reciprocal, ops::rsqrt,
+      ops::sinh, ops::tan, ops::pow_Tensor_Scalar, ops::pow_Tensor_Tensor, ops::pow_Scalar,
+      ops::square, ops::softplus, ops::log_sigmoid, ops::elu, ops::selu, ops::celu, ops::gelu,
+      ops::silu, ops::mish, ops::hypot, ops::lgamma, ops::digamma, ops::polygamma,
+      ops::special_gammaln, ops::atan2, ops::atan2_, ops::pow__Tensor,
+      ops::float_power_Tensor_Tensor, ops::mvlgamma, ops::erf, ops::softmax_int,
+      ops::log_softmax_int, ops::_softmax, ops::_log_softmax, ops::logsumexp, ops::logit,
+      ops::cumsum, ops::cumprod, ops::logcumsumexp, ops::sum, ops::sum_dim_IntList, ops::nansum,
+      ops::nanmean, ops::mean, ops::mean_dim, ops::prod, ops::prod_dim_int, ops::norm_Scalar,
+      ops::norm_ScalarOpt_dim, ops::norm_ScalarOpt_dtype, ops::norm_ScalarOpt_dim_dtype,
+      ops::frobenius_norm_dim, ops::nuclear_norm, ops::nuclear_norm_dim, ops::linalg_vector_norm,
+      ops::linalg_matrix_norm, ops::linalg_matrix_norm_str_ord, ops::linalg_norm,
+      ops::linalg_norm_ord_str, ops::std, ops::std_dim, ops::std_correction, ops::var, ops::var_dim,
+      ops::var_correction, ops::std_mean, ops::std_mean_dim, ops::std_mean_correction,
+      ops::var_mean, ops::var_mean_dim, ops::var_mean_correction, ops::dist, ops::pdist, ops::cdist,
+      ops::renorm, ops::cosine_similarity, ops::pairwise_distance, ops::trace, ops::cat, ops::stack,
+      ops::cat_out, ops::stack_out, ops::index_put, ops::index_put_, ops::index_copy,
+      ops::index_copy_, ops::index_add, ops::index_add_, ops::scatter_add, ops::scatter_add_,
+      ops::grid_sampler, ops::grid_sampler_2d, ops::grid_sampler_3d,
+      ops::_grid_sampler_2d_cpu_fallback, ops::polar, ops::quantile, ops::quantile_scalar,
+      ops::nanquantile, ops::nanquantile_scalar, ops::argsort, ops::argsort_stable, ops::topk>();
 }
 
 }  // namespace mezzo::casting

@@ -1,7 +1,12 @@
 #include "casting/boxed_kernel.h"
 
+#include <span>
+#include <vector>
+
 #include "casting/cast.h"
+#include "casting/held_scalars.h"
 #include "casting/layer.h"
+#include "casting/leads.h"
 #include "casting/operands.h"
 #include "casting/shield.h"
 
@@ -78,7 +83,28 @@ std::optional<std::size_t> dtype_argument(const c10::FunctionSchema& schema) {
   return std::nullopt;
 }
 
-Operands operands_of(const c10::FunctionSchema& schema, const c10::IValue* arguments) {
+// Numbers that an operator may give the type of its tensors.
+bool is_number(const c10::Argument& argument) {
+  c10::TypePtr type = argument.real_type();
+  if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  return type->kind() == c10::TypeKind::NumberType || type->kind() == c10::TypeKind::FloatType;
+}
+
+ScalarGuard scalars_of(const c10::FunctionSchema& schema, const c10::IValue* arguments) {
+  ScalarGuard guard;
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::IValue& value = arguments[i];
+    if (value.isTensor()) {
+      guard.look(value.toTensor());
+    } else if (is_number(schema.arguments()[i]) && value.isScalar()) {
+      guard.look(value.toScalar());
+    }
+  }
+  return guard;
+}
+
+Operands operands_of(const Row& row, const c10::FunctionSchema& schema,
+                     const c10::IValue* arguments) {
   Operands seen;
   for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
     look(seen, arguments[i]);
@@ -87,7 +113,60 @@ Operands operands_of(const c10::FunctionSchema& schema, const c10::IValue* argum
     if (tensor.defined() && at::isFloatingType(tensor.scalar_type()))
       seen.written = tensor.scalar_type();
   }
+  if (row.guards_scalars() && seen.any_low())
+    seen.unheld = scalars_of(schema, arguments).unheld(seen);
   return seen;
+}
+
+Leads leads_of(const Row& row, const c10::FunctionSchema& schema, const c10::IValue* arguments) {
+  LeadFinder finder;
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+    if (arguments[i].isTensor()) {
+      finder.look(arguments[i].toTensor(), row.is_weight(i));
+    } else if (arguments[i].isTensorList()) {
+      for (const at::Tensor& tensor : arguments[i].toTensorList())
+        finder.look(tensor, row.is_weight(i));
+    }
+  }
+  return finder.leads();
+}
+
+// A tensor that the operator writes, and the copy that it is given in its place.
+struct Substitute {
+  at::Tensor written;
+  at::Tensor computed;
+};
+
+std::vector<Substitute> cast_all(const Row& row, const c10::FunctionSchema& schema,
+                                 c10::IValue* arguments, Casting& casting) {
+  std::vector<Substitute> substitutes;
+  const std::size_t end = row.casts_input_only() ? 1 : schema.arguments().size();
+  for (std::size_t i = 0; i < end; ++i) {
+    const bool written = is_written(schema.arguments()[i]);
+    // LibTorch's own lists in place take mixed types.
+    if (written && !arguments[i].isTensor()) continue;
+    const at::Tensor before = written ? arguments[i].toTensor() : at::Tensor();
+    cast(arguments[i], casting);
+    if (written && !before.is_same(arguments[i].toTensor()))
+      substitutes.push_back({before, arguments[i].toTensor()});
+  }
+  return substitutes;
+}
+
+// What was written gets its values, and is returned in place of the copy.
+void take_back(const std::vector<Substitute>& substitutes, const Decision& decision,
+               std::string_view op, std::span<c10::IValue> results) {
+  for (const Substitute& each : substitutes) {
+    if (decision.plan == Plan::kNearest) {
+      write_nearest(each.written, each.computed);
+      tell_nearest(op, each.written.scalar_type());
+    } else {
+      write_back(each.written, each.computed);
+    }
+    for (c10::IValue& result : results) {
+      if (result.isTensor() && result.toTensor().is_same(each.computed)) result = each.written;
+    }
+  }
 }
 
 }  // namespace
@@ -105,8 +184,11 @@ void BoxedKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   const Treatment kind = row_.resolve(
       *frame, [&](std::size_t index) { return text(arguments[index], schema.arguments()[index]); });
   const std::optional<std::size_t> dtype = dtype_argument(schema);
-  const Decision decision = decide(kind, row_.is_matrix_operator(frame->rules.low),
-                                   dtype.has_value(), operands_of(schema, arguments), frame->rules);
+  const Operands seen = operands_of(row_, schema, arguments);
+  const Leads leads =
+      needs_leads(row_.traits(), seen, frame->rules) ? leads_of(row_, schema, arguments) : Leads{};
+  const Decision decision =
+      decide(kind, row_.traits(), dtype.has_value(), seen, frame->rules, leads);
   if (decision.plan == Plan::kPass) return pass();
   if (decision.plan == Plan::kBan) row_.refuse(*frame);
   const Shield shield;
@@ -117,15 +199,18 @@ void BoxedKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     return;
   }
   Casting casting(*frame, decision, row_);
-  const std::size_t end = row_.casts_input_only() ? 1 : schema.arguments().size();
-  for (std::size_t i = 0; i < end; ++i) {
-    if (!is_written(schema.arguments()[i])) cast(arguments[i], casting);
-  }
+  const bool names_its_type = dtype.has_value() && !arguments[*dtype].isNone();
+  const std::vector<Substitute> substitutes = cast_all(row_, schema, arguments, casting);
   op.callBoxed(stack);
-  if (decision.plan != Plan::kEmulate) return;
-  for (std::size_t i = stack->size() - schema.returns().size(); i < stack->size(); ++i) {
-    round((*stack)[i], decision.target);
+  const std::size_t first_result = stack->size() - schema.returns().size();
+  if (!substitutes.empty()) {
+    take_back(substitutes, decision, row_.name(),
+              std::span(stack->data() + first_result, schema.returns().size()));
   }
+  const bool rounds =
+      decision.plan == Plan::kEmulate || (decision.plan == Plan::kInFloat && !names_its_type);
+  if (!rounds) return;
+  for (std::size_t i = first_result; i < stack->size(); ++i) round((*stack)[i], decision.target);
 }
 
 }  // namespace mezzo::casting

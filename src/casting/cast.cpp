@@ -13,16 +13,16 @@ namespace mezzo::casting {
 
 C10_NOINLINE at::Tensor Casting::cast(const at::Tensor& tensor) {
   const bool emulate = decision_.plan == Plan::kEmulate;
-  if (frame_.listener != nullptr)
-    (*frame_.listener)(row_.name(), tensor.scalar_type(), decision_.target);
+  const at::ScalarType to = decision_.plan == Plan::kInFloat ? at::kFloat : decision_.target;
+  if (frame_.listener != nullptr) (*frame_.listener)(row_.name(), tensor.scalar_type(), to);
   at::Tensor result;
-  if (decision_.target != at::kFloat && frame_.keeps_weights) {
-    const ShadowKind kind{decision_.target, emulate};
+  if (to != at::kFloat && frame_.keeps_weights) {
+    const ShadowKind kind{to, emulate};
     result = WeightShadows::global().use(tensor, kind, frame_.shadows_for(decision_));
   }
   if (!result.defined()) {
     count_activation_cast();
-    result = emulate ? rounded(tensor, decision_.target) : tensor.to(decision_.target);
+    result = emulate ? rounded(tensor, to) : tensor.to(to);
   }
   same_keys_ = same_keys_ && result.key_set() == tensor.key_set();
   return result;

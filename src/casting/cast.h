@@ -36,8 +36,16 @@ class Casting {
   }
   static constexpr std::uint64_t types_to_cast(const Decision& decision) {
     constexpr std::uint64_t kAll = bit(at::kFloat) | bit(at::kHalf) | bit(at::kBFloat16);
-    if (decision.plan == Plan::kFloatResult) return 0;
-    return decision.plan == Plan::kEmulate ? kAll : kAll & ~bit(decision.target);
+    switch (decision.plan) {
+      case Plan::kFloatResult:
+        return 0;
+      case Plan::kEmulate:
+        return kAll;
+      case Plan::kInFloat:
+        return kAll & ~bit(at::kFloat);
+      default:
+        return kAll & ~bit(decision.target);
+    }
   }
   at::Tensor cast(const at::Tensor& tensor);
 

@@ -4,6 +4,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -11,17 +12,34 @@
 
 namespace mezzo::casting {
 
+/// How far the layer may go with a call, by the memory of its floating-point tensors.
+enum class Reach : std::uint8_t {
+  kPlain,
+  kSparse,  // some tensor is sparse: there are kernels for float
+  kNone,    // float64, or a layout or device that the layer does not know: left alone whole
+};
+
 /// What was seen among the floating-point tensors of a call.
 struct Operands {
   bool float32 = false;
   bool half = false;
   bool bfloat16 = false;
-  bool untouchable = false;  // float64 or sparse: the call is left alone whole
-  bool off_cpu = false;      // some tensor lives on an accelerator
+  Reach reach = Reach::kPlain;
+  bool off_cpu = false;  // some tensor lives on an accelerator
+  bool unheld = false;   // the low type cannot hold one of the call's scalars
   std::optional<at::ScalarType>
       written;  // the type of the tensor that the operator writes in place or as `out`
 
   constexpr bool any() const { return float32 || half || bfloat16; }
+  constexpr bool any_low() const { return half || bfloat16; }
+  constexpr bool mixed() const { return float32 + half + bfloat16 > 1; }
+};
+
+/// Types of single tensors that decide where a network's own types are followed. Asked for only if
+/// the tensors of a call differ, or are low in an operator that has to run in float.
+struct Leads {
+  std::optional<at::ScalarType> weight;  // of the weight among the operands, if there is one
+  std::optional<at::ScalarType> first;   // of the first floating-point tensor
 };
 
 enum class Plan : std::uint8_t {
@@ -30,6 +48,8 @@ enum class Plan : std::uint8_t {
   kCast,         // cast the operands to `target`, shield nested operators
   kFloatResult,  // leave the operands, ask for a float result through the dtype argument
   kEmulate,      // round the operands to `target`, compute in float, round the results
+  kInFloat,      // cast the operands to float, the results to `target`
+  kNearest,      // give what is written the nearest values that it can hold in place of the scalars
   kBan,          // an error that names the twin
 };
 
@@ -39,12 +59,30 @@ struct Decision {
   constexpr bool operator==(const Decision&) const = default;
 };
 
+/// What a scope does to operators.
+enum class Mode : std::uint8_t {
+  kOperators,   // operators follow the policy (O1, O4)
+  kWholeModel,  // the network is low (O2, O3, O5): calls that would fail are mended, dtypes of all
+                // others stay; matrix operators of an emulated low type compute in float
+  kEmulationOnly,  // dtypes stay as they are; only matrix operators of an emulated low type compute
+                   // in float
+};
+
 /// The part of a scope that decides.
 struct ScopeRules {
   at::ScalarType low = at::kHalf;
   bool emulated = false;  // CPUs compute operators of `low` in float
-  bool casts_operators =
-      true;  // false: whole-model levels, which only choose how matrix operators compute
+  Mode mode = Mode::kOperators;
+
+  constexpr bool casts_operators() const { return mode == Mode::kOperators; }
+};
+
+/// What the operator's row says, whatever the policy.
+struct Traits {
+  bool matrix = false;            // the default list computes it in the low type: emulated
+  bool lacks_low = false;         // no 16-bit kernel
+  bool one_type = false;          // throws where the operands' types differ
+  bool float_statistics = false;  // a norm
 };
 
 namespace detail {
@@ -66,6 +104,31 @@ constexpr at::ScalarType widest(const Operands& seen) {
   return seen.half ? at::kHalf : at::kBFloat16;
 }
 
+// What is written keeps its type, through a float copy where only that can be computed with.
+constexpr Decision into_written(const Traits& op, const Operands& seen) {
+  const bool in_float = op.lacks_low || seen.reach == Reach::kSparse;
+  return {Plan::kCast, in_float ? at::kFloat : *seen.written};
+}
+
+constexpr Decision unheld(const Operands& seen) {
+  return {seen.written ? Plan::kNearest : Plan::kCast, at::kFloat};
+}
+
+constexpr bool emulates(const Operands& seen, const ScopeRules& rules) {
+  return rules.emulated && !seen.off_cpu && !seen.written;
+}
+
+constexpr Decision in_product(const Operands& seen, const ScopeRules& rules, const Leads& leads) {
+  if (seen.reach == Reach::kSparse) return {Plan::kInFloat, rules.low};
+  if (!seen.mixed()) {
+    if (emulates(seen, rules) && holds_only(seen, rules.low)) return {Plan::kEmulate, rules.low};
+    return {};
+  }
+  const at::ScalarType target = seen.written ? *seen.written : leads.weight.value_or(widest(seen));
+  const bool emulate = target == rules.low && emulates(seen, rules);
+  return {emulate ? Plan::kEmulate : Plan::kCast, target};
+}
+
 }  // namespace detail
 
 /// Do all operands have the wanted type already?
@@ -75,28 +138,75 @@ constexpr bool nothing_to_cast(const Operands& seen, const Decision& decision) {
   return detail::holds_only(seen, decision.target);
 }
 
-/// @param kind                a conditional one has been resolved to kFloat or kShield before
-/// @param is_matrix_operator  the default list computes it in the low type: such operators are the
-/// ones emulated
-/// @param has_dtype_argument  it can be asked for a float result instead of being given float
-/// operands
-constexpr Decision decide(Treatment kind, bool is_matrix_operator, bool has_dtype_argument,
-                          const Operands& seen, const ScopeRules& rules) {
-  if (seen.untouchable || !seen.any()) return {};
-  const bool emulate = rules.emulated && !seen.off_cpu && !seen.written;
-  if (!rules.casts_operators) {
-    if (is_matrix_operator && emulate && detail::holds_only(seen, rules.low))
-      return {Plan::kEmulate, rules.low};
+/// The small policy of networks that are low themselves: products take the type of their weight,
+/// operators without a 16-bit kernel and the statistics of norms are computed in float, operators
+/// of one type promote. No other dtype changes.
+constexpr Decision decide_in_model(Treatment kind, const Traits& op, const Operands& seen,
+                                   const ScopeRules& rules, const Leads& leads) {
+  if (!seen.any_low()) return {};
+  if (seen.unheld) return detail::unheld(seen);
+  const bool product = op.matrix || (kind == Treatment::kLow && seen.mixed());
+  if (product && !op.lacks_low) return detail::in_product(seen, rules, leads);
+  if (op.lacks_low || (seen.reach == Reach::kSparse && casts(kind))) {
+    if (seen.written) return detail::into_written(op, seen);
+    if (seen.mixed()) return {Plan::kCast, at::kFloat};
+    return {Plan::kInFloat, detail::widest(seen)};
+  }
+  if (op.float_statistics && !seen.written)
+    return {Plan::kInFloat, leads.first.value_or(rules.low)};
+  if (op.one_type && seen.mixed())
+    return {Plan::kCast, seen.written ? *seen.written : detail::widest(seen)};
+  return {};
+}
+
+/// Rare cases of decide(): left alone whole, sparse, a scalar that the low type cannot hold, or a
+/// mode in which operators do not follow the policy.
+constexpr Decision decide_rarely(Treatment kind, const Traits& op, const Operands& seen,
+                                 const ScopeRules& rules, const Leads& leads) {
+  if (seen.reach == Reach::kNone || !seen.any()) return {};
+  if (rules.mode == Mode::kWholeModel) return decide_in_model(kind, op, seen, rules, leads);
+  if (!rules.casts_operators()) {
+    const bool emulate = op.matrix && seen.reach == Reach::kPlain && detail::emulates(seen, rules);
+    if (emulate && detail::holds_only(seen, rules.low)) return {Plan::kEmulate, rules.low};
     return {};
   }
+  if (seen.unheld && kind != Treatment::kShield && kind != Treatment::kBanned)
+    return detail::unheld(seen);
   if (!casts(kind)) return detail::without_casts(kind);
-  if (seen.written) return {Plan::kCast, *seen.written};
+  if (seen.written) return detail::into_written(op, seen);
+  return {Plan::kCast, at::kFloat};  // sparse
+}
+
+/// Has decide_rarely() to be asked?
+constexpr bool is_rare(const Operands& seen, const ScopeRules& rules) {
+  return seen.reach != Reach::kPlain || !seen.any() || !rules.casts_operators() || seen.unheld;
+}
+
+/// Do the types of single tensors matter?
+constexpr bool needs_leads(const Traits& op, const Operands& seen, const ScopeRules& rules) {
+  return rules.mode == Mode::kWholeModel && seen.any_low() && (seen.mixed() || op.float_statistics);
+}
+
+/// The class holds, and all operands are plain.
+constexpr Decision decide_usually(Treatment kind, const Traits& op, bool has_dtype_argument,
+                                  const Operands& seen, const ScopeRules& rules) {
+  if (!casts(kind)) return detail::without_casts(kind);
+  if (seen.written) return detail::into_written(op, seen);
   if (kind == Treatment::kLow)
-    return {emulate && is_matrix_operator ? Plan::kEmulate : Plan::kCast, rules.low};
+    return {op.matrix && detail::emulates(seen, rules) ? Plan::kEmulate : Plan::kCast, rules.low};
   if (kind == Treatment::kPromote) return {Plan::kCast, detail::widest(seen)};
   // Of float operands the result is float without asking.
-  const bool asks = has_dtype_argument && (seen.half || seen.bfloat16);
+  const bool asks = has_dtype_argument && seen.any_low() && !op.lacks_low;
   return {asks ? Plan::kFloatResult : Plan::kCast, at::kFloat};
+}
+
+/// @param kind                a conditional one has been resolved to kFloat or kShield before
+/// @param has_dtype_argument  it can be asked for a float result instead of being given float
+/// operands
+constexpr Decision decide(Treatment kind, const Traits& op, bool has_dtype_argument,
+                          const Operands& seen, const ScopeRules& rules, const Leads& leads = {}) {
+  return is_rare(seen, rules) ? decide_rarely(kind, op, seen, rules, leads)
+                              : decide_usually(kind, op, has_dtype_argument, seen, rules);
 }
 
 }  // namespace mezzo::casting

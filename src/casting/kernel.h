@@ -3,8 +3,11 @@
 
 #include <utility>
 
+#include "casting/bindings.h"
 #include "casting/cast.h"
+#include "casting/held_scalars.h"
 #include "casting/layer.h"
+#include "casting/leads.h"
 #include "casting/operands.h"
 #include "casting/row.h"
 #include "casting/scope.h"
@@ -30,11 +33,18 @@ decltype(auto) or_float(A&& argument) {
 
 }  // namespace detail
 
-template <typename Op, typename Schema = typename Op::schema>
+/// What a scope notices about the calls of an operator, whatever becomes of them.
+template <typename Op>
+struct Watch {
+  template <typename... A>
+  static void call(const A&...) {}
+};
+
+template <typename Op, typename Schema = typename Op::schema, bool kGuards = false>
 struct Kernel;
 
-template <typename Op, typename R, typename... A>
-struct Kernel<Op, R(A...)> {
+template <typename Op, typename R, typename... A, bool kGuards>
+struct Kernel<Op, R(A...), kGuards> {
   /// Which operator this is; set once at registration, before the key is ever switched on.
   static inline Row row;
 
@@ -43,12 +53,24 @@ struct Kernel<Op, R(A...)> {
   static R call(c10::DispatchKeySet keys, A... arguments) {
     const Frame* frame = active_frame();
     if (frame == nullptr) return pass(keys, arguments...);
-    Operands seen;
-    (Operand<A>::look(seen, arguments), ...);
     const Treatment kind =
         row.resolve(*frame, [&](std::size_t index) { return argument_text(index, arguments...); });
-    const Decision decision = decide(kind, row.is_matrix_operator(frame->rules.low),
-                                     kHasDtypeArgument, seen, frame->rules);
+    Operands seen;
+    if constexpr (kGuards) {
+      Watch<Op>::call(arguments...);
+      ScalarGuard guard;
+      (guard.look(arguments), ...);
+      if (kind == Treatment::kPass && !row.traits().one_type && guard.all_held()) [[likely]]
+        return pass(keys, arguments...);
+      (Operand<A>::look(seen, arguments), ...);
+      seen.unheld = guard.unheld(seen);
+    } else {
+      (Operand<A>::look(seen, arguments), ...);
+    }
+    const Decision decision =
+        is_rare(seen, frame->rules)
+            ? decide_rarely_with_leads(*frame, kind, seen, arguments...)
+            : decide_usually(kind, row.traits(), kHasDtypeArgument, seen, frame->rules);
     if (decision.plan == Plan::kPass) return pass(keys, arguments...);
     if (decision.plan == Plan::kBan) row.refuse(*frame);
     const Shield shield;
@@ -70,6 +92,20 @@ struct Kernel<Op, R(A...)> {
                           arguments...);
   }
 
+  C10_NOINLINE static Decision decide_rarely_with_leads(const Frame& frame, Treatment kind,
+                                                        const Operands& seen, A... arguments) {
+    Leads leads;
+    if (needs_leads(row.traits(), seen, frame.rules)) {
+      LeadFinder finder;
+      std::size_t index = 0;
+      bool is_weight = false;
+      const auto look = [&](const at::Tensor& tensor) { finder.look(tensor, is_weight); };
+      ((is_weight = row.is_weight(index++), Operand<A>::each(arguments, look)), ...);
+      leads = finder.leads();
+    }
+    return decide_rarely(kind, row.traits(), seen, frame.rules, leads);
+  }
+
   // The way that the dispatcher would find is known unless a cast changed the kind of a tensor, as
   // that of a weight in inference mode does.
   static R call_cast(c10::DispatchKeySet below, const Casting& casting,
@@ -80,12 +116,33 @@ struct Kernel<Op, R(A...)> {
 
   static R call_with(c10::DispatchKeySet below, const Casting& casting, const Decision& decision,
                      const Operand<A>&... operands) {
-    if constexpr (std::is_reference_v<R> || std::is_void_v<R>) {
+    if constexpr (std::is_same_v<R, at::Tensor&>) {
+      at::Tensor& result = call_cast(below, casting, operands...);
+      at::Tensor* written = &result;
+      (finish(operands, decision, result, written), ...);
+      return *written;
+    } else if constexpr (std::is_reference_v<R> || std::is_void_v<R>) {
       return call_cast(below, casting, operands...);
     } else {
       R result = call_cast(below, casting, operands...);
-      if (decision.plan == Plan::kEmulate) round_in_place(result, decision.target);
+      if (decision.plan == Plan::kEmulate || decision.plan == Plan::kInFloat)
+        round_in_place(result, decision.target);
       return result;
+    }
+  }
+
+  template <typename T>
+  static void finish(const Operand<T>& operand, const Decision& decision, at::Tensor& result,
+                     at::Tensor*& written) {
+    if constexpr (std::is_same_v<T, at::Tensor&>) {
+      if (!operand.owned.defined()) return;
+      if (decision.plan == Plan::kNearest) {
+        write_nearest(operand.written, operand.owned);
+        tell_nearest(row.name(), operand.written.scalar_type());
+      } else {
+        write_back(operand.written, operand.owned);
+      }
+      if (&result == &operand.owned) written = &operand.written;
     }
   }
 };

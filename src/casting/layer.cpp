@@ -44,6 +44,7 @@ class Layer {
     bind_convolution(binder);
     bind_pointwise(binder);
     bind_loss(binder);
+    bind_guarded(binder);
     for (Binder::Binding& binding : binder.bindings()) {
       std::string name = binding.name.substr(kAten.size());
       if (!binding.overload.empty()) name += "." + binding.overload;
@@ -73,7 +74,8 @@ class Layer {
  private:
   // What passes keeps falling through at no cost.
   static bool needs_kernel(const CompiledPolicy& policy, std::size_t row) {
-    if (row < operators().size() && operators()[row].matrix) return true;
+    if (row < operators().size() && (operators()[row].matrix || operators()[row].guards_scalars))
+      return true;
     return policy.treatment_of(row) != Treatment::kPass;
   }
 

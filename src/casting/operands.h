@@ -5,6 +5,7 @@
 #include <ATen/core/IListRef.h>
 #include <ATen/core/List.h>
 
+#include <algorithm>
 #include <optional>
 #include <tuple>
 #include <type_traits>
@@ -15,6 +16,15 @@
 #include "core/torch.h"
 
 namespace mezzo::casting {
+
+/// How far the layer goes with a floating-point tensor that is not dense.
+inline Reach reach_of_unusual(c10::DispatchKeySet keys) {
+  const bool known = keys.has_backend(c10::BackendComponent::CPUBit) ||
+                     keys.has_backend(c10::BackendComponent::CUDABit);
+  const bool sparse = keys.has_any(c10::DispatchKeySet(c10::DispatchKey::Sparse)) ||
+                      keys.has_any(c10::DispatchKeySet(c10::DispatchKey::SparseCsr));
+  return known && sparse ? Reach::kSparse : Reach::kNone;
+}
 
 /// Adds one tensor to what was seen. Undefined, integer, complex and float8 tensors do not count.
 inline void see(Operands& seen, const at::TensorBase& tensor) {
@@ -30,7 +40,7 @@ inline void see(Operands& seen, const at::TensorBase& tensor) {
       seen.bfloat16 = true;
       break;
     case at::kDouble:
-      seen.untouchable = true;
+      seen.reach = Reach::kNone;
       return;
     default:
       return;
@@ -41,7 +51,7 @@ inline void see(Operands& seen, const at::TensorBase& tensor) {
   const bool on_cpu = keys.has_backend(c10::BackendComponent::CPUBit);
   if (!on_cpu) seen.off_cpu = true;
   if (!keys.has_any(kDense) || !(on_cpu || keys.has_backend(c10::BackendComponent::CUDABit))) {
-    seen.untouchable = true;
+    seen.reach = std::max(seen.reach, reach_of_unusual(keys));
   }
 }
 
@@ -50,6 +60,8 @@ inline void see(Operands& seen, const at::TensorBase& tensor) {
 template <typename A>
 struct Operand {
   static void look(Operands&, const std::remove_reference_t<A>&) {}
+  template <typename F>
+  static void each(const std::remove_reference_t<A>&, F&&) {}
   const std::remove_reference_t<A>& value;
   Operand(const std::remove_reference_t<A>& argument, Casting&) : value(argument) {}
   decltype(auto) get() const { return value; }
@@ -58,6 +70,10 @@ struct Operand {
 template <>
 struct Operand<const at::Tensor&> {
   static void look(Operands& seen, const at::Tensor& tensor) { see(seen, tensor); }
+  template <typename F>
+  static void each(const at::Tensor& tensor, F&& f) {
+    f(tensor);
+  }
   at::Tensor owned;
   const at::Tensor& used;
   C10_ALWAYS_INLINE Operand(const at::Tensor& tensor, Casting& casting)
@@ -68,7 +84,8 @@ struct Operand<const at::Tensor&> {
   const at::Tensor& get() const { return used; }
 };
 
-/// A tensor that the operator writes: it decides the type of the others and is handed on itself.
+/// A tensor that the operator writes: it decides the type of the others and is handed on itself,
+/// or a copy in float of which it gets the values afterwards.
 template <>
 struct Operand<at::Tensor&> {
   static void look(Operands& seen, const at::Tensor& tensor) {
@@ -76,15 +93,27 @@ struct Operand<at::Tensor&> {
     if (tensor.defined() && at::isFloatingType(tensor.scalar_type()))
       seen.written = tensor.scalar_type();
   }
-  at::Tensor& value;
-  Operand(at::Tensor& tensor, Casting&) : value(tensor) {}
-  at::Tensor& get() const { return value; }
+  template <typename F>
+  static void each(const at::Tensor& tensor, F&& f) {
+    f(tensor);
+  }
+  at::Tensor& written;
+  mutable at::Tensor owned;
+  Operand(at::Tensor& tensor, Casting& casting)
+      : written(tensor), owned(casting.needs(tensor) ? casting.apply(tensor) : at::Tensor()) {}
+  Operand(const Operand&) = delete;
+  Operand& operator=(const Operand&) = delete;
+  at::Tensor& get() const { return owned.defined() ? owned : written; }
 };
 
 template <>
 struct Operand<const std::optional<at::Tensor>&> {
   static void look(Operands& seen, const std::optional<at::Tensor>& tensor) {
     if (tensor) see(seen, *tensor);
+  }
+  template <typename F>
+  static void each(const std::optional<at::Tensor>& tensor, F&& f) {
+    if (tensor) f(*tensor);
   }
   const std::optional<at::Tensor>* original;
   std::optional<at::Tensor> owned;
@@ -103,6 +132,10 @@ template <>
 struct Operand<at::TensorList> {
   static void look(Operands& seen, at::TensorList list) {
     for (const at::Tensor& tensor : list) see(seen, tensor);
+  }
+  template <typename F>
+  static void each(at::TensorList list, F&& f) {
+    for (const at::Tensor& tensor : list) f(tensor);
   }
   at::TensorList original;
   std::vector<at::Tensor> owned;
@@ -125,6 +158,10 @@ struct Operand<const at::ITensorListRef&> {
   static void look(Operands& seen, const at::ITensorListRef& list) {
     for (const at::Tensor& tensor : list) see(seen, tensor);
   }
+  template <typename F>
+  static void each(const at::ITensorListRef& list, F&& f) {
+    for (const at::Tensor& tensor : list) f(tensor);
+  }
   const at::ITensorListRef* original;
   std::vector<at::Tensor> owned;
   std::optional<at::ITensorListRef> cast;
@@ -143,8 +180,8 @@ struct Operand<const at::ITensorListRef&> {
   const at::ITensorListRef& get() const { return *original; }
 };
 
-/// The results of an emulated operator, rounded to the low type. Integers and what is not a tensor
-/// stay.
+/// The results of an operator that was computed in float, rounded to the low type. Integers and
+/// what is not a tensor stay.
 template <typename T>
 void round_in_place(T& result, at::ScalarType low) {
   if constexpr (std::is_same_v<T, at::Tensor>) {

@@ -24,15 +24,27 @@ std::vector<std::string> arguments_of(std::string_view overload) {
   return names;
 }
 
+// As LibTorch's schemas call them: of layers, recurrent ones, and cells.
+bool names_a_weight(std::string_view argument) {
+  return argument == "weight" || argument == "params" || argument == "w_ih" ||
+         argument.ends_with("_weight");
+}
+
 }  // namespace
 
 Row::Row(std::size_t index, std::string overload)
     : index_(index), overload_(std::move(overload)), arguments_(arguments_of(overload_)) {
   if (index >= operators().size()) return;
   const Operator& op = operators()[index];
-  matrix_half_ = op.matrix;
-  matrix_bfloat16_ = op.matrix;
+  traits_ = {.matrix = op.matrix,
+             .lacks_low = op.lacks_low,
+             .one_type = op.one_type || (op.half == CastClass::kPromote && !op.native_promotion),
+             .float_statistics = op.float_statistics};
   input_only_ = op.input_only;
+  guards_scalars_ = op.guards_scalars;
+  for (std::size_t i = 0; i < arguments_.size(); ++i) {
+    if (names_a_weight(arguments_[i])) weights_.push_back(i);
+  }
 }
 
 std::optional<std::size_t> Row::condition_argument(const Frame& frame) const {

@@ -1,6 +1,7 @@
 // What a kernel knows of its operator: its row in the table, and how its class is asked for.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,8 +20,12 @@ class Row {
   Row(std::size_t index, std::string overload);
 
   std::string_view name() const { return overload_; }
-  bool is_matrix_operator(at::ScalarType low) const {
-    return low == at::kHalf ? matrix_half_ : matrix_bfloat16_;
+  const Traits& traits() const { return traits_; }
+  /// A scalar or 0-dimensional tensor that the low type cannot hold makes it run in float.
+  bool guards_scalars() const { return guards_scalars_; }
+  /// Is the i-th argument a weight by its name?
+  bool is_weight(std::size_t index) const {
+    return std::ranges::find(weights_, index) != weights_.end();
   }
   /// Batch norms: the arguments behind the input are statistics that the operator updates.
   bool casts_input_only() const { return input_only_; }
@@ -46,9 +51,10 @@ class Row {
   std::size_t index_ = 0;
   std::string overload_;
   std::vector<std::string> arguments_;  // their names
-  bool matrix_half_ = false;
-  bool matrix_bfloat16_ = false;
+  std::vector<std::size_t> weights_;    // which of them are weights
+  Traits traits_;
   bool input_only_ = false;
+  bool guards_scalars_ = false;
 };
 
 /// An argument as a condition's values write it: "tanh", "true", "1", "0.5", "float32", "none".

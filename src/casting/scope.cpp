@@ -38,9 +38,7 @@ void set_key(KeyState state) {
 }
 
 ScopeRules rules_of(const CompiledPolicy& policy, Mode mode) {
-  return {.low = policy.low(),
-          .emulated = emulated(policy.low()),
-          .casts_operators = mode == Mode::kOperators};
+  return {.low = policy.low(), .emulated = emulated(policy.low()), .mode = mode};
 }
 
 // Emulation is for processors: where it is chosen, tensors on devices are cast all the same.
@@ -87,7 +85,7 @@ Disabled::Disabled() {
     frame_.source = innermost->source;
     frame_.policy = innermost->policy;
     frame_.rules = innermost->rules;
-    frame_.rules.casts_operators = false;
+    frame_.rules.mode = Mode::kEmulationOnly;
     frame_.graph_task = innermost->graph_task;
     frame_.keeps_weights = innermost->keeps_weights;
     frame_.shadows = innermost->shadows;

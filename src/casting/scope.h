@@ -13,12 +13,6 @@
 
 namespace mezzo::casting {
 
-enum class Mode : std::uint8_t {
-  kOperators,      // operators follow the policy (O1, O4)
-  kEmulationOnly,  // dtypes stay as they are; only matrix operators of an emulated low type compute
-                   // in float (O2, O3, O5)
-};
-
 /// Told of each cast: the operator, the type it had, the type it gets. Called on the thread of the
 /// operator.
 using CastListener =

@@ -2,11 +2,13 @@
 #include <algorithm>
 
 #include "operators/operators.h"
+#include "operators/rows/float_only.h"
 #include "operators/rows/layer.h"
 #include "operators/rows/linalg.h"
 #include "operators/rows/loss.h"
 #include "operators/rows/matrix.h"
 #include "operators/rows/norm.h"
+#include "operators/rows/one_type.h"
 #include "operators/rows/pointwise.h"
 #include "operators/rows/reduction.h"
 #include "operators/rows/shape.h"
@@ -24,8 +26,9 @@ consteval auto joined(const std::array<Operator, Sizes>&... parts) {
 }
 
 constexpr auto kOperators =
-    joined(rows::kLayerRows, rows::kLinalgRows, rows::kLossRows, rows::kMatrixRows, rows::kNormRows,
-           rows::kPointwiseRows, rows::kReductionRows, rows::kShapeRows);
+    joined(rows::kFloatOnlyRows, rows::kLayerRows, rows::kLinalgRows, rows::kLossRows,
+           rows::kMatrixRows, rows::kNormRows, rows::kOneTypeRows, rows::kPointwiseRows,
+           rows::kReductionRows, rows::kShapeRows);
 
 static_assert(std::ranges::adjacent_find(kOperators, {}, &Operator::name) == kOperators.end(),
               "an overload stands in one part of the table only");

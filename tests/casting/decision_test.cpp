@@ -12,15 +12,15 @@ constexpr Operands kFloats{.float32 = true};
 constexpr Operands kHalves{.half = true};
 constexpr Operands kMixed{.float32 = true, .half = true};
 constexpr Operands kBothLow{.half = true, .bfloat16 = true};
-constexpr Operands kWithDouble{.float32 = true, .untouchable = true};
+constexpr Operands kWithDouble{.float32 = true, .reach = Reach::kNone};
 constexpr Operands kOnDevice{.float32 = true, .off_cpu = true};
 constexpr Operands kIntoHalf{.float32 = true, .half = true, .written = at::kHalf};
 
 constexpr ScopeRules kNative{.low = at::kHalf};
 constexpr ScopeRules kEmulated{.low = at::kHalf, .emulated = true};
-constexpr ScopeRules kWholeModel{.low = at::kHalf, .emulated = true, .casts_operators = false};
-constexpr ScopeRules kWholeModelNative{
-    .low = at::kHalf, .emulated = false, .casts_operators = false};
+constexpr ScopeRules kDtypesStay{.low = at::kHalf, .emulated = true, .mode = Mode::kEmulationOnly};
+constexpr ScopeRules kDtypesStayNative{
+    .low = at::kHalf, .emulated = false, .mode = Mode::kEmulationOnly};
 
 struct Case {
   const char* name;
@@ -103,13 +103,19 @@ constexpr std::array kCases{
          kMixed,
          kNative,
          {Plan::kShield, at::kFloat}},
-    Case{"AWholeModelShieldsNothing", Treatment::kShield, false, false, kHalves, kWholeModel, {}},
-    Case{"AWholeModelEmulatesWhatAPolicyShields",
+    Case{"WhereDtypesStayAScopeShieldsNothing",
+         Treatment::kShield,
+         false,
+         false,
+         kHalves,
+         kDtypesStay,
+         {}},
+    Case{"WhereDtypesStayAScopeEmulatesWhatAPolicyShields",
          Treatment::kShield,
          true,
          false,
          kHalves,
-         kWholeModel,
+         kDtypesStay,
          {Plan::kEmulate, at::kHalf}},
     Case{"WhatPassesPasses", Treatment::kPass, false, false, kMixed, kNative, {}},
     Case{"BannedIsRefused",
@@ -142,56 +148,144 @@ constexpr std::array kCases{
          kIntoHalf,
          kEmulated,
          {Plan::kCast, at::kHalf}},
-    Case{"AWholeModelEmulatesItsMatrixOperators",
+    Case{"WhereDtypesStayAScopeEmulatesItsMatrixOperators",
          Treatment::kLow,
          true,
          false,
          kHalves,
-         kWholeModel,
+         kDtypesStay,
          {Plan::kEmulate, at::kHalf}},
-    Case{"AWholeModelEmulatesWhateverTheUserListed",
+    Case{"WhereDtypesStayAScopeEmulatesWhateverTheUserListed",
          Treatment::kPass,
          true,
          false,
          kHalves,
-         kWholeModel,
+         kDtypesStay,
          {Plan::kEmulate, at::kHalf}},
-    Case{"AWholeModelNeverChangesATypeOfMixedCalls",
+    Case{"WhereDtypesStayAScopeNeverChangesATypeOfMixedCalls",
          Treatment::kLow,
          true,
          false,
          kMixed,
-         kWholeModel,
+         kDtypesStay,
          {}},
-    Case{
-        "AWholeModelLeavesFloatCallsAlone", Treatment::kLow, true, false, kFloats, kWholeModel, {}},
-    Case{"AWholeModelLeavesOtherOperatorsAlone",
+    Case{"WhereDtypesStayAScopeLeavesFloatCallsAlone",
+         Treatment::kLow,
+         true,
+         false,
+         kFloats,
+         kDtypesStay,
+         {}},
+    Case{"WhereDtypesStayAScopeLeavesOtherOperatorsAlone",
          Treatment::kFloat,
          false,
          false,
          kHalves,
-         kWholeModel,
+         kDtypesStay,
          {}},
-    Case{"AWholeModelOnAFastMachineDoesNothing",
+    Case{"WhereDtypesStayAScopeOnAFastMachineDoesNothing",
          Treatment::kLow,
          true,
          false,
          kHalves,
-         kWholeModelNative,
+         kDtypesStayNative,
          {}},
 };
 
-class Decide : public testing::TestWithParam<Case> {};
+class DecideByTable : public testing::TestWithParam<Case> {};
 
-TEST_P(Decide, FollowsTheTable) {
+TEST_P(DecideByTable, FollowsTheTable) {
   const Case& c = GetParam();
-  const Decision got = decide(c.kind, c.matrix, c.dtype_argument, c.seen, c.rules);
+  const Decision got = decide(c.kind, {.matrix = c.matrix}, c.dtype_argument, c.seen, c.rules);
   EXPECT_EQ(got.plan, c.expected.plan);
   EXPECT_EQ(got.target, c.expected.target);
 }
 
-INSTANTIATE_TEST_SUITE_P(Casting, Decide, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Casting, DecideByTable, testing::ValuesIn(kCases),
                          [](const auto& row) { return std::string(row.param.name); });
+
+constexpr Operands kSparse{.half = true, .reach = Reach::kSparse};
+constexpr Operands kTooLarge{.half = true, .unheld = true};
+constexpr Operands kTooLargeIntoHalf{.half = true, .unheld = true, .written = at::kHalf};
+constexpr ScopeRules kInModel{.low = at::kHalf, .mode = Mode::kWholeModel};
+constexpr ScopeRules kInModelEmulated{
+    .low = at::kHalf, .emulated = true, .mode = Mode::kWholeModel};
+constexpr Traits kProduct{.matrix = true};
+constexpr Traits kFloatOnly{.lacks_low = true};
+constexpr Traits kOneType{.one_type = true};
+constexpr Traits kNorm{.float_statistics = true};
+
+Decision decided(Treatment kind, const Traits& op, const Operands& seen, const ScopeRules& rules,
+                 const Leads& leads = {}) {
+  return decide(kind, op, /*has_dtype_argument=*/false, seen, rules, leads);
+}
+
+TEST(Decide, SparseOperandsAreComputedInFloat) {
+  EXPECT_EQ(decided(Treatment::kLow, kProduct, kSparse, kNative),
+            (Decision{Plan::kCast, at::kFloat}));
+  EXPECT_EQ(decided(Treatment::kLow, kProduct, kSparse, kEmulated),
+            (Decision{Plan::kCast, at::kFloat}));
+  EXPECT_EQ(decided(Treatment::kPass, {}, kSparse, kNative), Decision{});
+  EXPECT_EQ(decided(Treatment::kLow, kProduct, kSparse, kInModel),
+            (Decision{Plan::kInFloat, at::kHalf}));
+}
+
+TEST(Decide, AScalarThatIsNotHeldGivesFloatOrTheNearestValueInPlace) {
+  for (const ScopeRules& rules : {kNative, kEmulated, kInModel, kInModelEmulated}) {
+    EXPECT_EQ(decided(Treatment::kPass, {}, kTooLarge, rules), (Decision{Plan::kCast, at::kFloat}));
+    EXPECT_EQ(decided(Treatment::kPass, {}, kTooLargeIntoHalf, rules),
+              (Decision{Plan::kNearest, at::kFloat}));
+  }
+  EXPECT_EQ(decided(Treatment::kShield, {}, kTooLarge, kNative),
+            (Decision{Plan::kShield, at::kFloat}))
+      << "a policy that makes it neutral is obeyed";
+}
+
+TEST(Decide, OperatorsWithoutALowKernelWriteThroughFloat) {
+  EXPECT_EQ(decided(Treatment::kFloat, kFloatOnly, kIntoHalf, kNative),
+            (Decision{Plan::kCast, at::kFloat}));
+  EXPECT_EQ(decide(Treatment::kFloat, kFloatOnly, /*has_dtype_argument=*/true, kHalves, kNative),
+            (Decision{Plan::kCast, at::kFloat}))
+      << "a dtype argument does not help where the kernel fails before it";
+}
+
+TEST(Decide, InALowModelProductsTakeTheTypeOfTheirWeight) {
+  const Leads half{.weight = at::kHalf, .first = at::kFloat};
+  const Leads wide{.weight = at::kFloat, .first = at::kHalf};
+  EXPECT_EQ(decided(Treatment::kLow, kProduct, kMixed, kInModel, half),
+            (Decision{Plan::kCast, at::kHalf}));
+  EXPECT_EQ(decided(Treatment::kLow, kProduct, kMixed, kInModelEmulated, half),
+            (Decision{Plan::kEmulate, at::kHalf}));
+  EXPECT_EQ(decided(Treatment::kLow, kProduct, kMixed, kInModelEmulated, wide),
+            (Decision{Plan::kCast, at::kFloat}));
+  EXPECT_EQ(decided(Treatment::kLow, kProduct, kMixed, kInModel),
+            (Decision{Plan::kCast, at::kFloat}))
+      << "without a weight they promote";
+  EXPECT_EQ(decided(Treatment::kLow, kProduct, kHalves, kInModel), Decision{});
+  EXPECT_EQ(decided(Treatment::kLow, kProduct, kFloats, kInModelEmulated), Decision{});
+}
+
+TEST(Decide, InALowModelOnlyWhatWouldFailIsMended) {
+  EXPECT_EQ(decided(Treatment::kFloat, kFloatOnly, kHalves, kInModel),
+            (Decision{Plan::kInFloat, at::kHalf}));
+  EXPECT_EQ(decided(Treatment::kFloat, kFloatOnly, kMixed, kInModel),
+            (Decision{Plan::kCast, at::kFloat}));
+  EXPECT_EQ(decided(Treatment::kPromote, kOneType, kMixed, kInModel),
+            (Decision{Plan::kCast, at::kFloat}));
+  EXPECT_EQ(decided(Treatment::kPromote, kOneType, kIntoHalf, kInModel),
+            (Decision{Plan::kCast, at::kHalf}));
+  EXPECT_EQ(decided(Treatment::kPromote, kOneType, kHalves, kInModel), Decision{});
+  EXPECT_EQ(decided(Treatment::kFloat, {}, kMixed, kInModel), Decision{});
+  EXPECT_EQ(decided(Treatment::kFloat, {}, kHalves, kInModel), Decision{}) << "softmax stays low";
+}
+
+TEST(Decide, InALowModelNormsComputeInFloatAndKeepTheTypeOfTheirInput) {
+  const Leads half{.first = at::kHalf};
+  EXPECT_EQ(decided(Treatment::kFloat, kNorm, kHalves, kInModel, half),
+            (Decision{Plan::kInFloat, at::kHalf}));
+  EXPECT_EQ(decided(Treatment::kFloat, kNorm, kMixed, kInModel, half),
+            (Decision{Plan::kInFloat, at::kHalf}));
+}
 
 }  // namespace
 }  // namespace mezzo::casting

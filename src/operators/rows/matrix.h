@@ -57,6 +57,7 @@ inline constexpr std::array kMatrixRows{
     matrix(row("gru.data", kLow, "ll--", kRecurrent)),
     matrix(row("gru.input", kLow, "ll--", kRecurrent)),
     matrix(row("gru_cell", kLow, "l-l-", kRecurrent)),
+    matrix(row("linalg_matmul", kLow, "----", kProduct)),
     matrix(row("linalg_multi_dot", kLow, "--l-", kProduct)),
     matrix(row("linalg_vecdot", kLow, "--ll", kProduct)),
     matrix(row("linear", kLow, "llll", kProduct)),

@@ -15,7 +15,7 @@ inline constexpr std::string_view kBatchNorm =
 
 inline constexpr std::array kNormRows{
     input_only(row("_batch_norm_impl_index", kNeutral, "----", kBatchNorm)),
-    row("_fused_rms_norm", kFloat, "----", kNorm),
+    float_statistics(row("_fused_rms_norm", kFloat, "----", kNorm)),
     input_only(row("_native_batch_norm_legit.no_stats", kNeutral, "----", kBatchNorm)),
     input_only(row("batch_norm", kNeutral, "-n--", kBatchNorm)),
     input_only(row("batch_norm_elemt", kNeutral, "----", kBatchNorm)),
@@ -24,15 +24,15 @@ inline constexpr std::array kNormRows{
     input_only(row("batch_norm_stats", kNeutral, "----", kBatchNorm)),
     row("cosine_similarity", kFloat, "f-f-", kNorm),
     input_only(row("cudnn_batch_norm", kNeutral, "----", kBatchNorm)),
-    row("group_norm", kFloat, "fff-", kNorm),
-    row("instance_norm", kFloat, "-f--", kNorm),
-    row("layer_norm", kFloat, "fff-", kNorm),
+    float_statistics(row("group_norm", kFloat, "fff-", kNorm)),
+    float_statistics(row("instance_norm", kFloat, "-f--", kNorm)),
+    float_statistics(row("layer_norm", kFloat, "fff-", kNorm)),
     input_only(row("miopen_batch_norm", kNeutral, "----", kBatchNorm)),
     input_only(row("native_batch_norm", kNeutral, "-n--", kBatchNorm)),
-    row("native_group_norm", kFloat, "----", kNorm),
-    row("native_layer_norm", kFloat, "--f-", kNorm),
+    float_statistics(row("native_group_norm", kFloat, "----", kNorm)),
+    float_statistics(row("native_layer_norm", kFloat, "--f-", kNorm)),
     row("renorm", kFloat, "f-f-", kNorm),
-    row("rms_norm", kFloat, "----", kNorm),
+    float_statistics(row("rms_norm", kFloat, "----", kNorm)),
 };
 
 }  // namespace mezzo::rows

@@ -71,6 +71,29 @@ consteval Operator input_only(Operator op) {
   return op;
 }
 
+/// No 16-bit kernel for processors: runs in float at every level.
+consteval Operator lacks_low(Operator op) {
+  op.lacks_low = true;
+  return op;
+}
+
+/// Throws where its floating arguments differ in type.
+consteval Operator one_type(Operator op) {
+  op.one_type = true;
+  return op;
+}
+
+consteval Operator float_statistics(Operator op) {
+  op.float_statistics = true;
+  return op;
+}
+
+/// A scalar or 0-dimensional tensor that the low type cannot hold makes it run in float.
+consteval Operator guarded(Operator op) {
+  op.guards_scalars = true;
+  return op;
+}
+
 consteval Operator by_dtype(Operator op) {
   op.float_by = FloatBy::kDtypeArgument;
   return op;

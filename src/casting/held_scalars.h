@@ -1,0 +1,68 @@
+// Scalars that a low type cannot hold: too large, or so small that it loses their digits.
+#pragma once
+
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include "casting/decision.h"
+#include "core/torch.h"
+
+namespace mezzo::casting {
+
+/// Does the value stay finite and normal in the low type? Zero, infinities and NaN are held.
+inline bool holds(at::ScalarType low, double value) {
+  const double size = std::abs(value);
+  if (size == 0 || !std::isfinite(size)) return true;
+  if (low == at::kHalf) return size >= 0x1p-14 && size <= 65504;
+  return size >= 0x1p-126 && size <= 0x1.FEp127;
+}
+
+/// The scalars and 0-dimensional tensors of one call.
+class ScalarGuard {
+ public:
+  void look(const at::Scalar& scalar) {
+    if (!scalar.isComplex()) look(scalar.toDouble());
+  }
+  void look(const std::optional<at::Scalar>& scalar) {
+    if (scalar) look(*scalar);
+  }
+  void look(double value) {
+    half_ = half_ && holds(at::kHalf, value);
+    bfloat16_ = bfloat16_ && holds(at::kBFloat16, value);
+  }
+  void look(const std::optional<double>& value) {
+    if (value) look(*value);
+  }
+  /// A 0-dimensional float32 tensor takes the type of the others. One on a device is not read,
+  /// since that would wait for the device.
+  void look(const at::Tensor& tensor) {
+    if (tensor.defined() && tensor.dim() == 0) look_inside(tensor);
+  }
+  template <typename T>
+  void look(const T&) {}
+
+  /// float16 holds less than bfloat16 at both ends.
+  bool all_held() const { return half_; }
+  bool unheld(const Operands& seen) const {
+    return (seen.half && !half_) || (seen.bfloat16 && !bfloat16_);
+  }
+
+ private:
+  void look_inside(const at::Tensor& tensor);
+
+  bool half_ = true;
+  bool bfloat16_ = true;
+};
+
+/// Gives `written`, of a low type, the values of `computed`; finite ones that it cannot hold become
+/// the nearest that it can.
+void write_nearest(const at::Tensor& written, const at::Tensor& computed);
+
+/// Gives `written` the values of `computed`, and its size if that differs (`out=`).
+void write_back(const at::Tensor& written, const at::Tensor& computed);
+
+/// Says once that the operator was given a scalar that what it writes cannot hold.
+void tell_nearest(std::string_view op, at::ScalarType written);
+
+}  // namespace mezzo::casting

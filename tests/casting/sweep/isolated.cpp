@@ -1,0 +1,60 @@
+#include "casting/sweep/isolated.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+
+namespace mezzo::casting::sweep {
+namespace {
+
+void write_all(int to, const std::string& text) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = ::write(to, text.data() + done, text.size() - done);
+    if (count <= 0) return;
+    done += static_cast<std::size_t>(count);
+  }
+}
+
+}  // namespace
+
+Isolated isolated(std::chrono::seconds limit,
+                  const std::function<void(const std::function<void(const std::string&)>&)>& work) {
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0) return {"no pipe\n", false};
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(ends[0]);
+    const int silent = ::open("/dev/null", O_WRONLY);
+    ::dup2(silent, STDERR_FILENO);
+    work([&](const std::string& line) { write_all(ends[1], line + "\n"); });
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  Isolated result;
+  std::array<char, 4096> piece{};
+  const auto end = std::chrono::steady_clock::now() + limit;
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        end - std::chrono::steady_clock::now());
+    pollfd wanted{ends[0], POLLIN, 0};
+    if (left.count() <= 0 || ::poll(&wanted, 1, static_cast<int>(left.count())) <= 0) {
+      ::kill(child, SIGKILL);
+      break;
+    }
+    const ssize_t count = ::read(ends[0], piece.data(), piece.size());
+    if (count <= 0) break;
+    result.said.append(piece.data(), static_cast<std::size_t>(count));
+  }
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  result.ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  return result;
+}
+
+}  // namespace mezzo::casting::sweep

@@ -1,0 +1,272 @@
+// Every overload of the dispatcher's namespace aten that takes floating tensors runs at every
+// level, whatever their types: forward and backward, float16 and bfloat16, native and emulated.
+// Arguments are drawn from the schemas, and an overload counts as tried if some drawing runs in
+// float.
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include <cstdio>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "casting/sweep/drawing.h"
+#include "casting/sweep/isolated.h"
+#include "casting/sweep/recipes.h"
+#include "casting/sweep/trial.h"
+#include "mezzo/hardware.h"
+#include "operators/operators.h"
+
+namespace mezzo::casting::sweep {
+namespace {
+
+constexpr int kDrawings = 400;
+constexpr int kSamples = 5;
+constexpr int kAttempts = 3;  // after crashes of LibTorch's own, on arguments that do not fit
+
+/// Fail at some level, on purpose.
+const std::map<std::string_view, std::string_view>& exempt() {
+  static const std::map<std::string_view, std::string_view> all{
+      {"_add_relu.Scalar", "fails in float as well, but for a few sizes"},
+      {"_add_relu.Tensor", "fails in float as well, but for a few sizes"},
+      {"_add_relu_.Scalar", "fails in float as well, but for a few sizes"},
+      {"_add_relu_.Tensor", "fails in float as well, but for a few sizes"},
+      {"_amp_foreach_non_finite_check_and_unscale", "the scale is float by its contract"},
+      {"_amp_foreach_non_finite_check_and_unscale_", "the scale is float by its contract"},
+      {"_assert_tensor_metadata", "asserts the type that it is told"},
+      {"_saturate_weight_to_fp16", "packs float weights"},
+      {"_test_optional_floatlist", "LibTorch's own test"},
+      {"choose_qparams_optimized", "quantises float"},
+      {"fbgemm_linear_quantize_weight", "packs float weights"},
+      {"fbgemm_pack_gemm_matrix_fp16", "packs float weights"},
+      {"_fused_moving_avg_obs_fq_helper", "its observers are float by their contract"},
+      {"fused_moving_avg_obs_fake_quant", "its observers are float by their contract"},
+      {"view.dtype", "looks at the bytes of one type as another"},
+      {"view_copy.dtype", "looks at the bytes of one type as another"},
+      {"set.source_Tensor", "shares the memory of another tensor"},
+      {"set_.source_Tensor", "shares the memory of another tensor"},
+      {"set_.source_Tensor_storage_offset", "shares the memory of another tensor"},
+      {"dequantize.self", "is the identity of float, without a derivative"},
+  };
+  return all;
+}
+
+/// Families that no row is for.
+std::string_view family_of(std::string_view overload) {
+  if (overload.starts_with("_fused_") && overload != "_fused_rms_norm" &&
+      !overload.starts_with("_fused_dropout"))
+    return "updates weights: an optimizer's kernel";
+  if (overload.starts_with("sparse_") && overload.find("_tensor.") != std::string_view::npos)
+    return "builds a sparse tensor of the type that it is told";
+  if (overload.starts_with("_sparse_") && overload.find("_unsafe") != std::string_view::npos)
+    return "builds a sparse tensor of the type that it is told";
+  if (overload.find("batch_norm") != std::string_view::npos)
+    return "statistics stay float: tests of batch norms";
+  if (overload.find("mkldnn") != std::string_view::npos) return "a kernel of one library";
+  return {};
+}
+
+struct Setting {
+  std::string name;
+  at::ScalarType low;
+  ComputeMode computed;
+  Mode mode;
+};
+
+const std::vector<Setting>& settings() {
+  static const std::vector<Setting> all = [] {
+    std::vector<Setting> made;
+    for (const at::ScalarType low : {at::kHalf, at::kBFloat16}) {
+      for (const ComputeMode computed : {ComputeMode::kNative, ComputeMode::kEmulated}) {
+        for (const Mode mode : {Mode::kOperators, Mode::kWholeModel}) {
+          made.push_back({std::string(low == at::kHalf ? "float16" : "bfloat16") +
+                              (computed == ComputeMode::kNative ? " native" : " emulated") +
+                              (mode == Mode::kOperators ? " operators" : " whole model"),
+                          low, computed, mode});
+        }
+      }
+    }
+    return made;
+  }();
+  return all;
+}
+
+std::string full_name(const c10::OperatorName& name) {
+  std::string text = name.name.substr(std::string_view("aten::").size());
+  if (!name.overload_name.empty()) text += "." + name.overload_name;
+  return text;
+}
+
+bool is_out(std::string_view overload) {
+  const auto found = find(overload);
+  if (found && found->form == Form::kOut) return true;
+  return overload.find(".out") != std::string_view::npos || overload.ends_with("_out");
+}
+
+/// Does the policy compute it, or something inside, in the low type?
+bool may_round(std::string_view overload, const c10::OperatorHandle& op) {
+  if (op.hasTag(at::Tag::nondeterministic_seeded)) return true;
+  if (op.schema().is_mutable()) return true;
+  const auto found = find(overload);
+  if (!found) return true;  // composites follow what they call
+  const Operator& row = operators()[found->row];
+  return row.matrix || row.half == CastClass::kLow || row.half == CastClass::kNeutral;
+}
+
+std::string try_sample(const std::string& name, const c10::OperatorHandle& op, const Stack& stack,
+                       bool with_gradients, Drawing& drawing) {
+  const std::size_t floats = count_floats(stack);
+  for (const Setting& setting : settings()) {
+    set_compute_mode(setting.low, setting.computed);
+    const Policy policy = Policy::defaults(setting.low);
+    for (int pattern = 0; pattern < (floats > 1 ? 4 : 1); ++pattern) {
+      const std::uint64_t bits = drawing.below(std::uint64_t{1} << 30);
+      const Types types = [&](std::size_t i) {
+        const bool low = pattern == 0 || (pattern == 1 && i == 0) || (pattern == 2 && i > 0) ||
+                         (pattern == 3 && ((bits >> i) & 1) != 0);
+        return low ? setting.low : at::kFloat;
+      };
+      const Outcome outcome = call(op, stack, types, with_gradients, policy, setting.mode);
+      const std::string where = setting.name + ", types " + std::to_string(pattern) + ": ";
+      if (!outcome.error.empty()) return where + outcome.error;
+      if (setting.mode != Mode::kOperators || may_round(name, op)) continue;
+      const Outcome reference = call(
+          op, rounded_to(stack, types), [](std::size_t) { return at::kFloat; }, with_gradients);
+      if (const std::string what = difference(outcome, reference); !what.empty())
+        return where + what + " has not the precision of float";
+    }
+  }
+  return {};
+}
+
+void try_overload(const std::string& name, const c10::OperatorHandle& op, std::uint64_t attempt,
+                  const std::function<void(const std::string&)>& tell) {
+  const Types all_float = [](std::size_t) { return at::kFloat; };
+  Drawing drawing(name, attempt);
+  std::string last = "nothing was drawn";
+  int samples = 0;
+  const auto sample = [&](const Stack& stack) {
+    bool with_gradients = true;
+    Outcome plain = call(op, stack, all_float, with_gradients);
+    if (!plain.error.empty()) {
+      with_gradients = false;
+      plain = call(op, stack, all_float, with_gradients);
+    }
+    if (!plain.error.empty()) {
+      last = plain.error;
+      return;
+    }
+    if (count_floats(stack) == 0) {
+      tell("integers");
+      return;
+    }
+    ++samples;
+    tell(count_floats(stack) > 1 ? "sample several" : "sample one");
+    const std::string failure = try_sample(name, op, stack, with_gradients, drawing);
+    if (!failure.empty()) tell("failed " + failure);
+  };
+  for (const Stack& stack : recipes_for(name)) sample(stack);
+  for (int i = 0; i < kDrawings && samples < kSamples; ++i) {
+    const std::optional<Stack> stack = drawing.draw(op.schema());
+    if (!stack) {
+      last = "names dimensions, or wants a storage";
+      break;
+    }
+    sample(*stack);
+  }
+  tell("last " + last);
+}
+
+struct Tried {
+  int samples = 0;
+  bool several = false;
+  bool integers = false;
+  std::string failure;
+  std::string last = "crashes on arguments that do not fit";
+};
+
+Tried tried(const std::string& name, const c10::OperatorHandle& op) {
+  Tried all;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const Isolated run = isolated(std::chrono::seconds(60), [&](const auto& tell) {
+      try_overload(name, op, static_cast<std::uint64_t>(attempt), tell);
+    });
+    std::istringstream lines(run.said);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("sample")) {
+        ++all.samples;
+        all.several = all.several || line == "sample several";
+      } else if (line == "integers") {
+        all.integers = true;
+      } else if (line.starts_with("failed ") && all.failure.empty()) {
+        all.failure = line.substr(7);
+      } else if (line.starts_with("last ")) {
+        all.last = line.substr(5);
+      }
+    }
+    if (run.ended || all.samples >= kSamples) break;
+  }
+  return all;
+}
+
+std::string reason_of(const Tried& one) {
+  if (one.samples == 0 && one.integers) return "takes no floating tensor";
+  if (one.last.find("Could not run") != std::string::npos) return "of another backend or layout";
+  if (one.last.find("names dimensions") != std::string::npos ||
+      one.last.find("all symbols must have a namespace") != std::string::npos)
+    return "names dimensions, or wants a storage";
+  return "no arguments that fit were drawn";
+}
+
+TEST(Sweep, EveryOverloadWithFloatingTensorsRunsAtEveryLevel) {
+  at::set_num_threads(1);
+  std::fflush(stdout);
+  std::map<std::string, std::vector<std::string>> left;
+  std::vector<std::string> failures;
+  int overloads = 0;
+  int done = 0;
+  int several = 0;
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto op = c10::Dispatcher::singleton().findSchema(name);
+    if (!op || !name.name.starts_with("aten::")) continue;
+    const std::string overload = full_name(name);
+    if (is_out(overload)) continue;
+    ++overloads;
+    if (c10::toString(op->schema()).find("Tensor") == std::string::npos) {
+      left["takes no tensor"].push_back(overload);
+      continue;
+    }
+    const Tried one = tried(overload, *op);
+    if (one.samples == 0) {
+      left[reason_of(one)].push_back(overload);
+      continue;
+    }
+    ++done;
+    several += one.several;
+    if (one.failure.empty()) continue;
+    if (const auto found = exempt().find(overload); found != exempt().end()) {
+      left["fails on purpose: " + std::string(found->second)].push_back(overload);
+    } else if (const auto family = family_of(overload); !family.empty()) {
+      left["fails on purpose: " + std::string(family)].push_back(overload);
+    } else {
+      failures.push_back(overload + ": " + one.failure);
+      std::printf("FAILED %s\n", failures.back().c_str());
+      std::fflush(stdout);
+    }
+  }
+  std::printf(
+      "overloads in place or functional: %d; tried: %d, of which with several floating "
+      "tensors: %d\n",
+      overloads, done, several);
+  for (const auto& [reason, names] : left) {
+    std::printf("%zu left, %s:", names.size(), reason.c_str());
+    for (const std::string& overload : names) std::printf(" %s", overload.c_str());
+    std::printf("\n");
+  }
+  EXPECT_GT(done, 1200) << "the drawings fit";
+  EXPECT_THAT(failures, testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace mezzo::casting::sweep
