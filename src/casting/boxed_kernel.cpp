@@ -103,15 +103,32 @@ ScalarGuard scalars_of(const c10::FunctionSchema& schema, const c10::IValue* arg
   return guard;
 }
 
+// Of what an operator writes: a tensor, or a list of tensors of one type.
+std::optional<at::ScalarType> floating_type(const c10::IValue& value) {
+  std::optional<at::ScalarType> type;
+  const auto look = [&](const at::Tensor& tensor) {
+    if (!tensor.defined() || !at::isFloatingType(tensor.scalar_type())) return true;
+    const bool agrees = !type || *type == tensor.scalar_type();
+    type = tensor.scalar_type();
+    return agrees;
+  };
+  if (value.isTensor()) {
+    look(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorList()) {
+      if (!look(tensor)) return std::nullopt;
+    }
+  }
+  return type;
+}
+
 Operands operands_of(const Row& row, const c10::FunctionSchema& schema,
                      const c10::IValue* arguments) {
   Operands seen;
   for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
     look(seen, arguments[i]);
-    if (!is_written(schema.arguments()[i]) || !arguments[i].isTensor()) continue;
-    const at::Tensor& tensor = arguments[i].toTensor();
-    if (tensor.defined() && at::isFloatingType(tensor.scalar_type()))
-      seen.written = tensor.scalar_type();
+    if (!is_written(schema.arguments()[i])) continue;
+    if (const std::optional<at::ScalarType> type = floating_type(arguments[i])) seen.written = type;
   }
   if (row.guards_scalars() && seen.any_low())
     seen.unheld = scalars_of(schema, arguments).unheld(seen);

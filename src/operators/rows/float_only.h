@@ -15,6 +15,8 @@ inline constexpr std::string_view kComplexParts =
     "makes complex numbers, of which float is the smallest common type";
 
 inline constexpr std::array kFloatOnlyRows{
+    lacks_low(row("_ctc_loss", kFloat, "----", kFloatOnly)),
+    lacks_low(row("_ctc_loss.Tensor", kFloat, "----", kFloatOnly)),
     lacks_low(row("_cdist_backward", kFloat, "----", kFloatOnly)),
     lacks_low(row("_cdist_forward", kFloat, "----", kFloatOnly)),
     lacks_low(row("_cholesky_solve_helper", kFloat, "----", kFloatOnly)),

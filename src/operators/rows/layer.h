@@ -14,6 +14,8 @@ inline constexpr std::string_view kGrid =
 inline constexpr std::string_view kAvgPool3d = "LibTorch has no 16-bit kernel for processors";
 inline constexpr std::string_view kPool =
     "picks or averages a few neighbours; LibTorch has 16-bit kernels that sum in float";
+inline constexpr std::string_view kSamples =
+    "its random samples must have the type of its input";
 inline constexpr std::string_view kPad = "copies values";
 inline constexpr std::string_view kDropout = "zeroes or scales values";
 inline constexpr std::string_view kEmbedding = "copies rows of the weight";
@@ -48,8 +50,8 @@ inline constexpr std::array kLayerRows{
     row("embedding", kNeutral, "-n--", kEmbedding),
     lacks_low(row("fake_quantize_per_tensor_affine", kFloat, "---f", kFakeQuantize)),
     lacks_low(row("fake_quantize_per_tensor_affine.tensor_qparams", kFloat, "----", kFakeQuantize)),
-    row("fractional_max_pool2d", kNeutral, "---f", kPool),
-    row("fractional_max_pool3d", kNeutral, "---f", kPool),
+    row("fractional_max_pool2d", kPromote, "---f", kSamples),
+    row("fractional_max_pool3d", kPromote, "---f", kSamples),
     one_type(row("grid_sampler", kFloat, "fnpf", kGrid)),
     one_type(row("grid_sampler_2d", kFloat, "---f", kGrid)),
     one_type(row("grid_sampler_3d", kFloat, "---f", kGrid)),

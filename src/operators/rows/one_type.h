@@ -13,6 +13,13 @@ inline constexpr std::string_view kHeldScalar =
     "its scalars take the type of the tensor, which must be able to hold them";
 
 inline constexpr std::array kOneTypeRows{
+    row("slow_conv_transpose2d", kPromote, "----", kOneType),
+    row("slow_conv_transpose3d", kPromote, "----", kOneType),
+    row("slow_conv3d", kPromote, "----", kOneType),
+    row("slow_conv_dilated2d", kPromote, "----", kOneType),
+    row("slow_conv_dilated3d", kPromote, "----", kOneType),
+    row("_slow_conv2d_forward", kPromote, "----", kOneType),
+    row("thnn_conv2d", kPromote, "----", kOneType),
     row("_adaptive_avg_pool2d_backward", kPromote, "----", kOneType),
     row("_adaptive_avg_pool3d_backward", kPromote, "----", kOneType),
     row("_chunk_cat", kPromote, "----", kOneType),
