@@ -15,6 +15,14 @@ inline constexpr std::string_view kComplexParts =
     "makes complex numbers, of which float is the smallest common type";
 
 inline constexpr std::array kFloatOnlyRows{
+    lacks_low(row("glu_jvp", kFloat, "----", kFloatOnly)),
+    lacks_low(row("grid_sampler_2d_backward", kFloat, "----", kFloatOnly)),
+    lacks_low(row("grid_sampler_3d_backward", kFloat, "----", kFloatOnly)),
+    lacks_low(row("_grid_sampler_2d_cpu_fallback_backward", kFloat, "----", kFloatOnly)),
+    lacks_low(row("_ctc_loss_backward", kFloat, "----", kFloatOnly)),
+    lacks_low(row("_ctc_loss_backward.Tensor", kFloat, "----", kFloatOnly)),
+    lacks_low(row("_upsample_bicubic2d_aa_backward", kFloat, "----", kFloatOnly)),
+    lacks_low(row("_upsample_bilinear2d_aa_backward", kFloat, "----", kFloatOnly)),
     lacks_low(row("_ctc_loss", kFloat, "----", kFloatOnly)),
     lacks_low(row("_ctc_loss.Tensor", kFloat, "----", kFloatOnly)),
     lacks_low(row("_cdist_backward", kFloat, "----", kFloatOnly)),

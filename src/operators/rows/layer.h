@@ -14,8 +14,7 @@ inline constexpr std::string_view kGrid =
 inline constexpr std::string_view kAvgPool3d = "LibTorch has no 16-bit kernel for processors";
 inline constexpr std::string_view kPool =
     "picks or averages a few neighbours; LibTorch has 16-bit kernels that sum in float";
-inline constexpr std::string_view kSamples =
-    "its random samples must have the type of its input";
+inline constexpr std::string_view kSamples = "its random samples must have the type of its input";
 inline constexpr std::string_view kPad = "copies values";
 inline constexpr std::string_view kDropout = "zeroes or scales values";
 inline constexpr std::string_view kEmbedding = "copies rows of the weight";
