@@ -17,9 +17,9 @@ kernels::AdamScalars<double> adam_scalars(const Hyper& hyper, const ParameterNum
       corrects ? std::sqrt(1 - std::pow(hyper.beta2, t)) / (1 - std::pow(hyper.beta1, t)) : 1.0;
   kernels::AdamScalars<double> scalars{};
   scalars.beta1 = hyper.beta1;
-  scalars.one_minus_beta1 = 1 - hyper.beta1;
+  scalars.one_minus_beta1 = rest_of(hyper.beta1);
   scalars.beta2 = hyper.beta2;
-  scalars.one_minus_beta2 = 1 - hyper.beta2;
+  scalars.one_minus_beta2 = rest_of(hyper.beta2);
   scalars.step_size = now.lr * correction;
   scalars.inv_sqrt_bias2 = 1;
   scalars.eps = hyper.epsilon;
@@ -78,6 +78,8 @@ void lamb_by_kernels(const Hyper& hyper, std::span<const ParameterNumbers> numbe
     recipe.weight_decay = now.wd;
     recipe.bias_correction = hyper.bias_correction != 0;
     table.push_back(kernels::scalars_at(recipe, now.count, now.rescale));
+    table.back().beta3 = rest_of(hyper.beta1);
+    table.back().one_minus_beta2 = rest_of(hyper.beta2);
   }
   lists.lamb(rows, std::span(table), {},
              [&](std::size_t i, double weight_norm, double update_norm) {

@@ -25,8 +25,8 @@ at::Tensor decayed_then_cut(const Hyper& hyper, const ParameterNumbers& now,
 }
 
 void advance_moments(const Hyper& hyper, const at::Tensor& grad, std::vector<at::Tensor>& state) {
-  state[0].mul_(hyper.beta1).add_(grad, 1 - hyper.beta1);
-  state[1].mul_(hyper.beta2).addcmul_(grad, grad, 1 - hyper.beta2);
+  state[0].mul_(hyper.beta1).add_(grad, rest_of(hyper.beta1));
+  state[1].mul_(hyper.beta2).addcmul_(grad, grad, rest_of(hyper.beta2));
 }
 
 /// lr with the correction of both moments' bias in it; epsilon is beside the uncorrected root.
@@ -90,11 +90,11 @@ void adagrad_by_operators(const Hyper& hyper, const ParameterNumbers& now, const
 void rmsprop_by_operators(const Hyper& hyper, const ParameterNumbers& now, const at::Tensor& weight,
                           const at::Tensor& grad, std::vector<at::Tensor>& state) {
   const at::Tensor cut = decayed_then_cut(hyper, now, weight, grad);
-  state[0].mul_(hyper.gamma1).addcmul_(cut, cut, 1 - hyper.gamma1);
+  state[0].mul_(hyper.gamma1).addcmul_(cut, cut, rest_of(hyper.gamma1));
   if (state.size() == 1) {
     weight.addcdiv_(cut, state[0].add(hyper.epsilon).sqrt_(), -now.lr);
   } else {
-    state[1].mul_(hyper.gamma1).add_(cut, 1 - hyper.gamma1);
+    state[1].mul_(hyper.gamma1).add_(cut, rest_of(hyper.gamma1));
     const at::Tensor variance = state[0].addcmul(state[1], state[1], -1).add_(hyper.epsilon);
     state[2].mul_(hyper.gamma2).addcdiv_(cut, variance.sqrt_(), -now.lr);
     weight.add_(state[2]);
@@ -135,7 +135,7 @@ void signum_by_operators(const Hyper& hyper, const ParameterNumbers& now, const 
     weight.mul_(1 - now.lr * now.wd).add_(cut.sign(), -now.lr);
     return;
   }
-  state[0].mul_(hyper.momentum).add_(cut.add(weight, now.wd), 1 - hyper.momentum);
+  state[0].mul_(hyper.momentum).add_(cut.add(weight, now.wd), rest_of(hyper.momentum));
   weight.mul_(1 - now.lr * hyper.wd_lh).add_(state[0].sign(), -now.lr);
 }
 

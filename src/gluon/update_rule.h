@@ -24,6 +24,11 @@ struct Hyper {
   bool clips() const { return clip_gradient > 0; }
 };
 
+/// 1 - share as MXNet's kernels have it: of floats, which is 1.3e-5 off for 0.999.
+inline double rest_of(double share) {
+  return static_cast<double>(1.0F - static_cast<float>(share));
+}
+
 /// One argument of an optimizer.
 struct HyperKey {
   std::string_view name;

@@ -218,7 +218,8 @@ TEST(Init, TrainingInBfloat16IsMxnetsWithinItsRounding) {
     const auto handle = init({.target_dtype = dtype});
     ConvNet net;
     const std::vector<double> losses = train_convolution(net, true);
-    const double eps = dtype == "bfloat16" ? 0x1p-8 : 0x1p-11;
+    // Momentum carries roundings on; float16 also loses what falls below its range.
+    const double eps = dtype == "bfloat16" ? 0x1p-8 : 0x1p-10;
     double largest = 0;
     for (std::size_t i = 0; i < losses.size(); ++i) {
       // A few roundings a step, and a loss that falls to an eighth.
