@@ -67,8 +67,10 @@ struct Options {
   std::string io = "keep";
   /// Per input or output: "float32" or the target type.
   std::map<std::string, std::string> io_of = {};
-  /// "spec", "ort", "ort-cpu", "ort-cuda", "trt", "openvino".
-  std::string profile = "spec";
+  /// What the target runs in 16 bits: "spec" (all that the standard allows), "portable" (the same,
+  /// but for what ONNX Runtime joins wrongly, so that it loads the result), "ort", "ort-cpu",
+  /// "ort-cuda", "trt", "openvino".
+  std::string profile = "portable";
   /// "keep" (models below opset 7 are raised to 7 where anything goes low), "auto" (raised where
   /// that lowers more nodes), or a number that is not below the model's.
   std::string opset = "keep";
@@ -119,6 +121,9 @@ struct Options {
   /// and the bias of the Conv, ConvTranspose or Gemm before them, before anything is decided;
   /// `Report::batch_norms` tells of each.
   bool fold_batch_norm = false;
+  /// Pins that are left out, by name: reasons to keep something float32 that do not hold for this
+  /// model ("powers"). `Decision::pin` tells which one decided.
+  std::vector<std::string> without_pins = {};
   /// Asked about every type variable of every node, told by `node`, `key`, `op` and `variable`:
   /// true is low, false is float32, nothing leaves it to the rules. Weighs as much as a name in the
   /// lists above. Called from the converting thread, perhaps several times for each; what it throws
@@ -141,6 +146,7 @@ struct Decision {
   std::string rule;  ///< who decided: "default", "list", "range", "name", "schema", "cut", ...
   std::string why;
   std::string otherwise;  ///< what stood against it, or what it would take; empty: nothing
+  std::string pin = {};   ///< the reason's name, as Options::without_pins has it; empty: none of them
 };
 
 /// All decisions about one graph. Can be stored, compared as text, and applied to another

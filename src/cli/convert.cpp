@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "cli/command.h"
+#include "cli/option_names.h"
 #include "cli/progress.h"
 #include "core/platform.h"
 #include "core/raise.h"
@@ -221,7 +222,7 @@ int run(const CLI::App& app, const Options& options) {
   if (options.json) {
     std::cout << result.report.to_json();
   } else if (!options.quiet) {
-    std::cout << result.report.to_text();
+    std::cout << in_flags(result.report.to_text());
     const bool chose_storage = app.count("--cast-optional-params") != 0 || !options.plan.empty();
     if (!chose_storage && !result.plan.weights_only && result.report.low_weights != 0) {
       std::cout << "weights are stored low (--cast-optional-params=false keeps them float32 behind "
@@ -266,6 +267,11 @@ void add_policy(CLI::App& app, Options& options) {
   app.add_option("--exclude-region", options.model.excluded_regions,
                  "All that lies on a way from one value to another stays float32")
       ->type_name("FROM TO")
+      ->allow_extra_args(false);
+  app.add_option("--without-pin", options.model.without_pins,
+                 "Reasons for float32 that do not hold here, as the report names them")
+      ->delimiter(',')
+      ->type_name("PIN")
       ->allow_extra_args(false);
   app.add_flag("--allow-unknown", options.model.allow_unknown_ops,
                "Lists may name operators that nothing describes");
@@ -328,8 +334,10 @@ Action setup_convert(CLI::App& app) {
   app.add_option("--cast-optional-params", options->cast_weights,
                  "Store weights low, or behind Casts (true)")
       ->type_name("BOOL");
-  app.add_option("--profile", options->model.profile, "What the target runs in 16 bits (spec)")
-      ->type_name("spec|ort|ort-cpu|ort-cuda|trt|openvino");
+  app.add_option("--profile", options->model.profile,
+                 "What the target runs in 16 bits (portable: the standard, but\nfor what ONNX "
+                 "Runtime joins wrongly)")
+      ->type_name("portable|spec|ort|ort-cpu|ort-cuda|trt|openvino");
   app.add_option("--opset", options->model.opset, "Keep, raise where it helps, or a number (keep)")
       ->type_name("keep|auto|N");
   add_judges(app, *options);

@@ -1,8 +1,12 @@
 // The program `mezzo`. It starts without LibTorch: see torch_part.h.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "cli/command.h"
+#include "cli/option_names.h"
 #include "cli/usage.h"
 #include "mezzo/error.h"
 #include "mezzo/version.h"
@@ -25,10 +29,10 @@ int run(const Entry& entry) {
     }
     return code;
   } catch (const ConfigError& error) {
-    std::cerr << where << error.what() << '\n';
+    std::cerr << where << in_flags(error.what()) << '\n';
     return kWrongUsage;
   } catch (const std::exception& error) {
-    std::cerr << where << error.what() << '\n';
+    std::cerr << where << in_flags(error.what()) << '\n';
     return kFailed;
   }
 }
@@ -44,7 +48,10 @@ int main(int argc, char** argv) {
     entries.push_back({sub, command.setup(*sub)});
   }
   try {
-    app.parse(argc, argv);
+    // CLI11 takes the last word first.
+    std::vector<std::string> words = with_joined_edits({argv + 1, argv + argc});
+    std::ranges::reverse(words);
+    app.parse(words);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) {
       if (const std::string unknown = unknown_words(app); !unknown.empty()) {

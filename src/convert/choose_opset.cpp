@@ -107,9 +107,23 @@ int automatic(const fs::path& model, const ConvertPolicy& policy, MeasuredFacts&
   return best;
 }
 
+// Where a model imports other domains alone, inputs and outputs that are asked for in the low type
+// need an opset that has a Cast: the first one, which asks least of the file's version, or that of
+// its functions, since both must mean the same by an operator.
+int first_with_cast(const fs::path& model, Element low) {
+  Document document(model);
+  const Graph graph(document);
+  int opset = kOldest;
+  for (const Scope& scope : graph.scopes)
+    opset = std::max(opset, static_cast<int>(scope.opset("")));
+  while (opset < newest_opset() && !has_cast_to(low, opset)) ++opset;
+  return opset;
+}
+
 // What the model needs whatever is asked for.
-OpsetChoice kept(const fs::path& model, int now) {
-  if (now == 0 || now >= kOldest) return {};
+OpsetChoice kept(const fs::path& model, int now, Element low) {
+  if (now == 0) return {first_with_cast(model, low), true, ""};
+  if (now >= kOldest) return {};
   Document document(model);
   const std::string why = raise_opset(document, kOldest);
   if (why.empty()) return {kOldest, true, ""};
@@ -174,9 +188,9 @@ OpsetChoice choose_opset(const fs::path& model, const ConvertPolicy& policy,
   }
   if (options.opset == "auto") {
     const int best = automatic(model, policy, measured, now);
-    return best == 0 ? kept(model, now) : OpsetChoice{best};
+    return best == 0 ? kept(model, now, policy.low()) : OpsetChoice{best};
   }
-  if (options.opset == "keep") return kept(model, now);
+  if (options.opset == "keep") return kept(model, now, policy.low());
   const int wanted = std::stoi(options.opset);
   if (wanted < now) {
     raise<ConfigError>("convert", "opset ", wanted, " is asked for, but '", model.string(),

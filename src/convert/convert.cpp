@@ -7,6 +7,7 @@
 
 #include "convert/choose_opset.h"
 #include "convert/decide/decide.h"
+#include "convert/decide/profile.h"
 #include "convert/graph/check.h"
 #include "convert/judge/sensitivity.h"
 #include "convert/judge/verify.h"
@@ -18,7 +19,7 @@
 #include "convert/rewrite/apply.h"
 #include "convert/rewrite/candidate.h"
 #include "convert/standard/low_forms.h"
-#include "convert/standard/rules.h"
+#include "convert/standard/operator_facts.h"
 #include "core/raise.h"
 #include "core/temporaries.h"
 #include "mezzo/convert.h"
@@ -127,7 +128,8 @@ class Conversion {
   }
 
   static Options prepared(Options options) {
-    if (options.profile == "ort-cpu") options.weights_only = true;
+    const Profile* profile = find_profile(options.profile);
+    if (profile != nullptr && profile->weights_only) options.weights_only = true;
     // Reports and plans name the type as this page does, whatever the caller called it.
     if (const auto low = parse_element(options.target_dtype)) options.target_dtype = name_of(*low);
     return options;
@@ -283,7 +285,7 @@ class Conversion {
       report_.warnings.push_back(
           concat({std::to_string(count), count == 1 ? " node" : " nodes", " of domain ", domain,
                   ": described by nothing, so float32 stays around them; ",
-                  "custom_operators (--custom-ops) describes operators"}));
+                  "Options::custom_operators describes operators"}));
     }
   }
 

@@ -45,7 +45,7 @@ TEST_F(BetterOpset, IsSaid) {
   EXPECT_EQ(kept.better_opset, 22);
   EXPECT_EQ(kept.low_in_better_opset, 1);
   EXPECT_THAT(kept.to_text(),
-              HasSubstr("opset 22 (--opset auto) would convert 1 more type variables\n"));
+              HasSubstr("opset 22 (Options::opset 'auto') would convert 1 more type variables\n"));
   options_.opset = "auto";
   EXPECT_EQ(convert(around_softplus()).better_opset, 0);
   options_.opset = "keep";

@@ -402,5 +402,31 @@ TEST_F(Constructs, TheOrderOfNodesInTheFileDoesNotMatter) {
             plan_model(folder_ / "b.onnx", options_).structure);
 }
 
+TEST_F(Constructs, ModelsThatImportOtherDomainsAloneGetACastsOwn) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 4});
+  g.in_domain("ai.onnx.ml").node("Normalizer", {"x"}, {"y"}, attribute("norm", "L2"));
+  Message made;
+  made.add(field::model::kIrVersion, std::uint64_t{3});
+  made.add(field::model::kGraph,
+           std::make_unique<Message>(g.output("y", Element::kFloat, {1, 4}).take()));
+  made.add(field::model::kOpsetImport, std::make_unique<Message>(opset_import(1, "ai.onnx.ml")));
+  for (const char* dtype : {"float16", "bfloat16"}) {
+    options_.target_dtype = dtype;
+    options_.io = "keep";
+    save(in_(), made);
+    EXPECT_TRUE(convert_model(in_(), out_(), options_).report.unchanged);
+    EXPECT_EQ(contents(in_()), contents(out_()));
+    options_.io = "low";
+    convert_model(in_(), out_(), options_);
+    Document document(out_());
+    const Graph graph(document);
+    for (const Finding& finding : check_graph(graph)) ADD_FAILURE() << finding.what;
+    EXPECT_EQ(type_of("x"), dtype);
+    EXPECT_EQ(type_of("y"), dtype);
+    EXPECT_EQ(count("Cast"), 2);
+  }
+}
+
 }  // namespace
 }  // namespace mezzo::convert

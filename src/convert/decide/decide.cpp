@@ -4,9 +4,10 @@
 #include <set>
 #include <sstream>
 
+#include "convert/decide/pin_context.h"
 #include "convert/onnx/concat.h"
 #include "convert/onnx/low.h"
-#include "convert/standard/rules.h"
+#include "convert/standard/operator_facts.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
@@ -38,13 +39,11 @@ class Decider {
       pin_regions();
       pin_values();
       pin_choices();
-      pin_patterns(graph_, constants_, map());
-      pin_signals(graph_, policy_.low(), constants_, map());
-      pin_selections(graph_, map());
+      pin_rules_of(false);
       pin_ranges(evidence.ranges);
       pin_kept(evidence.kept);
       map().slots.settle();
-      pin_joined_operators(graph_, policy_, constants_, map());
+      pin_rules_of(true);
     }
     // Constants are looked at only where the type is still open, so that nothing is read in vain.
     map().slots.settle();
@@ -52,6 +51,8 @@ class Decider {
          pin_constants(graph_, policy_, constants_, map(), evidence.plan != nullptr)) {
       result_.warnings.push_back(std::move(warning));
     }
+    for (std::string& warning : warnings_of_narrowed_ids(graph_, policy_))
+      result_.warnings.push_back(std::move(warning));
     map().slots.settle();
     result_.low = place_casts(graph_, policy_, map());
     result_.list = decisions_of(graph_, result_);
@@ -63,6 +64,16 @@ class Decider {
   SlotMap& map() { return result_.map; }
   const std::vector<Slot>& variables(NodeId id) {
     return map().variables[static_cast<std::size_t>(id)];
+  }
+
+  void pin_rules_of(bool settled) {
+    const PinContext context{graph_, policy_, constants_, map()};
+    for (const PinRule& rule : pin_rules()) {
+      if (rule.wants_settled != settled || policy_.is_without(rule.name)) continue;
+      map().slots.set_pinning(rule.name);
+      rule.pin(context);
+    }
+    map().slots.set_pinning({});
   }
 
   bool is_weights_only() const { return policy_.options().weights_only; }
@@ -114,7 +125,8 @@ class Decider {
         if (policy_.options().conditional_fp32_ops) pin_conditions(id, node);
         continue;
       }
-      if (rule.cast == CastClass::kFloat) pin_all(id, rule.level, why);
+      if (rule.cast == CastClass::kFloat && !computes_in_float(node, rule))
+        pin_all(id, rule.level, why);
       if (rule.cast == CastClass::kLow) {
         for (const Slot slot : variables(id)) map().slots.pin(slot, Label::kLow, rule.level, why);
       } else {
@@ -122,6 +134,15 @@ class Decider {
       }
       pin_conditions(id, node);
     }
+  }
+
+  // LayerNormalization and RMSNormalization say themselves in which type they compute, whatever the
+  // type of what they read.
+  bool computes_in_float(const Node& node, const ClassOf& rule) const {
+    constexpr std::string_view kStash = "stash_type";
+    const bool has_it = node.domain.empty() && node.schema->attribute(kStash) != nullptr;
+    return has_it && rule.level == Level::kDefault &&
+           graph_.integer(node, kStash, 1) == static_cast<std::int64_t>(Element::kFloat);
   }
 
   // Statistics of a batch norm, ratios, coordinates: what has a type of its own keeps it.
@@ -251,7 +272,7 @@ class Decider {
         text << "beyond " << limit << " (" << policy_.options().headroom
              << " times below the range)";
       } else {
-        text << "below " << floor << " (half the smallest normal value)";
+        text << "below " << floor << " (4 times the smallest normal value)";
       }
       if (policy_.low() == Element::kFloat16) text << "; bfloat16 holds it";
       const std::string why = text.str();

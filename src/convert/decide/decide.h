@@ -75,6 +75,9 @@ struct Evidence {
 
 Decisions decide(const Graph&, const ConvertPolicy&, Constants&, const Evidence& = {});
 
+/// What to warn of: inputs asked for in the low type whose values become integers.
+std::vector<std::string> warnings_of_narrowed_ids(const Graph&, const ConvertPolicy&);
+
 /// Pins what is bound to values whose types are not known: nothing there can be cast.
 void pin_unknown_types(const Graph&, SlotMap&);
 
@@ -90,20 +93,6 @@ ExcludedValues pin_excluded_values(const Graph&, const ConvertPolicy&, SlotMap&)
 /// The nodes on a way from a value that matches `from` to one that matches `to`, through bodies and
 /// functions too; nodes that have bodies are not among them.
 std::vector<NodeId> nodes_between(const Graph&, const NamePattern& from, const NamePattern& to);
-
-/// Pins from the static danger patterns: floats that become indices, integers and angles that need
-/// more digits, quantised regions.
-void pin_patterns(const Graph&, const Constants&, SlotMap&);
-
-/// Pins for signal processing: what logarithms read, and differences of neighbouring samples.
-void pin_signals(const Graph&, Element low, const Constants&, SlotMap&);
-
-/// Pins and equalities for what is chosen by its size: scores, boxes, peaks.
-void pin_selections(const Graph&, SlotMap&);
-
-/// Pins and equalities against what ONNX Runtime does wrong where it joins operators of float16,
-/// for profiles that it runs. The slots must be settled, and are not afterwards.
-void pin_joined_operators(const Graph&, const ConvertPolicy&, const Constants&, SlotMap&);
 
 /// Pins what reads numbers of the model that rounding would lose: constants, the value of
 /// ConstantOfShape, bounds and borders in attributes. The slots must be settled; the answer is what

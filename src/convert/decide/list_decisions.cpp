@@ -17,6 +17,7 @@ void answer(const Decisions& decisions, Slot slot, Decision& decision) {
   if (const Pin* pin = slots.pin_of(slot)) {
     decision.rule = name_of(pin->level);
     decision.why = pin->why;
+    decision.pin = pin->by;
   } else {
     decision.rule = "cut";
     decision.why = decision.low ? "its neighbours are low: fewest casts" : "fewest casts";

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "convert/decide/decide.h"
+#include "convert/decide/profile.h"
 #include "convert/onnx/concat.h"
 #include "convert/onnx/fields.h"
 #include "convert/standard/low_forms.h"
@@ -250,9 +251,8 @@ class Mapper {
       has_container = has_container || !graph_.value(node.outputs[i]).type.is_plain_tensor();
     }
     std::string why = "BitCast reads the bits of float32";
-    const std::string& profile = policy_.options().profile;
-    const bool allowed =
-        node.op != "BitCast" && profile_allows(profile, graph_, node, policy_.low(), &why);
+    const bool allowed = node.op != "BitCast" &&
+                         profile_allows(policy_.profile(), graph_, node, policy_.low(), &why);
     Slot first = kNoSlot;
     for (const Slot slot : variables) {
       if (slot == kNoSlot) continue;

@@ -5,7 +5,7 @@
 #include "convert/decide/cut.h"
 #include "convert/decide/decide.h"
 #include "convert/graph/sizes.h"
-#include "convert/standard/rules.h"
+#include "convert/standard/operator_facts.h"
 
 namespace mezzo::convert {
 namespace {
@@ -90,8 +90,7 @@ class Placement {
     const std::size_t primary = primary_variable(graph_, map_, id);
     if (primary >= variables.size()) return;
     const Slot slot = map_.slots.root(variables[primary]);
-    const Rule* rule = find_rule(node.qualified_name());
-    if (rule != nullptr && rule->moves) {
+    if (moves_values(node.qualified_name())) {
       cut.pay_if_high(slot, {0, 0, 2});
     } else {
       cut.pay_if_low(slot, {0, 0, 1});

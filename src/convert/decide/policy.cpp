@@ -7,8 +7,10 @@
 #include <set>
 #include <sstream>
 
+#include "convert/decide/pin_context.h"
+#include "convert/decide/profile.h"
 #include "convert/onnx/concat.h"
-#include "convert/standard/rules.h"
+#include "convert/standard/operator_facts.h"
 #include "convert/standard/schema.h"
 #include "core/raise.h"
 
@@ -66,9 +68,15 @@ void check_choices(const Options& options) {
   };
   one_of("io", options.io, {"keep", "low"});
   one_of("verify", options.verify, {"none", "load", "run", "compare"});
-  if (!is_profile(options.profile)) {
-    raise<ConfigError>("convert", "profile '", options.profile,
-                       "'; expected one of spec, ort, ort-cpu, ort-cuda, trt, openvino");
+  if (find_profile(options.profile) == nullptr) {
+    raise<ConfigError>("convert", "profile '", options.profile, "'; expected one of ",
+                       profile_names());
+  }
+  std::string pins;
+  for (const PinRule& rule : pin_rules()) pins += concat({pins.empty() ? "" : ", ", rule.name});
+  for (const std::string& name : options.without_pins) {
+    if (std::ranges::find(pin_rules(), std::string_view(name), &PinRule::name) == pin_rules().end())
+      raise<ConfigError>("convert", "without_pins names '", name, "'; expected some of ", pins);
   }
   check_opset(options.opset);
   if (!(options.headroom >= 1 && options.headroom <= 65504)) {
@@ -143,9 +151,9 @@ ConvertPolicy::ConvertPolicy(const Options& options, std::vector<std::string> cu
       custom_texts_(std::move(custom_texts)) {
   check_choices(options);
   read_custom_operators();
-  for (const Rule& rule : rules()) {
-    classes_[std::string(rule.op)] = {default_class(rule.op, low_), Level::kDefault,
-                                      std::string(default_reason(rule.op, low_))};
+  for (const OperatorFacts& facts : operator_facts()) {
+    classes_[std::string(facts.op)] = {default_class(facts.op, low_), Level::kDefault,
+                                       default_reason(facts.op, low_)};
   }
   read_list(options.target_dtype_ops, CastClass::kLow, "target_dtype_ops");
   read_list(options.fp32_ops, CastClass::kFloat, "fp32_ops");
@@ -164,6 +172,7 @@ ConvertPolicy::ConvertPolicy(const Options& options, std::vector<std::string> cu
                          listed.why);
     }
   }
+  profile_ = find_profile(options.profile);
   for (const std::string& name : options.excluded_names) excluded_.emplace_back(name);
   for (const std::string& name : options.included_names) included_.emplace_back(name);
   for (const std::string& name : options.excluded_tensors) excluded_tensors_.emplace_back(name);
@@ -243,17 +252,25 @@ void ConvertPolicy::read_list(const std::optional<std::vector<std::string>>& lis
   }
 }
 
+bool ConvertPolicy::avoids_joins() const {
+  return low_ == Element::kFloat16 && profile_->avoids_joins;
+}
+
+bool ConvertPolicy::is_without(std::string_view pin) const {
+  return std::ranges::find(options_.without_pins, pin) != options_.without_pins.end();
+}
+
 ClassOf ConvertPolicy::class_of(std::string_view op) const {
   const auto found = classes_.find(op);
   if (found != classes_.end()) return found->second;
-  const CustomOperator* custom = find_rule(op) == nullptr ? custom_->find(op) : nullptr;
+  const CustomOperator* custom = find_facts(op) == nullptr ? custom_->find(op) : nullptr;
   if (custom != nullptr && !replaced_.contains(custom->cast))
     return {custom->cast, Level::kDefault, std::string(custom->why)};
   return {CastClass::kNeutral, Level::kDefault, "follows its neighbours"};
 }
 
 CastClass ConvertPolicy::default_class_of(std::string_view op) const {
-  const CustomOperator* custom = find_rule(op) == nullptr ? custom_->find(op) : nullptr;
+  const CustomOperator* custom = find_facts(op) == nullptr ? custom_->find(op) : nullptr;
   return custom == nullptr ? default_class(op, low_) : custom->cast;
 }
 

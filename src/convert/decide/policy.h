@@ -17,8 +17,7 @@
 
 namespace mezzo::convert {
 
-class Graph;
-struct Node;
+struct Profile;
 
 struct ClassOf {
   CastClass cast = CastClass::kNeutral;
@@ -58,6 +57,11 @@ class ConvertPolicy {
 
   Element low() const { return low_; }
   const Options& options() const { return options_; }
+  const Profile& profile() const { return *profile_; }
+  /// Do results keep clear of what ONNX Runtime joins wrongly? In float16 alone it joins anything.
+  bool avoids_joins() const;
+  /// Did the caller leave out that pin?
+  bool is_without(std::string_view pin) const;
   Allowed allowed() const { return {options_.clamp_weights, options_.raise_epsilons}; }
   /// By "Conv" or "com.microsoft::Gelu".
   ClassOf class_of(std::string_view op) const;
@@ -85,6 +89,7 @@ class ConvertPolicy {
 
   Options options_;
   Element low_ = Element::kFloat16;
+  const Profile* profile_ = nullptr;
   std::map<std::string, ClassOf, std::less<>> classes_;
   std::set<CastClass> replaced_;  // classes whose default lists the options replace
   std::vector<std::string> custom_texts_, warnings_;
@@ -94,13 +99,5 @@ class ConvertPolicy {
   std::vector<InputPattern> excluded_inputs_;
   std::vector<RegionPattern> excluded_regions_;
 };
-
-/// Does the target run this node in the low type? `why` says why not.
-bool profile_allows(const std::string& profile, const Graph&, const Node&, Element low,
-                    std::string* why);
-bool is_profile(const std::string& name);
-
-/// May ONNX Runtime run what the profile is for, in 16 bits?
-bool runs_in_onnxruntime(const std::string& profile);
 
 }  // namespace mezzo::convert

@@ -49,7 +49,7 @@ void Slots::unite(Slot a, Slot b) {
 }
 
 void Slots::pin(Slot slot, Label label, Level level, std::string why) {
-  if (slot != kNoSlot) pins_.emplace_back(slot, Pin{label, level, std::move(why)});
+  if (slot != kNoSlot) pins_.emplace_back(slot, Pin{label, level, std::move(why), pinning_});
 }
 
 void Slots::settle() {

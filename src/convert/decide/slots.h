@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace mezzo::convert {
@@ -22,6 +23,7 @@ struct Pin {
   Label label = Label::kHigh;
   Level level = Level::kDefault;
   std::string why;
+  std::string_view by = {};  // the PinRule
 };
 
 /// Slots with union and pins.
@@ -32,6 +34,8 @@ class Slots {
   Slot root(Slot) const;
   void unite(Slot, Slot);
   void pin(Slot, Label, Level, std::string why);
+  /// Who pins from here on: the name of a PinRule, or nothing.
+  void set_pinning(std::string_view rule) { pinning_ = rule; }
 
   /// The pin in force of every root: the strongest; of equal ones the high one. Two pins of users
   /// that contradict each other are a ConfigError that names both.
@@ -44,6 +48,7 @@ class Slots {
  private:
   mutable std::vector<Slot> parents_;
   std::vector<std::pair<Slot, Pin>> pins_;
+  std::string_view pinning_;
   std::vector<std::int32_t> best_, best_low_;
 };
 

@@ -286,9 +286,8 @@ AttributeValue Evaluation::attribute_of(const Message& attribute) const {
   value.integers = repeated_integers(attribute, f::kInts);
   const std::vector<float> floats = repeated_floats(attribute, f::kFloats);
   value.numbers.assign(floats.begin(), floats.end());
-  for (const Field& field : attribute.fields()) {
-    if (field.number == f::kStrings) value.texts.emplace_back(field.bytes);
-  }
+  for_each_field(attribute, f::kStrings,
+                 [&](const Field& field) { value.texts.emplace_back(field.bytes); });
   if (const Field* tensor = attribute.find(f::kTensor)) {
     const Message parsed = Message::parse(tensor->bytes);
     value.tensor = array_of(document_, parsed);

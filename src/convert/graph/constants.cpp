@@ -194,6 +194,18 @@ std::uint64_t Constants::count(ValueId id) const {
   return listed ? listed->size() : 0;
 }
 
+std::vector<float> Constants::floats(ValueId id) const {
+  std::vector<float> values;
+  if (const Message* message = graph_.constant(id)) {
+    for_each_chunk(read_tensor(graph_.document(), *message), [&](std::span<const float> chunk) {
+      values.insert(values.end(), chunk.begin(), chunk.end());
+    });
+  } else if (auto listed = listed_floats(graph_, graph_.node(graph_.value(id).producer))) {
+    values = std::move(*listed);
+  }
+  return values;
+}
+
 std::vector<double> Constants::values(ValueId id) const {
   if (const Message* message = graph_.constant(id)) {
     return small_values(read_tensor(graph_.document(), *message), kSmall);

@@ -49,6 +49,8 @@ class Constants {
   std::uint64_t count(ValueId) const;
   /// The values of a small constant (up to 64); empty for larger ones.
   std::vector<double> values(ValueId) const;
+  /// All values.
+  std::vector<float> floats(ValueId) const;
 
  private:
   ConstantFacts measure(const Tensor&) const;

@@ -99,9 +99,9 @@ std::string value_text(const Message& attribute) {
   for (const std::int64_t value : repeated_integers(attribute, f::kInts)) {
     append(std::to_string(value));
   }
-  for (const Field& field : attribute.fields()) {
-    if (field.number == f::kStrings) append(concat({"'", field.bytes, "'"}));
-  }
+  for_each_field(attribute, f::kStrings, [&](const Field& field) {
+    append(concat({"'", field.bytes, "'"}));
+  });
   return concat({"[", list, "]"});
 }
 

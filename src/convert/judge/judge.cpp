@@ -26,7 +26,7 @@ bool fits(const Value& value, const Array& array) {
 Array made_up(const Value& value, std::minstd_rand& random) {
   if (!value.type.is_plain_tensor() || size_of(value.type.element) == 0 || !value.has_dims) {
     raise<UnsupportedError>("convert", "no samples can be made up for the input '", value.name,
-                            "' (", name_of(value.type), "); give --calibration");
+                            "' (", name_of(value.type), "); give Options::calibration");
   }
   Array array;
   array.element = Element::kFloat;

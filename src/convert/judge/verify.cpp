@@ -4,6 +4,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "convert/decide/profile.h"
 #include "convert/engine/evaluate.h"
 #include "convert/judge/check_command.h"
 #include "convert/judge/keep_search.h"
@@ -17,7 +18,7 @@
 namespace mezzo::convert {
 namespace {
 
-/// What a comparison accepts without --tolerance, relative to an output's range.
+/// What a comparison accepts without a tolerance, relative to an output's range.
 constexpr double kAcceptedHalf = 0.02;
 constexpr double kAcceptedBFloat = 0.15;
 /// Or so many times what rounding the weights alone costs.
@@ -25,8 +26,8 @@ constexpr double kFloorFactor = 4.0;
 
 // What a result that is not accurate calls for.
 std::string_view remedy(const Evidence& evidence) {
-  return evidence.plan == nullptr ? "give --tolerance to search what must stay float32"
-                                  : "make a plan for this model, with --tolerance";
+  return evidence.plan == nullptr ? "give Options::tolerance to search what must stay float32"
+                                  : "make a plan for this model, with Options::tolerance";
 }
 
 }  // namespace
@@ -79,7 +80,7 @@ void Verifier::let_small_go_low(Report& report) {
   std::ostringstream text;
   text.precision(2);
   text << ranges_->size() - rest.size()
-       << " values are on the calibration data below half the smallest normal value of "
+       << " values are on the calibration data below 4 times the smallest normal value of "
        << options.target_dtype << ", and go low all the same: the outputs differ by "
        << largest_error(errors) << " of their range";
   report.warnings.push_back(text.str());
@@ -105,10 +106,11 @@ void Verifier::open_judge() {
   }
   if (!runtime_) {
     raise<UnsupportedError>("convert",
-                            "--verify run and compare, --calibration and --tolerance "
-                            "need a judge. The built-in evaluator: ",
-                            why, "; name its library with --evaluator. ONNX Runtime: ", why_not_,
-                            "; name its library or folder with --onnxruntime");
+                            "Options::verify 'run' and 'compare', Options::calibration and "
+                            "Options::tolerance need a judge. The built-in evaluator: ",
+                            why,
+                            "; name its library with Options::evaluator. ONNX Runtime: ", why_not_,
+                            "; name its library or folder with Options::onnxruntime");
   }
   const std::string refusal = refusal_of(runtime_, original_);
   if (!refusal.empty())
@@ -222,7 +224,9 @@ void Verifier::raise_unfound(std::string_view ended_by) const {
           limit_.value_or(0), refusal);
   }
   raise("convert", "nothing was written: the search found no way within its budget (", ended_by,
-        "); give more (--attempts, --time-limit), or -o OUT and run it again to go on", refusal);
+        "); give more (Options::attempts, Options::time_limit), or convert to the same target "
+        "again to go on",
+        refusal);
 }
 
 // Weights that are stored low and cast back are what every engine computes with.
@@ -235,7 +239,6 @@ void Verifier::tell(std::string_view what, double share) const {
 }
 
 void Verifier::confirm_load(const std::filesystem::path& result, Report& report) const {
-  const Options& options = policy_.options();
   std::string why = refusal_of(runtime_, original_);
   if (!why.empty()) {
     report.warnings.push_back(
@@ -248,8 +251,7 @@ void Verifier::confirm_load(const std::filesystem::path& result, Report& report)
     return;
   }
   // Other targets run what ONNX Runtime on this machine has no kernel for.
-  const bool is_promise = options.profile.substr(0, 3) == "ort" && options.profile != "ort-cuda";
-  if (is_promise)
+  if (policy_.profile().must_load)
     raise("convert", "nothing was written: ONNX Runtime does not load the result: ", why);
   report.warnings.push_back(concat(
       {"ONNX Runtime ", runtime_->version(), " on this machine does not load the result: ", why}));
@@ -341,10 +343,10 @@ void Verifier::confirm_agreement(const Evidence& evidence, Report& report) const
   for (const OutputError& error : report.errors) {
     if (error.relative_to_range <= limit) continue;
     if (!error.same_shape) {
-      raise(
-          "convert", "nothing was written: output '", error.name,
-          "' has another shape than the original's on a sample: how much it holds is decided by "
-          "values that rounding moves; exclude what decides it (--exclude), or verify with 'run'");
+      raise("convert", "nothing was written: output '", error.name,
+            "' has another shape than the original's on a sample: how much it holds is decided by "
+            "values that rounding moves; exclude what decides it (Options::excluded_names), or "
+            "verify with 'run'");
     }
     raise("convert", "nothing was written: output '", error.name, "' differs by ",
           error.relative_to_range, " of its range, more than ", limit,

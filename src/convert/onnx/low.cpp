@@ -76,7 +76,7 @@ double smallest_normal(Element low) {
 }
 
 double least_magnitude(Element low) {
-  return smallest_normal(low) / 2;
+  return 4 * smallest_normal(low);
 }
 
 double vanishes_at(Element low) {

@@ -18,9 +18,8 @@ double smallest_normal(Element low);
 /// At this magnitude and below, rounding to nearest gives zero.
 double vanishes_at(Element low);
 
-/// A value that is never larger than what is below this loses so many digits in the low type that
-/// it stays float32: half the smallest normal value, where rounding costs what bfloat16's costs
-/// everywhere.
+/// A value that is never larger than this on samples stays float32: most of what it holds is
+/// smaller, and below the smallest normal value digits go with every halving.
 double least_magnitude(Element low);
 
 /// What the caller allows to be done to constants besides rounding them.

@@ -69,13 +69,12 @@ std::string_view external_bytes(Document& document, const Tensor& tensor, const 
 
 std::uint64_t stored_floats(const Message& message) {
   std::uint64_t count = 0;
-  for (const Field& field : message.fields()) {
-    if (field.number != f::kFloatData) continue;
+  for_each_field(message, f::kFloatData, [&](const Field& field) {
     const bool is_packed = field.wire == Wire::kBytes && field.bytes.size() % 4 == 0;
     if (!is_packed && field.wire != Wire::kFixed32)
       raise("onnx", "tensor '", message.text(f::kName), "' has float_data that are no floats");
     count += is_packed ? field.bytes.size() / 4 : 1;
-  }
+  });
   return count;
 }
 
@@ -175,8 +174,7 @@ void for_each_chunk(const Tensor& tensor,
   const auto flush = [&] {
     if (filled != 0) visit(std::span(chunk).first(std::exchange(filled, 0)));
   };
-  for (const Field& field : tensor.message->fields()) {
-    if (field.number != f::kFloatData) continue;
+  for_each_field(*tensor.message, f::kFloatData, [&](const Field& field) {
     if (field.wire == Wire::kBytes) {
       flush();  // both ways may mix, and share the chunk
       from_bytes(field.bytes);
@@ -185,7 +183,7 @@ void for_each_chunk(const Tensor& tensor,
       std::memcpy(&chunk[filled++], &bits, 4);
       if (filled == chunk.size()) flush();
     }
-  }
+  });
   flush();
 }
 
@@ -268,11 +266,10 @@ void append_listed(const Tensor& tensor, std::string& bytes) {
     });
   }
   if (tensor.element == Element::kDouble) {
-    for (const Field& field : tensor.message->fields()) {
-      if (field.number != f::kDoubleData) continue;
+    for_each_field(*tensor.message, f::kDoubleData, [&](const Field& field) {
       if (field.wire == Wire::kFixed64) put(bytes, field.value);
       if (field.wire == Wire::kBytes) bytes.append(field.bytes);
-    }
+    });
     return;
   }
   const bool is_unsigned = tensor.element == Element::kUint32 || tensor.element == Element::kUint64;

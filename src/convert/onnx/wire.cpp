@@ -98,6 +98,7 @@ std::uint64_t field_size(const Field& field) {
     case Wire::kFixed64:
       return tag + 8;
     case Wire::kGroup:
+    case Wire::kRun:
       return field.bytes.size();
     case Wire::kBytes:
       break;
@@ -108,7 +109,7 @@ std::uint64_t field_size(const Field& field) {
 
 void write_field(Sink& sink, const Field& field) {
   if (is_as_read(field)) return sink.write(field.raw);
-  if (field.wire == Wire::kGroup) return sink.write(field.bytes);
+  if (field.wire == Wire::kGroup || field.wire == Wire::kRun) return sink.write(field.bytes);
   write_varint(sink, std::uint64_t{field.number} << 3 | static_cast<unsigned>(field.wire));
   switch (field.wire) {
     case Wire::kVarint:
@@ -161,6 +162,26 @@ Field read_field(std::string_view all, VarintReader& reader) {
   return field;
 }
 
+// Nested messages are never joined: no message of ONNX has them in the field where attributes have
+// their texts, but for properties, which are not opened.
+bool may_be_joined(const Field& field) {
+  constexpr std::uint32_t kTextsOfAttributes = 9;
+  if (field.wire == Wire::kBytes) return field.number == kTextsOfAttributes;
+  return field.wire == Wire::kVarint || field.wire == Wire::kFixed32 ||
+         field.wire == Wire::kFixed64;
+}
+
+// Makes one field of the last `count` ones.
+void join_last(std::vector<Field>& fields, std::size_t count) {
+  Field& first = fields[fields.size() - count];
+  const char* end = fields.back().raw.data() + fields.back().raw.size();
+  first.raw = {first.raw.data(), static_cast<std::size_t>(end - first.raw.data())};
+  first.bytes = first.raw;
+  first.wire = Wire::kRun;
+  first.value = 0;
+  fields.resize(fields.size() - count + 1);
+}
+
 }  // namespace
 
 Sink::~Sink() = default;
@@ -210,14 +231,46 @@ void Field::set_value(std::uint64_t new_value) {
 }
 
 Message Message::parse(std::string_view bytes) {
+  constexpr std::size_t kLeastRun = 64;
   Message message;
+  std::vector<Field>& fields = message.fields_;
   VarintReader reader(bytes);
   std::string_view rest = bytes;
+  std::size_t alike = 0;  // the last so many fields are of one number and one kind
   while (!reader.done()) {
-    message.fields_.push_back(read_field(rest, reader));
-    rest.remove_prefix(message.fields_.back().raw.size());
+    Field field = read_field(rest, reader);
+    rest.remove_prefix(field.raw.size());
+    const bool continues = alike != 0 && fields.back().number == field.number;
+    if (continues && fields.back().wire == Wire::kRun && may_be_joined(field)) {
+      Field& run = fields.back();
+      run.raw = run.bytes = {run.raw.data(), run.raw.size() + field.raw.size()};
+      continue;
+    }
+    alike = !may_be_joined(field)                           ? 0
+            : continues && fields.back().wire == field.wire ? alike + 1
+                                                            : 1;
+    fields.push_back(std::move(field));
+    if (alike == kLeastRun) join_last(fields, kLeastRun);
   }
   return message;
+}
+
+void for_each_field(const Message& message, std::uint32_t number,
+                    const std::function<void(const Field&)>& visit) {
+  for (const Field& field : message.fields()) {
+    if (field.number != number) continue;
+    if (field.wire != Wire::kRun) {
+      visit(field);
+      continue;
+    }
+    VarintReader reader(field.bytes);
+    std::string_view rest = field.bytes;
+    while (!reader.done()) {
+      const Field one = read_field(rest, reader);
+      rest.remove_prefix(one.raw.size());
+      visit(one);
+    }
+  }
 }
 
 const Field* Message::find(std::uint32_t number) const {
@@ -321,28 +374,26 @@ Message Message::clone() const {
 
 std::vector<std::int64_t> repeated_integers(const Message& message, std::uint32_t number) {
   std::vector<std::int64_t> values;
-  for (const Field& field : message.fields()) {
-    if (field.number != number) continue;
+  for_each_field(message, number, [&](const Field& field) {
     if (field.wire == Wire::kVarint) values.push_back(static_cast<std::int64_t>(field.value));
-    if (field.wire != Wire::kBytes) continue;
+    if (field.wire != Wire::kBytes) return;
     VarintReader reader(field.bytes);
     while (!reader.done()) values.push_back(static_cast<std::int64_t>(reader.next()));
-  }
+  });
   return values;
 }
 
 std::vector<float> repeated_floats(const Message& message, std::uint32_t number) {
   std::vector<float> values;
-  for (const Field& field : message.fields()) {
-    if (field.number != number) continue;
+  for_each_field(message, number, [&](const Field& field) {
     if (field.wire == Wire::kFixed32)
       values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(field.value)));
-    if (field.wire != Wire::kBytes) continue;
+    if (field.wire != Wire::kBytes) return;
     const std::size_t before = values.size();
     const std::size_t count = field.bytes.size() / sizeof(float);
     values.resize(before + count);
     if (count != 0) std::memcpy(values.data() + before, field.bytes.data(), count * sizeof(float));
-  }
+  });
   return values;
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -35,7 +36,16 @@ class Content {
   virtual void write(Sink&) const = 0;
 };
 
-enum class Wire : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kGroup = 3, kFixed32 = 5 };
+/// kRun is none of the format's: many numbers, or texts of an attribute, of one field behind each
+/// other, which stay as they lie in the file; for_each_field() takes them apart.
+enum class Wire : std::uint8_t {
+  kVarint = 0,
+  kFixed64 = 1,
+  kBytes = 2,
+  kGroup = 3,
+  kFixed32 = 5,
+  kRun = 7
+};
 
 class Message;
 
@@ -44,7 +54,7 @@ struct Field {
   std::uint32_t number = 0;
   Wire wire = Wire::kVarint;
   std::uint64_t value = 0;           // of kVarint, kFixed32, kFixed64
-  std::string_view bytes;            // of kBytes (and the whole group of kGroup)
+  std::string_view bytes;            // of kBytes (and the whole of kGroup and kRun)
   std::string_view raw;              // empty: made or edited by us
   std::unique_ptr<Message> message;  // an opened nested message; then `bytes` counts no more
   std::shared_ptr<const Content> content;
@@ -94,6 +104,10 @@ class Message {
   std::vector<Field> fields_;
   bool changed_ = false;
 };
+
+/// Visits every occurrence of a field, in file order, those within runs too.
+void for_each_field(const Message&, std::uint32_t number,
+                    const std::function<void(const Field&)>& visit);
 
 /// Reads consecutive varints, as packed repeated fields hold them.
 class VarintReader {

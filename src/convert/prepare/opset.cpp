@@ -35,7 +35,7 @@ class Raiser {
       facts_ = std::make_unique<NodeFacts>(graph);
       old_ir_ = graph.ir_version;
     }
-    if (from_ == 0) return "the model does not use the default domain";
+    if (from_ == 0) return import_default_domain(model);
     if (target_ < from_)
       return concat({"its opset is ", std::to_string(from_), " already; opsets are not lowered"});
     if (target_ > newest_opset())
@@ -53,6 +53,16 @@ class Raiser {
   }
 
  private:
+  // A model that uses other domains alone: nothing in it means something else afterwards.
+  std::string import_default_domain(Message& model) {
+    auto import = std::make_unique<Message>();
+    import->add(field::opset::kDomain, std::string_view());
+    import->add(field::opset::kVersion, static_cast<std::uint64_t>(target_));
+    model.add(field::model::kOpsetImport, std::move(import));
+    raise_ir(model, model.find(field::model::kGraph)->open());
+    return "";
+  }
+
   void raise_ir(Message& model, Message& main) {
     std::uint64_t needed = 3;
     for (const auto& [opset, ir] : kIrOfOpset) needed = target_ >= opset ? ir : needed;

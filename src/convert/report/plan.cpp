@@ -73,6 +73,7 @@ void write_decisions(JsonWriter& json, const std::vector<Decision>& decisions) {
     json.key("rule").value(decision.rule);
     json.key("why").value(decision.why);
     if (!decision.otherwise.empty()) json.key("otherwise").value(decision.otherwise);
+    if (!decision.pin.empty()) json.key("pin").value(decision.pin);
   });
 }
 
@@ -135,6 +136,7 @@ Plan Plan::from_json(std::string_view text) {
     decision.rule = item.text("rule");
     decision.why = item.text("why");
     if (item.find("otherwise") != nullptr) decision.otherwise = item.text("otherwise");
+    if (item.find("pin") != nullptr) decision.pin = item.text("pin");
     plan.decisions.push_back(std::move(decision));
   }
   return plan;

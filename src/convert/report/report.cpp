@@ -46,7 +46,9 @@ void write_reasons(std::ostringstream& text, const Report& report) {
   for (const Decision& decision : report.decisions) {
     if (decision.low || decision.rule == "cut") continue;
     const std::string why =
-        decision.rule == "range" ? decision.why : concat({decision.rule, ": ", decision.why});
+        decision.rule == "range"
+            ? decision.why
+            : concat({decision.pin.empty() ? decision.rule : decision.pin, ": ", decision.why});
     Group& group = groups[kind_of(why)];
     if (group.count++ == 0) group.example = why;
     group.has_others = group.has_others || group.example != why;
@@ -62,7 +64,7 @@ void write_reasons(std::ostringstream& text, const Report& report) {
          << (group.has_others ? ", and the like" : "") << '\n';
   }
   if (sorted.size() > kShown)
-    text << "  and " << sorted.size() - kShown << " more reasons (--report FILE.json)\n";
+    text << "  and " << sorted.size() - kShown << " more reasons, in the report as JSON\n";
 }
 
 void write_adjusted(std::ostringstream& text, const std::vector<AdjustedConstant>& adjusted) {
@@ -74,7 +76,7 @@ void write_adjusted(std::ostringstream& text, const std::vector<AdjustedConstant
          << " of '" << each.constant << "', " << each.from << " to " << each.to << '\n';
   }
   if (adjusted.size() > kShown)
-    text << "  and " << adjusted.size() - kShown << " more constants (--report FILE.json)\n";
+    text << "  and " << adjusted.size() - kShown << " more constants, in the report as JSON\n";
   text.precision(digits);
 }
 
@@ -169,8 +171,8 @@ std::string Report::to_text() const {
   if (opset_after != opset_before)
     text << "opset " << opset_before << " -> " << opset_after << '\n';
   if (better_opset != 0) {
-    text << "opset " << better_opset << " (--opset auto) would convert " << low_in_better_opset
-         << " more type variables\n";
+    text << "opset " << better_opset << " (Options::opset 'auto') would convert "
+         << low_in_better_opset << " more type variables\n";
   }
   write_reasons(text, *this);
   write_errors(text, *this);

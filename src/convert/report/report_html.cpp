@@ -78,6 +78,7 @@ std::string Report::to_html() const {
          << (decision.low ? target_dtype : "float32") << "</td><td>" << escaped(decision.rule)
          << "</td><td>" << escaped(decision.why);
     if (!decision.otherwise.empty()) page << "<br>otherwise " << escaped(decision.otherwise);
+    if (!decision.pin.empty()) page << "<br>pin " << escaped(decision.pin);
     if (!own_errors.empty()) {
       const auto found = own_errors.find(decision.key);
       page << "</td><td>" << (found == own_errors.end() ? "" : text_of(*found->second));

@@ -205,9 +205,9 @@ TEST(MeasuredRanges, BeyondAQuarterOfTheRangeAValueStaysFloat) {
   EXPECT_FALSE(decision_on(products(), "a", {{"a", 1.6e4}}, "float16", 5).low);
 }
 
-TEST(MeasuredRanges, AmongTheSubnormalsAValueStaysFloat) {
-  EXPECT_TRUE(decision_on(products(), "a", {{"a", 3.1e-5}}).low);
-  EXPECT_FALSE(decision_on(products(), "a", {{"a", 3.0e-5}}).low);
+TEST(MeasuredRanges, NearTheSubnormalsAValueStaysFloat) {
+  EXPECT_TRUE(decision_on(products(), "a", {{"a", 2.5e-4}}).low);
+  EXPECT_FALSE(decision_on(products(), "a", {{"a", 2.4e-4}}).low);
   const Decision decision = decision_on(products(), "a", {{"a", 1e-6}});
   EXPECT_FALSE(decision.low);
   EXPECT_THAT(decision.why, HasSubstr("'a' reaches only 1e-06 on the calibration data"));

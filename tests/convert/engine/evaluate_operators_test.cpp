@@ -367,5 +367,119 @@ TEST(EvaluatedRecurrent, TheBatchMayComeFirst) {
   }
 }
 
+struct Curve {
+  const char* op;
+  double (*exact)(double);
+  double least, most;  // the range that is walked
+};
+
+double gelu_of(double x) {
+  return 0.5 * x * std::erfc(-x * std::numbers::sqrt2 / 2);
+}
+
+double softplus_of(double x) {
+  return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
+}
+
+// Operators of one operand, with the whole range in which float32 has a result.
+const Curve kCurves[] = {
+    {"Abs", [](double x) { return std::fabs(x); }, -1e30, 1e30},
+    {"Acos", [](double x) { return std::acos(x); }, -1, 0.999},
+    {"Acosh", [](double x) { return std::acosh(x); }, 1.001, 1e18},
+    {"Asin", [](double x) { return std::asin(x); }, -1, 1},
+    {"Asinh", [](double x) { return std::asinh(x); }, -1e18, 1e18},
+    {"Atan", [](double x) { return std::atan(x); }, -1e30, 1e30},
+    {"Atanh", [](double x) { return std::atanh(x); }, -0.999, 0.999},
+    {"Celu", [](double x) { return x > 0 ? x : std::expm1(x); }, -100, 1e30},
+    {"Cosh", [](double x) { return std::cosh(x); }, -88, 88},
+    {"Elu", [](double x) { return x > 0 ? x : std::expm1(x); }, -100, 1e30},
+    {"Erf", [](double x) { return std::erf(x); }, -10, 10},
+    {"Exp", [](double x) { return std::exp(x); }, -87, 88},
+    {"Gelu", gelu_of, -12, 1e30},
+    {"HardSwish", [](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); }, -3.5, 1e30},
+    {"LeakyRelu", [](double x) { return x > 0 ? x : 0.01F * x; }, -1e30, 1e30},
+    {"Log", [](double x) { return std::log(x); }, 1.001, 1e30},
+    {"Mish", [](double x) { return x * std::tanh(softplus_of(x)); }, -80, 1e30},
+    {"Neg", [](double x) { return -x; }, -1e30, 1e30},
+    {"Reciprocal", [](double x) { return 1 / x; }, 1e-30, 1e30},
+    {"Selu",
+     [](double x) {
+       return 1.05070102214813232421875 * (x > 0 ? x : 1.67326319217681884765625 * std::expm1(x));
+     },
+     -100, 1e30},
+    {"Sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }, -80, 80},
+    {"Sinh", [](double x) { return std::sinh(x); }, -88, 88},
+    {"Softplus", softplus_of, -80, 1e30},
+    {"Softsign", [](double x) { return x / (1 + std::fabs(x)); }, -1e30, 1e30},
+    {"Sqrt", [](double x) { return std::sqrt(x); }, 0, 1e30},
+    {"Tanh", [](double x) { return std::tanh(x); }, -20, 20},
+};
+
+// Small and large magnitudes alike, of both signs where the range has them.
+std::vector<float> walk(double least, double most) {
+  std::vector<float> values{static_cast<float>(least), static_cast<float>(most)};
+  for (double magnitude = 1e-30; magnitude < 1e31; magnitude *= 1.37) {
+    for (const double value : {magnitude, -magnitude}) {
+      if (value > least && value < most) values.push_back(static_cast<float>(value));
+    }
+  }
+  for (int i = 1; i < 200 && most - least < 1e3; ++i)
+    values.push_back(static_cast<float>(least + (most - least) * i / 200));
+  return values;
+}
+
+TEST(EvaluatedCurves, FollowFloat64OverTheirWholeRange) {
+  for (const Curve& curve : kCurves) {
+    const std::vector<float> x = walk(curve.least, curve.most);
+    const auto size = static_cast<std::int64_t>(x.size());
+    GraphBuilder g;
+    g.input("x", Element::kFloat, {size}).node(curve.op, {"x"}, {"y"});
+    const Message made = model(g.output("y", Element::kFloat, {size}).take(), 22);
+    const std::vector<double> y =
+        evaluated(made, {{"x", array(Element::kFloat, {size}, x)}}).at(0).values();
+    ASSERT_EQ(y.size(), x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double exact = curve.exact(static_cast<double>(x[i]));
+      // A few units in the last place, and what float32 has below its smallest normal number.
+      EXPECT_NEAR(y[i], exact, 2e-6 * std::fabs(exact) + 1.5e-45) << curve.op << '(' << x[i] << ')';
+    }
+  }
+}
+
+TEST(EvaluatedCurves, OfGelusTanhKeepTheirTail) {
+  const std::vector<float> x{-9, -6, -4, -1, -1e-20F, 0, 1e-20F, 1, 6, 1e30F};
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {10}).node("Gelu", {"x"}, {"y"}, attribute("approximate", "tanh"));
+  const Message made = model(g.output("y", Element::kFloat, {10}).take(), 20);
+  const std::vector<double> y =
+      evaluated(made, {{"x", array(Element::kFloat, {10}, x)}}).at(0).values();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double v = x[i];
+    const double twice = 2 * std::sqrt(2 / std::numbers::pi) * (v + 0.044715 * v * v * v);
+    const double exact = v / (1 + std::exp(-twice));
+    EXPECT_NEAR(y[i], exact, 2e-6 * std::fabs(exact) + 1.5e-45) << v;
+  }
+}
+
+TEST(EvaluatedSums, OfExponentialsKeepWhatTheLargestLeaves) {
+  const std::vector<float> x{-200, -201, 3e4F, 3e4F, -3e38F, 0, 5, -90};
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {4, 2});
+  g.initializer(tensor<std::int64_t>("axes", Element::kInt64, {1}, {1}));
+  g.node("ReduceLogSumExp", {"x", "axes"}, {"s"}, attribute("keepdims", std::int64_t{0}));
+  g.node("LogSoftmax", {"x"}, {"l"});
+  g.output("s", Element::kFloat, {4}).output("l", Element::kFloat, {4, 2});
+  const std::vector<Array> y =
+      evaluated(model(g.take(), 18), {{"x", array(Element::kFloat, {4, 2}, x)}});
+  for (std::size_t row = 0; row < 4; ++row) {
+    const double a = x[2 * row];
+    const double b = x[2 * row + 1];
+    const double sum = std::max(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
+    EXPECT_NEAR(y[0].values()[row], sum, 2e-6 * std::fabs(sum)) << row;
+    EXPECT_NEAR(y[1].values()[2 * row], a - sum, 2e-6 * std::fabs(a - sum) + 1e-37) << row;
+    EXPECT_NEAR(y[1].values()[2 * row + 1], b - sum, 2e-6 * std::fabs(b - sum) + 1e-37) << row;
+  }
+}
+
 }  // namespace
 }  // namespace mezzo::convert

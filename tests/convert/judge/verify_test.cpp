@@ -85,7 +85,7 @@ TEST_F(EvaluatorJudges, APlanOfAnotherCheckpointIsJudgedAndNothingIsSearched) {
       apply_plan(in(), out(), all_low, judges);
       ADD_FAILURE() << "accepted";
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), HasSubstr("make a plan for this model, with --tolerance"));
+      EXPECT_THAT(error.what(), HasSubstr("make a plan for this model, with Options::tolerance"));
     }
     EXPECT_FALSE(fs::exists(out()));
     const Report report = apply_plan(in(), out(), fits, judges).report;

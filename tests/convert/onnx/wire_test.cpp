@@ -62,5 +62,30 @@ TEST(Wire, RefusesImpossibleFields) {
                Error);  // a length beyond everything
 }
 
+TEST(Wire, ReadsManyNumbersAndTextsWhereTheyLie) {
+  constexpr int kMany = 1000;
+  Message made;
+  for (int i = 0; i < kMany; ++i) {
+    made.add(7, std::uint64_t{0x40000000}).wire = Wire::kFixed32;
+    if (i == 500) made.add(2, std::string_view("between"));
+  }
+  for (int i = 0; i < kMany; ++i) made.add(8, static_cast<std::uint64_t>(i));
+  for (int i = 0; i < kMany; ++i) made.add(9, std::string_view("LEAF"));
+  for (int i = 0; i < kMany; ++i) made.add(1, std::string_view("x"));  // may be messages
+  const std::string bytes = written(made);
+  const Message message = Message::parse(bytes);
+  EXPECT_EQ(message.fields().size(), 5U + kMany);
+  EXPECT_TRUE(message.is_clean());
+  EXPECT_EQ(written(message), bytes);
+  EXPECT_EQ(written(message.clone()), bytes);
+  EXPECT_EQ(repeated_floats(message, 7), std::vector<float>(kMany, 2.0F));
+  std::vector<std::int64_t> counted(kMany);
+  for (int i = 0; i < kMany; ++i) counted[static_cast<std::size_t>(i)] = i;
+  EXPECT_EQ(repeated_integers(message, 8), counted);
+  int texts = 0;
+  for_each_field(message, 9, [&](const Field& field) { texts += field.bytes == "LEAF" ? 1 : 0; });
+  EXPECT_EQ(texts, kMany);
+}
+
 }  // namespace
 }  // namespace mezzo::convert

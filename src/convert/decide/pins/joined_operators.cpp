@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
-#include "convert/decide/decide.h"
+#include "convert/decide/pin_context.h"
 #include "convert/decide/pins/copies.h"
 #include "convert/decide/pins/joined_norms.h"
+#include "convert/decide/pins/pins.h"
 #include "convert/onnx/fields.h"
-#include "convert/standard/rules.h"
+#include "convert/standard/operator_facts.h"
 
 namespace mezzo::convert {
 namespace {
@@ -124,9 +125,8 @@ class JoinedOperators {
 
   // Products and normalisations have their own mind about dimensions.
   static bool is_passed(const Node& node) {
-    const Rule* rule = find_rule(node.op);
-    const bool is_heavy = rule != nullptr && rule->own == CastClass::kLow;
-    return !is_heavy && node.bodies.empty() && node.op.find("Normalization") == std::string::npos;
+    return !is_product(node.op) && node.bodies.empty() &&
+           node.op.find("Normalization") == std::string::npos;
   }
 
   bool may_have_same_rank(ValueId a, ValueId b) const {
@@ -194,12 +194,10 @@ class JoinedOperators {
 
 }  // namespace
 
-void pin_joined_operators(const Graph& graph, const ConvertPolicy& policy,
-                          const Constants& constants, SlotMap& map) {
-  if (policy.low() == Element::kFloat16 && runs_in_onnxruntime(policy.options().profile)) {
-    JoinedOperators(graph, constants, map).run();
-    pin_joined_norms(graph, constants, map);
-  }
+void pin_joined_operators(const PinContext& context) {
+  if (!context.policy.avoids_joins()) return;
+  JoinedOperators(context.graph, context.constants, context.map).run();
+  pin_joined_norms(context.graph, context.constants, context.map);
 }
 
 }  // namespace mezzo::convert

@@ -1,25 +1,23 @@
 // Static danger patterns: places where rounding to 16 bits is known to go wrong whatever the
 // weights are.
-#include <algorithm>
-#include <array>
-
-#include "convert/decide/decide.h"
+#include "convert/decide/pin_context.h"
 #include "convert/decide/pins/joined_norms.h"
+#include "convert/decide/pins/pins.h"
 #include "convert/decide/pins/quantised.h"
-#include "convert/graph/body_ways.h"
-#include "convert/standard/rules.h"
+#include "convert/graph/walk.h"
+#include "convert/standard/operator_facts.h"
 
 namespace mezzo::convert {
 namespace {
 
 class Patterns {
  public:
-  Patterns(const Graph& graph, const Constants& constants, SlotMap& map)
-      : graph_(graph),
-        constants_(constants),
-        map_(map),
-        seen_(graph.values.size(), false),
-        counts_(graph.values.size(), -1) {}
+  explicit Patterns(const PinContext& context)
+      : graph_(context.graph),
+        constants_(context.constants),
+        map_(context.map),
+        seen_(graph_.values.size(), false),
+        counts_(graph_.values.size(), -1) {}
 
   void run() {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -55,40 +53,16 @@ class Patterns {
 
   // Floats that become indices or sizes: everything elementwise on the way to them.
   void indices(NodeId start) {
-    constexpr std::array<std::string_view, 35> kOnTheWay{
-        "Abs",        "Add",       "Cast",       "Ceil",      "Clip",       "Concat",    "Div",
-        "Exp",        "Expand",    "Floor",      "Gather",    "Identity",   "Log",       "Max",
-        "Mean",       "Min",       "Mod",        "Mul",       "Neg",        "Pow",       "Range",
-        "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape",
-        "Round",      "Sign",      "Slice",      "Sqrt",      "Sub",        "Sum",       "Where"};
     constexpr std::string_view kWhy = "its result becomes an index or a size";
-    std::vector<ValueId> stack;
-    const auto read = [&](const std::vector<ValueId>& values) {
-      for (const ValueId id : values) {
-        if (id == kNone || !is_float_based(type_of(id)) || seen_[static_cast<std::size_t>(id)])
-          continue;
-        seen_[static_cast<std::size_t>(id)] = true;
-        stack.push_back(id);
-      }
-    };
     keep(start, kWhy);
-    read(graph_.node(start).inputs);
-    while (!stack.empty()) {
-      const Value& value = graph_.value(stack.back());
-      stack.pop_back();
-      const auto at = static_cast<std::size_t>(value.output);
-      if (value.is_scope_input) read(values_before_entry(graph_, value.scope, at));
-      if (value.producer == kNone) continue;
-      const Node& node = graph_.node(value.producer);
-      const Rule* rule = find_rule(node.qualified_name());
-      if (is_hollow(node)) {
-        read(values_before_output(graph_, node, at));
-      } else if ((rule != nullptr && rule->moves) ||
-                 std::ranges::find(kOnTheWay, node.op) != kOnTheWay.end()) {
-        keep(value.producer, kWhy);
-        read(node.inputs);
-      }
-    }
+    const auto visit = [&](ValueId id, const Node* node) {
+      if (!is_float_based(type_of(id))) return Onward::kStop;
+      if (node == nullptr) return Onward::kAll;
+      if (!is_between(node->op) && node->op != "Range") return Onward::kStop;
+      keep(graph_.value(id).producer, kWhy);
+      return Onward::kAll;
+    };
+    walk_back(graph_, graph_.node(start).inputs, graph_.values.size(), visit, &seen_);
   }
 
   // x - mean(x): a normalisation in pieces. What it reads stays float32, as the sum of residuals
@@ -98,9 +72,7 @@ class Patterns {
     const ValueId input = centred_by(graph_, constants_, node);
     if (input == kNone) return;
     const NodeId producer = graph_.value(input).producer;
-    const Rule* rule =
-        producer == kNone ? nullptr : find_rule(graph_.node(producer).qualified_name());
-    if (rule != nullptr && rule->own == CastClass::kLow) return;
+    if (producer != kNone && is_product(graph_.node(producer).qualified_name())) return;
     map_.slots.pin(map_.native[static_cast<std::size_t>(input)], Label::kHigh, Level::kPattern,
                    "read by a normalisation in pieces");
   }
@@ -127,8 +99,7 @@ class Patterns {
     bool answer = node.op == "Range";
     if (node.op == "Cast" && !node.inputs.empty())
       answer = is_integer(type_of(node.inputs[0]).element);
-    const Rule* rule = find_rule(node.qualified_name());
-    if (rule != nullptr && rule->moves && node.op != "Where" && !node.inputs.empty() &&
+    if (moves_values(node.qualified_name()) && node.op != "Where" && !node.inputs.empty() &&
         node.inputs[0] != kNone) {
       answer = counts(node.inputs[0], depth + 1);
     }
@@ -145,8 +116,8 @@ class Patterns {
 
 }  // namespace
 
-void pin_patterns(const Graph& graph, const Constants& constants, SlotMap& map) {
-  Patterns(graph, constants, map).run();
+void pin_patterns(const PinContext& context) {
+  Patterns(context).run();
 }
 
 }  // namespace mezzo::convert

@@ -1,5 +1,6 @@
 // Pins from what rounding would do to numbers of the model itself: initializers, Constant nodes,
 // and those in attributes.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <utility>
@@ -7,9 +8,11 @@
 #include "convert/decide/decide.h"
 #include "convert/decide/pins/objections.h"
 #include "convert/decide/pins/roles.h"
+#include "convert/graph/walk.h"
 #include "convert/onnx/concat.h"
 #include "convert/onnx/fields.h"
 #include "convert/onnx/low.h"
+#include "convert/standard/operator_facts.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
@@ -65,12 +68,41 @@ class ConstantPins {
       if (is_given) {
         keep_use(use, slot, lost(id, constants_.facts(id)));
       } else {
-        const Node& reader = graph_.node(use.node);
-        keep_use(
-            use, slot,
-            objection(graph_, constants_, id, reader, use.input, policy_.low(), policy_.allowed()));
+        const std::string why = objection_of(id, graph_.node(use.node), use.input);
+        keep_use(use, slot, why);
+        if (!why.empty() && constants_.facts(id).overflowing != 0) keep_readers_of_copies(id, use);
       }
     }
+  }
+
+  std::string objection_of(ValueId id, const Node& reader, int input) {
+    return objection(graph_, constants_, id, reader, input, policy_.low(), policy_.allowed());
+  }
+
+  // A number beyond the range stays in what moves it, and in sums with it: all of that is float32,
+  // up to the first operator that bounds it or makes something else of it.
+  void keep_readers_of_copies(ValueId id, const Use& first) {
+    const auto hands_on = [](const Node& node) {
+      const bool bounds = node.op == "Clip" || node.op == "Min" || node.op == "Max" ||
+                          node.op == "Relu" || node.op == "Sign";
+      const bool adds = node.op == "Add" || node.op == "Sub" || node.op == "Sum";
+      return node.domain.empty() && !bounds && (adds || moves_values(node.op));
+    };
+    const Node& mover = graph_.node(first.node);
+    if (!hands_on(mover)) return;
+    walk_on(
+        graph_, mover.outputs, kFarthestWalk, [&](ValueId at, const Use& use, const Node& node) {
+          const std::string why = objection_of(id, node, use.input);
+          const std::vector<Use>& uses = graph_.value(at).uses;
+          const auto u =
+              std::ranges::find_if(uses,
+                                   [&](const Use& each) {
+                                     return each.node == use.node && each.input == use.input;
+                                   }) -
+              uses.begin();
+          keep_use(use, map_.uses[static_cast<std::size_t>(at)][static_cast<std::size_t>(u)], why);
+          return !why.empty() && hands_on(node) ? Onward::kFirst : Onward::kStop;
+        });
   }
 
   // What a caller may replace takes the type asked for, whatever stands there.

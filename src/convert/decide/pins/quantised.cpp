@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "convert/standard/operator_facts.h"
+
 namespace mezzo::convert {
 namespace {
 
@@ -19,7 +21,7 @@ class QuantisedRegions {
       return false;
     const auto& uses = graph_.value(node.outputs[0]).uses;
     return !uses.empty() && std::ranges::all_of(uses, [&](const Use& use) {
-      if (use.node == kNone || !is_product(graph_.node(use.node))) return false;
+      if (use.node == kNone || !is_product(graph_.node(use.node).op)) return false;
       return use.input < 2 && !multiplies_integers(graph_.node(use.node));
     });
   }
@@ -47,7 +49,7 @@ class QuantisedRegions {
              (graph_.node(source).op == "MatMulInteger" || graph_.node(source).op == "ConvInteger");
     };
     const auto is_read = [&](const auto& what) { return std::ranges::any_of(node.inputs, what); };
-    const bool reads_integers = is_product(node)
+    const bool reads_integers = is_product(node.op)
                                     ? multiplies_integers(node)
                                     : is_read([&](ValueId in) { return is_dequantised(in); });
     return reads_integers || std::ranges::any_of(node.outputs, to) || is_read(rescales);
@@ -77,11 +79,6 @@ class QuantisedRegions {
   bool multiplies_integers(const Node& node) const {
     return node.inputs.size() > 1 && is_dequantised(rearranged(node.inputs[0])) &&
            is_dequantised(rearranged(node.inputs[1]));
-  }
-
-  static bool is_product(const Node& node) {
-    return node.op == "MatMul" || node.op == "Gemm" || node.op == "Einsum" || node.op == "Conv" ||
-           node.op == "ConvTranspose";
   }
 
   const Graph& graph_;

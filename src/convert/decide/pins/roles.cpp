@@ -4,8 +4,9 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "convert/graph/walk.h"
 #include "convert/onnx/low.h"
-#include "convert/standard/rules.h"
+#include "convert/standard/operator_facts.h"
 
 namespace mezzo::convert {
 namespace {
@@ -83,20 +84,13 @@ bool is_tiny_bound(const Graph& graph, const Node& clip, double bound, Element l
 }
 
 bool guards(const Graph& graph, const Node& node) {
-  constexpr std::size_t kFarthest = 64;  // values: moving does not go on for long
-  std::vector<ValueId> ahead(node.outputs.begin(), node.outputs.end());
-  for (std::size_t i = 0; i < std::min(ahead.size(), kFarthest); ++i) {
-    if (ahead[i] == kNone) continue;
-    for (const Use& use : graph.value(ahead[i]).uses) {
-      if (use.node == kNone) continue;
-      const Node& reader = graph.node(use.node);
-      if (is_guarded(graph, reader, use.input)) return true;
-      const Rule* rule = find_rule(reader.qualified_name());
-      const bool is_moved = rule != nullptr && rule->moves && use.input == 0;
-      if (is_moved && !reader.outputs.empty()) ahead.push_back(reader.outputs[0]);
-    }
-  }
-  return false;
+  bool found = false;
+  walk_on(graph, node.outputs, kFarthestWalk, [&](ValueId, const Use& use, const Node& reader) {
+    found = found || is_guarded(graph, reader, use.input);
+    const bool is_moved = moves_values(reader.op) && use.input == 0;
+    return is_moved && !found ? Onward::kFirst : Onward::kStop;
+  });
+  return found;
 }
 
 }  // namespace mezzo::convert

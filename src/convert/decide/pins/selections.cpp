@@ -5,69 +5,13 @@
 #include <array>
 #include <utility>
 
-#include "convert/decide/decide.h"
-#include "convert/standard/rules.h"
+#include "convert/decide/pin_context.h"
+#include "convert/decide/pins/pins.h"
+#include "convert/graph/walk.h"
+#include "convert/standard/operator_facts.h"
 
 namespace mezzo::convert {
 namespace {
-
-// Operators whose result is a choice, with the input that they choose by.
-constexpr std::array<std::pair<std::string_view, std::size_t>, 10> kChooses{{
-    {"ArgMax", 0},
-    {"ArgMin", 0},
-    {"Compress", 1},
-    {"Hardmax", 0},
-    {"NonMaxSuppression", 0},
-    {"NonMaxSuppression", 1},
-    {"NonZero", 0},
-    {"RoiAlign", 1},
-    {"TopK", 0},
-    {"Unique", 0},
-}};
-
-// What may stand between a product and a choice: element by element, or over neighbours.
-constexpr std::array<std::string_view, 41> kOnTheWay{"Add",
-                                                     "And",
-                                                     "AveragePool",
-                                                     "Ceil",
-                                                     "Div",
-                                                     "Equal",
-                                                     "Erf",
-                                                     "Exp",
-                                                     "Floor",
-                                                     "Greater",
-                                                     "GreaterOrEqual",
-                                                     "HardSigmoid",
-                                                     "HardSwish",
-                                                     "Less",
-                                                     "LessOrEqual",
-                                                     "Log",
-                                                     "LogSoftmax",
-                                                     "Mean",
-                                                     "Mod",
-                                                     "Mul",
-                                                     "Not",
-                                                     "Or",
-                                                     "Pow",
-                                                     "Reciprocal",
-                                                     "ReduceL1",
-                                                     "ReduceL2",
-                                                     "ReduceLogSumExp",
-                                                     "ReduceMean",
-                                                     "ReduceProd",
-                                                     "ReduceSum",
-                                                     "Resize",
-                                                     "Round",
-                                                     "Sigmoid",
-                                                     "Softmax",
-                                                     "Softplus",
-                                                     "Sqrt",
-                                                     "Sub",
-                                                     "Sum",
-                                                     "Tanh",
-                                                     "Upsample",
-                                                     "Xor"};
-static_assert(std::ranges::is_sorted(kOnTheWay), "bisected: keep sorted");
 
 // Comparisons for which a value and a rounded copy of it differ.
 constexpr std::array<std::string_view, 5> kCompares{"Equal", "Greater", "GreaterOrEqual", "Less",
@@ -75,16 +19,24 @@ constexpr std::array<std::string_view, 5> kCompares{"Equal", "Greater", "Greater
 
 class Selections {
  public:
-  Selections(const Graph& graph, SlotMap& map)
-      : graph_(graph), map_(map), state_(graph.nodes.size(), State::kUnseen) {}
+  explicit Selections(const PinContext& context)
+      : context_(context),
+        graph_(context.graph),
+        map_(context.map),
+        state_(graph_.nodes.size(), State::kUnseen),
+        seen_(graph_.values.size(), false) {}
 
   void run() {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
       if (!node.domain.empty() || node.schema == nullptr) continue;
-      for (const auto& [op, input] : kChooses) {
-        if (node.op == op && input < node.inputs.size()) collect(node.inputs[input]);
+      const OperatorFacts* facts = find_facts(node.op);
+      for (std::size_t i = 0; facts != nullptr && i < node.inputs.size(); ++i) {
+        if (node.inputs[i] != kNone && facts->decides_by(i)) collect(node.inputs[i]);
       }
+      // Its offsets have the type of what it samples.
+      if (node.op == "DeformConv")
+        context_.keep_node(static_cast<NodeId>(n), "its offsets are coordinates");
       if (is_one_of(kCompares, node.op)) compare_with_itself(static_cast<NodeId>(n), node);
     }
     keep_what_moves();
@@ -96,11 +48,6 @@ class Selections {
   template <typename List>
   static bool is_one_of(const List& list, std::string_view op) {
     return std::ranges::find(list, op) != list.end();
-  }
-
-  static bool moves(const Node& node) {
-    const Rule* rule = find_rule(node.qualified_name());
-    return rule != nullptr && rule->moves;
   }
 
   State& state(NodeId id) { return state_[static_cast<std::size_t>(id)]; }
@@ -123,21 +70,18 @@ class Selections {
   // Goes back from a choice to the products: arithmetic is kept at once, what only moves values is
   // noted, since it has nothing to lose where all that it moves was low before.
   void collect(ValueId chosen) {
-    std::vector<ValueId> stack{chosen};
-    while (!stack.empty()) {
-      const NodeId id = producer(stack.back());
-      stack.pop_back();
-      if (id == kNone || state(id) != State::kUnseen) continue;
-      const Node& node = graph_.node(id);
-      if (std::ranges::binary_search(kOnTheWay, node.op)) {
-        keep(id);
-      } else if (moves(node)) {
-        state(id) = State::kMoves;
-      } else {
-        continue;
+    const auto visit = [&](ValueId id, const Node* node) {
+      if (node == nullptr) return Onward::kAll;
+      if (!is_between(node->op)) return Onward::kStop;
+      const NodeId made_by = graph_.value(id).producer;
+      if (moves_values(node->op)) {
+        if (state(made_by) == State::kUnseen) state(made_by) = State::kMoves;
+      } else if (state(made_by) != State::kKept) {
+        keep(made_by);
       }
-      stack.insert(stack.end(), node.inputs.begin(), node.inputs.end());
-    }
+      return Onward::kAll;
+    };
+    walk_back(graph_, {chosen}, graph_.values.size(), visit, &seen_);
   }
 
   // Nothing that was kept is rounded on its way to the choice.
@@ -163,7 +107,7 @@ class Selections {
       if (made == kNone) break;
       const Node& node = graph_.node(made);
       const bool takes = (node.op == "TopK" && graph_.value(found.back()).output == 0) ||
-                         (moves(node) && node.op != "Where");
+                         (moves_values(node.op) && node.op != "Where");
       if (!takes || node.inputs.empty() || node.inputs[0] == kNone) break;
       found.push_back(node.inputs[0]);
     }
@@ -188,16 +132,18 @@ class Selections {
     }
   }
 
+  const PinContext& context_;
   const Graph& graph_;
   SlotMap& map_;
   std::vector<State> state_;
+  std::vector<bool> seen_;    // values that decide
   std::vector<NodeId> kept_;  // whose readers were not looked at yet
 };
 
 }  // namespace
 
-void pin_selections(const Graph& graph, SlotMap& map) {
-  Selections(graph, map).run();
+void pin_selections(const PinContext& context) {
+  Selections(context).run();
 }
 
 }  // namespace mezzo::convert

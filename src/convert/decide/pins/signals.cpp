@@ -5,26 +5,23 @@
 #include <bit>
 #include <limits>
 
-#include "convert/decide/decide.h"
-#include "convert/graph/body_ways.h"
+#include "convert/decide/pin_context.h"
+#include "convert/decide/pins/pins.h"
+#include "convert/graph/walk.h"
 #include "convert/onnx/fields.h"
 #include "convert/onnx/low.h"
-#include "convert/standard/rules.h"
+#include "convert/standard/operator_facts.h"
 
 namespace mezzo::convert {
 namespace {
 
-constexpr std::size_t kFarthestSignal = 64;  // values that one search looks at
-
-bool moves(const Node& node) {
-  const Rule* rule = find_rule(node.qualified_name());
-  return rule != nullptr && rule->moves;
-}
-
 class Signals {
  public:
-  Signals(const Graph& graph, Element low, const Constants& constants, SlotMap& map)
-      : graph_(graph), low_(low), constants_(constants), map_(map) {}
+  explicit Signals(const PinContext& context)
+      : graph_(context.graph),
+        low_(context.low()),
+        constants_(context.constants),
+        map_(context.map) {}
 
   void run() {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -57,28 +54,12 @@ class Signals {
   // half's normal range.
   void logarithm(const Node& log) {
     constexpr std::string_view kWhy = "a logarithm reads it, however small it is";
-    std::vector<ValueId> ahead(log.inputs.begin(), log.inputs.end());
-    for (std::size_t i = 0; i < std::min(ahead.size(), kFarthestSignal); ++i) {
-      if (!is_open(ahead[i])) continue;
-      const Value& value = graph_.value(ahead[i]);
-      const auto at = static_cast<std::size_t>(value.output);
-      std::vector<ValueId> before;
-      if (value.is_scope_input) {
-        before = values_before_entry(graph_, value.scope, at);
-      } else if (value.producer != kNone) {
-        const Node& node = graph_.node(value.producer);
-        if (is_guarded(node)) continue;
-        if (is_hollow(node)) {
-          before = values_before_output(graph_, node, at);
-        } else if (moves(node) || is_sum(node)) {
-          before.assign(node.inputs.begin(), node.inputs.end());
-        }
-      }
-      keep_value(ahead[i], kWhy);
-      for (const ValueId id : before) {
-        if (std::ranges::find(ahead, id) == ahead.end()) ahead.push_back(id);
-      }
-    }
+    walk_back(graph_, log.inputs, kFarthestWalk, [&](ValueId id, const Node* node) {
+      if (!is_open(id) || (node != nullptr && is_guarded(*node))) return Onward::kStop;
+      keep_value(id, kWhy);
+      const bool is_through = node == nullptr || moves_values(node->op) || is_sum(*node);
+      return is_through ? Onward::kAll : Onward::kStop;
+    });
   }
 
   static bool is_sum(const Node& node) {
@@ -114,36 +95,27 @@ class Signals {
     const std::vector<ValueId> left = sources(node.inputs[0]);
     const std::vector<ValueId> right = sources(node.inputs[1]);
     for (const ValueId source : left) {
-      if (std::ranges::find(right, source) == right.end() || is_product(source)) continue;
+      if (std::ranges::find(right, source) == right.end() || is_made_by_product(source)) continue;
       keep_value(source, kWhy);
       for (const Slot slot : map_.variables[static_cast<std::size_t>(id)])
         map_.slots.pin(slot, Label::kHigh, Level::kPattern, std::string(kWhy));
     }
   }
 
-  bool is_product(ValueId id) const {
+  bool is_made_by_product(ValueId id) const {
     const NodeId producer = graph_.value(id).producer;
-    const Rule* rule =
-        producer == kNone ? nullptr : find_rule(graph_.node(producer).qualified_name());
-    return rule != nullptr && rule->own == CastClass::kLow;
+    return producer != kNone && is_product(graph_.node(producer).qualified_name());
   }
 
   // What a value is a shifted and scaled part of: where moving, and products with numbers, begin.
   std::vector<ValueId> sources(ValueId id) const {
-    std::vector<ValueId> ahead{id};
     std::vector<ValueId> found;
-    for (std::size_t i = 0; i < std::min(ahead.size(), kFarthestSignal); ++i) {
-      if (!is_open(ahead[i])) continue;
-      const NodeId producer = graph_.value(ahead[i]).producer;
-      const Node* node = producer == kNone ? nullptr : &graph_.node(producer);
-      if (node == nullptr || !node->domain.empty() || !(shifts(*node) || scales(*node))) {
-        found.push_back(ahead[i]);
-        continue;
-      }
-      for (const ValueId in : node->inputs) {
-        if (std::ranges::find(ahead, in) == ahead.end()) ahead.push_back(in);
-      }
-    }
+    walk_back(graph_, {id}, kFarthestWalk, [&](ValueId at, const Node* node) {
+      if (!is_open(at)) return Onward::kStop;
+      if (node != nullptr && (shifts(*node) || scales(*node))) return Onward::kAll;
+      found.push_back(at);
+      return Onward::kStop;
+    });
     return found;
   }
 
@@ -169,8 +141,8 @@ class Signals {
 
 }  // namespace
 
-void pin_signals(const Graph& graph, Element low, const Constants& constants, SlotMap& map) {
-  Signals(graph, low, constants, map).run();
+void pin_signals(const PinContext& context) {
+  Signals(context).run();
 }
 
 }  // namespace mezzo::convert

@@ -26,13 +26,13 @@
 #include <ATen/ops/floor.h>
 #include <ATen/ops/fmod.h>
 #include <ATen/ops/ge.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/gt.h>
 #include <ATen/ops/isinf.h>
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/le.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/log.h>
+#include <ATen/ops/log1p.h>
 #include <ATen/ops/logical_and.h>
 #include <ATen/ops/logical_not.h>
 #include <ATen/ops/logical_or.h>
@@ -53,12 +53,15 @@
 #include <ATen/ops/sign.h>
 #include <ATen/ops/sin.h>
 #include <ATen/ops/sinh.h>
+#include <ATen/ops/special_erfc.h>
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/tan.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
+
+#include <cmath>
 
 #include "convert/engine/torch/call.h"
 
@@ -217,8 +220,19 @@ Tensors swish(const Call& c) {
   return {at::mul(c.in(0), at::sigmoid(at::mul(c.in(0), c.number("alpha", 1.0))))};
 }
 
+// LibTorch's own adds 1 to an erf or a tanh near -1, which leaves nothing of the tail.
 Tensors gelu(const Call& c) {
-  return {at::gelu(c.in(0), c.text("approximate", "none"))};
+  const Tensor x = c.in(0).to(at::kDouble);
+  Tensor share;
+  if (c.text("approximate", "none") == "tanh") {
+    const Tensor cubed = at::mul(at::mul(x, x), x);
+    share = at::sigmoid(at::mul(at::add(x, cubed, 0.044715), 2 * std::sqrt(2 / M_PI)));
+  } else {
+    share = at::mul(at::special_erfc(at::mul(x, -M_SQRT1_2)), 0.5);
+  }
+  // Where the share is zero, so is the result: infinity times zero is none.
+  const Tensor result = at::where(at::eq(share, 0), at::zeros_like(x), at::mul(x, share));
+  return {result.to(c.in(0).scalar_type())};
 }
 
 Tensors softsign(const Call& c) {
@@ -227,7 +241,7 @@ Tensors softsign(const Call& c) {
 
 Tensors softplus(const Call& c) {
   const Tensor& x = c.in(0);
-  return {at::add(at::clamp(x, 0), at::log(at::add(at::exp(at::neg(at::abs(x))), 1)))};
+  return {at::add(at::clamp(x, 0), at::log1p(at::exp(at::neg(at::abs(x)))))};
 }
 
 Tensors shrink(const Call& c) {

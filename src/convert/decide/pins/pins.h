@@ -1,0 +1,33 @@
+// The pins, a function each; pin_rules() lists them.
+#pragma once
+
+#include "convert/decide/pin_context.h"
+
+namespace mezzo::convert {
+
+/// Floats that become indices, integers that are multiplied, norms in pieces, quantised regions.
+void pin_patterns(const PinContext&);
+
+/// What logarithms read, and differences of neighbouring samples.
+void pin_signals(const PinContext&);
+
+/// Squares, on the way to what tells them apart.
+void pin_powers(const PinContext&);
+
+/// What a small number keeps from zero, until it divides.
+void pin_guarded_divisors(const PinContext&);
+
+/// Angles of positions, and differences of places.
+void pin_positions(const PinContext&);
+
+/// Differences of near numbers, on the way to what shows them.
+void pin_differences(const PinContext&);
+
+/// What decides a choice or says where something is: pins and equalities.
+void pin_selections(const PinContext&);
+
+/// Pins and equalities against what ONNX Runtime does wrong where it joins operators of float16,
+/// for profiles that it runs. The slots must be settled, and are not afterwards.
+void pin_joined_operators(const PinContext&);
+
+}  // namespace mezzo::convert

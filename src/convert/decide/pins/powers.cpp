@@ -1,0 +1,125 @@
+// Squares, and what roots, logarithms, quotients and comparisons make of them. A square has twice
+// the exponent of its operand: half loses it below 2.4e-4 and above 256, and what a logarithm or a
+// root makes of the rest shows every lost digit.
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "convert/decide/pin_context.h"
+#include "convert/decide/pins/pins.h"
+#include "convert/graph/walk.h"
+#include "convert/onnx/low.h"
+#include "convert/standard/operator_facts.h"
+
+namespace mezzo::convert {
+namespace {
+
+constexpr std::string_view kSquareWhy =
+    "a square that a root, a logarithm, a quotient or a comparison reads";
+constexpr std::string_view kFrontEndWhy = "its squares are told apart however small they are";
+
+class Powers {
+ public:
+  explicit Powers(const PinContext& context) : context_(context), graph_(context.graph) {}
+
+  void run() {
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      if (!context_.is_standard(node)) continue;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] != kNone && tells_powers_apart(node, i)) look_back(node.inputs[i]);
+      }
+    }
+  }
+
+ private:
+  // bfloat16 has the range, and relative errors of a power are nothing to a root or a quotient.
+  bool tells_powers_apart(const Node& node, std::size_t input) const {
+    constexpr std::array<std::string_view, 8> kReaders{
+        "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Log", "ReduceLogSum", "Sub"};
+    if (std::ranges::find(kReaders, node.op) != kReaders.end()) return true;
+    if (smallest_normal(context_.low()) <= std::numeric_limits<float>::min()) return false;
+    if (node.op == "Div") return input == 1;
+    if (node.op == "Pow") return input == 0;
+    return node.op == "Reciprocal" || node.op == "Sqrt";
+  }
+
+  bool is_square(const Node& node) const {
+    if (node.op == "Mul") return node.inputs.size() == 2 && node.inputs[0] == node.inputs[1];
+    if (node.op == "Pow") {
+      return node.inputs.size() == 2 && context_.is_constant(node.inputs[1]) &&
+             context_.constants.values(node.inputs[1]) == std::vector<double>{2};
+    }
+    return node.op == "ReduceSumSquare" || node.op == "ReduceL2";
+  }
+
+  bool is_scaled(const Node& node) const {
+    return (node.op == "Mul" || node.op == "Div") && node.inputs.size() == 2 &&
+           (context_.is_constant(node.inputs[0]) || context_.is_constant(node.inputs[1]));
+  }
+
+  // A power stays one through sums, roots, bounds and factors.
+  bool keeps_power(const Node& node) const {
+    constexpr std::array<std::string_view, 6> kSumsOfPowers{"Add",  "Mean", "Pow",
+                                                            "Sqrt", "Sub",  "Sum"};
+    if (std::ranges::find(kSumsOfPowers, node.op) != kSumsOfPowers.end()) return true;
+    const Kind kind = kind_of(node.op);
+    const bool is_softmax = node.op == "Softmax" || node.op == "LogSoftmax";
+    return kind == Kind::kMoves || (kind == Kind::kSums && !is_softmax) || is_scaled(node);
+  }
+
+  // From a reader back to squares, through one product at most: the sums over bands of a spectrum.
+  void look_back(ValueId from) {
+    std::map<ValueId, int> products{{from, 0}};
+    const auto visit = [&](ValueId id, const Node* node) -> WayStep {
+      if (node == nullptr) return {context_.is_open(id) ? Onward::kAll : Onward::kStop, false};
+      if (is_square(*node)) return {Onward::kAll, true};  // of a root of squares, perhaps
+      const bool is_sum = is_product(node->op);
+      if (is_sum ? products[id] > 0 : !keeps_power(*node)) return {};
+      for (const ValueId in : node->inputs)
+        products.try_emplace(in, products[id] + (is_sum ? 1 : 0));
+      return {Onward::kAll, false};
+    };
+    for (const ValueId id : ways_back_to_goals(graph_, from, kFarthestWalk, visit)) {
+      const Node* node = context_.maker(id);
+      if (node == nullptr) continue;
+      context_.keep_node(context_.id_of(*node), kSquareWhy);
+      if (is_square(*node)) front_end(node->inputs[0]);
+    }
+  }
+
+  // The product that a square is taken of, where it is the first one of the model: the transform
+  // of a signal. Rounding the signal would fill the quiet bands with noise.
+  void front_end(ValueId squared) {
+    const auto through = [&](ValueId id) {
+      const Node* node = context_.maker(id);
+      for (int i = 0; i < 8 && node != nullptr && moves_values(node->op) && !node->inputs.empty();
+           ++i) {
+        id = node->inputs[0];
+        node = context_.maker(id);
+      }
+      return node;
+    };
+    const Node* product = through(squared);
+    if (product == nullptr || !is_product(product->op) || product->inputs.empty()) return;
+    bool is_first = true;
+    walk_back(graph_, {product->inputs[0]}, kFarthestWalk, [&](ValueId, const Node* node) {
+      if (node != nullptr && !is_between(node->op)) is_first = false;
+      return is_first ? Onward::kAll : Onward::kStop;
+    });
+    if (is_first) context_.keep_node(context_.id_of(*product), kFrontEndWhy);
+  }
+
+  const PinContext& context_;
+  const Graph& graph_;
+};
+
+}  // namespace
+
+void pin_powers(const PinContext& context) {
+  Powers(context).run();
+}
+
+}  // namespace mezzo::convert
