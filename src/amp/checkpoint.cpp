@@ -33,7 +33,7 @@ Session& session_of(const ModelStates& models, const OptimizerStates& optimizers
     }
   }
   for (const auto& optimizer : session.optimizers()) {
-    if (optimizer->in_scope()) {
+    if (optimizer->scope().is_open()) {
       raise(kWhere,
             "a scale_loss scope is open, whose gradients are scaled; save and load outside of it");
     }

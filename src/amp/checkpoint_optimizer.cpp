@@ -160,8 +160,8 @@ bool has_own_gradient(const Slot& slot, const OptimizerProgress& progress) {
 void load_gradients(OptimizerState& optimizer, const std::string& prefix,
                     const std::optional<StillScaled>& still, const SafetensorsFile& file) {
   const auto saved_masters = file.metadata.find(prefix + "masters");
-  for (std::size_t i = 0; i < optimizer.slots().size(); ++i) {
-    Slot& slot = optimizer.slots()[i];
+  for (std::size_t i = 0; i < optimizer.slots().all().size(); ++i) {
+    Slot& slot = optimizer.slots().all()[i];
     const auto give = [](const at::Tensor& grad, const at::Tensor& to, at::ScalarType type) {
       if (grad.defined()) to.mutable_grad() = grad.to(to.device(), type, false, /*copy=*/true);
     };
@@ -213,7 +213,7 @@ void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool g
   if (is_fused(optimizer.inner())) file.metadata[prefix + "fused"] = "1";
   file.metadata[prefix + "shapes"] = shapes_of(optimizer.inner());
   file.tensors.insert(prefix + "state", bytes_of(archive_of(optimizer)));
-  const OptimizerProgress progress = optimizer.progress();
+  const OptimizerProgress progress = optimizer.scope().progress();
   file.metadata[prefix + "had_backward"] = std::to_string(progress.had_backward);
   if (gradients && progress.found_inf.defined())
     file.tensors.insert(prefix + "found_inf", progress.found_inf);
@@ -239,8 +239,8 @@ void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool g
         " " + std::to_string(scaled.block);
   }
   std::string masters;
-  for (std::size_t i = 0; i < optimizer.slots().size(); ++i) {
-    const Slot& slot = optimizer.slots()[i];
+  for (std::size_t i = 0; i < optimizer.slots().all().size(); ++i) {
+    const Slot& slot = optimizer.slots().all()[i];
     const auto keep = [&](const std::string& name, const at::Tensor& grad) {
       if (grad.defined())
         file.tensors.insert(prefix + name + std::to_string(i), grad.detach().to_dense());
@@ -254,7 +254,7 @@ void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool g
 
 void check_optimizer(OptimizerState& optimizer, const std::string& prefix, bool gradients,
                      const SafetensorsFile& file, const std::string& path) {
-  optimizer.sync();
+  optimizer.slots().sync();
   const std::string own = class_of(optimizer.inner());
   const std::string& from = entry(file, prefix + "class");
   const bool was_fused = file.metadata.contains(prefix + "fused");
@@ -298,7 +298,7 @@ void load_progress(OptimizerState& optimizer, const std::string& prefix, bool gr
     progress.still_scaled = scaled_in(file, prefix);
     load_gradients(optimizer, prefix, progress.still_scaled, file);
   }
-  optimizer.set_progress(progress);
+  optimizer.scope().set_progress(progress);
 
   optimizer.snapshot().forget();
   const auto count = file.metadata.find(prefix + "snapshot");

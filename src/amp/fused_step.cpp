@@ -1,6 +1,6 @@
 #include "amp/fused_step.h"
 
-#include "amp/optimizer_state.h"
+#include "amp/optimizer_slots.h"
 #include "casting/weights.h"
 
 namespace mezzo::detail {

@@ -38,7 +38,8 @@ std::int64_t new_block() {
 
 /// Gradients live on the device of the first parameter, and so do scale and flag.
 at::Device device_of(OptimizerState& optimizer, const at::Tensor& loss) {
-  return optimizer.slots().empty() ? loss.device() : optimizer.slots().front().weight.device();
+  const std::vector<Slot>& slots = optimizer.slots().all();
+  return slots.empty() ? loss.device() : slots.front().weight.device();
 }
 
 }  // namespace
@@ -71,13 +72,13 @@ LossScope::LossScope(const at::Tensor& loss,
   }
   for (OptimizerState* state : states_) state->check_entry(kWhere);
   settle_shared(states_, session);
-  for (const OptimizerState* state : states_) state->check_gradients_at_entry(kWhere);
+  for (const OptimizerState* state : states_) state->scope().check_gradients_at_entry(kWhere);
   scaler.to(device_of(*states_.front(), loss));
 
   loss_ = loss.detach();
   scaled_ = scaler.is_one() ? (is_low(loss) ? loss.to(at::kFloat) : loss) : scaler.multiply(loss);
   WeightSet in_buckets;
-  for (OptimizerState* state : states_) state->enter(scaler, in_buckets);
+  for (OptimizerState* state : states_) state->enter_scope(scaler, in_buckets);
   session_ = &session;
   open_ = was_open_ = true;
 }
@@ -109,7 +110,7 @@ void LossScope::leave() {
   try {
     settle_or_defer();
   } catch (...) {
-    for (OptimizerState* state : states_) state->abandon();
+    for (OptimizerState* state : states_) state->scope().abandon();
     throw;
   }
   if (listener_) listener_(nullptr);
@@ -119,13 +120,13 @@ void LossScope::settle_or_defer() {
   settle_other_losses(states_, *session_, options_.loss_id);
   // Several optimizers of a loss share its verdict, which none of them can give alone at its step.
   bool stay_scaled = options_.delay_unscale || (states_.size() == 1 && session_->defers_unscale());
-  for (const OptimizerState* state : states_) {
-    stay_scaled = stay_scaled || state->waits_for_reduction();
+  for (OptimizerState* state : states_) {
+    stay_scaled = stay_scaled || state->gradients().wait_for_reduction();
   }
   if (!stay_scaled) {
     settle(states_, *session_, options_.loss_id, options_.delay_overflow_check);
     if (session_->scaler(options_.loss_id, kWhere).on_host()) {
-      for (OptimizerState* state : states_) state->note_loss(loss_);
+      for (OptimizerState* state : states_) state->scope().note_loss(loss_);
     }
     return;
   }
@@ -133,14 +134,15 @@ void LossScope::settle_or_defer() {
   const StillScaled scaled{options_.loss_id,        scaler.value(),
                            scaler.inverse(),        options_.delay_overflow_check,
                            !options_.delay_unscale, new_block()};
-  for (OptimizerState* state : states_) state->leave_scaled(scaled);
+  for (OptimizerState* state : states_) state->scope().leave_scaled(scaled);
 }
 
 void LossScope::undo() {
   if (!open_) return;
   open_ = false;
   // In reverse: the first owner of a shared parameter has what was set aside.
-  std::for_each(states_.rbegin(), states_.rend(), [](OptimizerState* state) { state->undo(); });
+  std::for_each(states_.rbegin(), states_.rend(),
+                [](OptimizerState* state) { state->scope().undo(); });
   release();
 }
 
@@ -160,7 +162,7 @@ void LossScope::end() noexcept {
       leave();
     }
   } catch (...) {
-    for (OptimizerState* state : states_) state->keep_error(std::current_exception());
+    for (OptimizerState* state : states_) state->scope().keep_error(std::current_exception());
     if (listener_) listener_(std::current_exception());
   }
 }

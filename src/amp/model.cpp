@@ -1,5 +1,6 @@
 #include "mezzo/model.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "amp/cast_listener.h"
@@ -43,20 +44,17 @@ ModelState::~ModelState() {
   if (session_.enabled() && session_.plan().policy) casting::forget_weights(module_->parameters());
 }
 
-void ModelState::add_owner(OptimizerState& owner) {
+void ModelState::snapshot_before_training(Snapshot& snapshot) {
   // Batch norms may have come since.
-  if (session_.options().protect_batchnorm) owner.snapshot().watch(batch_norm_statistics(*module_));
-  for (const OptimizerState* known : owners_) {
-    if (known == &owner) return;
-  }
-  owners_.push_back(&owner);
+  if (session_.options().protect_batchnorm) snapshot.watch(batch_norm_statistics(*module_));
+  if (std::ranges::find(snapshots_, &snapshot) == snapshots_.end()) snapshots_.push_back(&snapshot);
 }
 
 void ModelState::before_call() {
   ++calls_;
   session_.weights().absorb();
   if (!module_->is_training()) return;
-  for (OptimizerState* owner : owners_) owner->before_training_forward();
+  for (Snapshot* snapshot : snapshots_) snapshot->take();
 }
 
 amp::TensorCast ModelState::inputs() const {
@@ -166,7 +164,7 @@ void ModelHandle::zero_grad(bool set_to_none) const {
     clear_gradient(master, set_to_none);
   }
   for (const auto& optimizer : state_->session().optimizers())
-    optimizer->forget_cleared(parameters);
+    optimizer->scope().forget_cleared(parameters);
 }
 
 void ModelHandle::to(at::Device device, bool non_blocking) const {
@@ -176,9 +174,9 @@ void ModelHandle::to(at::Device device, bool non_blocking) const {
   for (const auto& optimizer : session.optimizers()) optimizer->leave_buckets();
   for (const at::Tensor& parameter : module_->parameters()) move_gradient(parameter, non_blocking);
   for (const auto& optimizer : session.optimizers()) {
-    for (const Slot& slot : optimizer->slots()) move_gradient(slot.master, non_blocking);
+    for (const Slot& slot : optimizer->slots().all()) move_gradient(slot.master, non_blocking);
     auto& states = optimizer->inner().state();
-    for (Slot& slot : optimizer->slots()) {
+    for (Slot& slot : optimizer->slots().all()) {
       const auto found = states.find(slot.master.unsafeGetTensorImpl());
       if (found == states.end()) continue;
       visit_tensors(*found->second, [&](at::Tensor& tensor) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "amp/session.h"
+#include "amp/snapshot.h"
 #include "mezzo/policy.h"
 
 namespace mezzo::detail {
@@ -22,8 +23,9 @@ class ModelState {
   torch::nn::Module& module() const noexcept { return *module_; }
   const std::shared_ptr<torch::nn::Module>& shared_module() const noexcept { return module_; }
 
-  /// The optimizers that own some of its parameters.
-  void add_owner(OptimizerState& owner);
+  /// Before each training call it is taken, with the batch norms of this network in it: that of
+  /// an optimizer that owns some of the parameters.
+  void snapshot_before_training(Snapshot& snapshot);
 
   /// Before each call: values written from outside are taken in, and what a skipped step gives back
   /// is remembered.
@@ -43,7 +45,7 @@ class ModelState {
  private:
   Session& session_;
   std::shared_ptr<torch::nn::Module> module_;
-  std::vector<OptimizerState*> owners_;
+  std::vector<Snapshot*> snapshots_;
   std::optional<Policy> low_policy_;
   std::int64_t calls_ = 0;
 };

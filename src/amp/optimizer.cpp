@@ -12,7 +12,7 @@
 namespace mezzo::detail {
 
 std::int64_t steps_made(const amp::Optimizer& optimizer) {
-  return optimizer.state()->steps_made();
+  return optimizer.state()->steps().steps_made();
 }
 
 }  // namespace mezzo::detail
@@ -22,11 +22,11 @@ namespace mezzo::amp {
 Optimizer::Optimizer(std::shared_ptr<detail::OptimizerState> state) : state_(std::move(state)) {}
 
 StepResult Optimizer::step() {
-  return StepResult(state_->step());
+  return StepResult(state_->steps().run());
 }
 
 StepResult Optimizer::step(const torch::optim::Optimizer::LossClosure& closure) {
-  return StepResult(state_->step(closure));
+  return StepResult(state_->steps().run(closure));
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -39,7 +39,7 @@ void Optimizer::add_param_group(const torch::optim::OptimizerParamGroup& group) 
   } else {
     state_->inner().add_param_group(group);
   }
-  if (state_->session().enabled()) state_->sync();
+  if (state_->session().enabled()) state_->slots().sync();
 }
 
 torch::optim::Optimizer& Optimizer::inner() {
@@ -69,15 +69,15 @@ void Optimizer::set_loss_scale(double scale, int loss_id) {
 }
 
 std::int64_t Optimizer::applied_steps() const {
-  return state_->applied_steps();
+  return state_->steps().applied_steps();
 }
 
 std::int64_t Optimizer::skipped_steps() const {
-  return state_->skipped_steps();
+  return state_->steps().skipped_steps();
 }
 
 void Optimizer::invalidate_casts() {
-  state_->invalidate_casts();
+  state_->slots().invalidate_casts();
 }
 
 at::Tensor Optimizer::scale(const at::Tensor& tensor, int loss_id) const {

@@ -154,7 +154,7 @@ std::string describe(torch::serialize::InputArchive& archive) {
 /// before a level cast it), else that of its parameter; that of fused optimizers is float at least.
 void give_types(detail::OptimizerState& optimizer, const Replacement& replacement) {
   const bool is_fused = dynamic_cast<const optim::FusedOptimizer*>(&optimizer.inner()) != nullptr;
-  for (const detail::Slot& slot : optimizer.slots()) {
+  for (const detail::Slot& slot : optimizer.slots().all()) {
     const auto found = optimizer.inner().state().find(slot.master.unsafeGetTensorImpl());
     if (found == optimizer.inner().state().end()) continue;
     const bool stays_float = is_fused && detail::is_low(slot.master);
@@ -197,7 +197,7 @@ torch::serialize::InputArchive& operator>>(torch::serialize::InputArchive& archi
   c10::IValue applied;
   c10::IValue skipped;
   if (archive.try_read(kApplied, applied) && archive.try_read(kSkipped, skipped)) {
-    optimizer.state()->set_steps(applied.toInt(), skipped.toInt());
+    optimizer.state()->steps().set_steps(applied.toInt(), skipped.toInt());
   }
   return archive;
 }

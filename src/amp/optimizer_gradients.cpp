@@ -1,10 +1,10 @@
-// Clearing gradients, and what their overflows leave then.
+#include "amp/optimizer_gradients.h"
+
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 
 #include "amp/gradients.h"
-#include "amp/optimizer_state.h"
 
 namespace mezzo::detail {
 namespace {
@@ -15,45 +15,54 @@ void clear_stash(Slot& slot, bool set_to_none) {
   slot.stash = set_to_none ? at::Tensor() : at::zeros_like(slot.stash);
 }
 
-}  // namespace
-
-void OptimizerState::zero_grad(bool set_to_none) {
-  if (!session_.enabled()) {
-    inner().zero_grad(set_to_none);
-    return;
-  }
-  sync();
-  for (Slot& slot : slots_) {
-    // A weight with a master has a gradient only while it is scaled.
-    clear_gradient(slot.weight, set_to_none || slot.has_master());
-    if (slot.has_master()) {
-      slot.cleared.note(slot.weight.grad());
-      clear_gradient(slot.master, set_to_none);
-    }
-    clear_stash(slot, set_to_none || slot.has_master());
-  }
-  now_.still_scaled.reset();
-  forget_overflow();
-  cleared_.clear();
-  undecided_gradients_ = false;
+bool has_any_gradient(const Slot& slot) {
+  return slot.weight.grad().defined() || slot.master.grad().defined() || slot.stash.defined();
 }
 
-bool OptimizerState::has_gradients() const {
+}  // namespace
+
+bool OptimizerGradients::any() const {
+  return std::ranges::any_of(slots_, has_any_gradient);
+}
+
+bool OptimizerGradients::any_outside_scopes() const {
   return std::ranges::any_of(slots_, [](const Slot& slot) {
-    return slot.weight.grad().defined() || slot.master.grad().defined() || slot.stash.defined();
+    return slot.weight.grad().defined() || slot.master.grad().defined();
   });
 }
 
-void Cleared::note(const at::Tensor& gradient) {
-  gradient_ = gradient.defined() ? gradient.unsafeGetTensorImpl() : nullptr;
-  version_ = gradient.defined() ? gradient._version() : 0;
+bool OptimizerGradients::any_beside(const WeightSet& weights) const {
+  return std::ranges::any_of(slots_, [&](const Slot& slot) {
+    return !weights.contains(slot.weight.unsafeGetTensorImpl()) && has_any_gradient(slot);
+  });
 }
 
-bool Cleared::is_still(const at::Tensor& gradient) const {
-  return gradient.unsafeGetTensorImpl() == gradient_ && gradient._version() == version_;
+std::vector<at::Tensor> OptimizerGradients::of_weights() const {
+  std::vector<at::Tensor> gradients;
+  gradients.reserve(slots_.size());
+  for (const Slot& slot : slots_) gradients.push_back(slot.weight.grad());
+  return gradients;
 }
 
-const Slot* OptimizerState::missed_by_master() const {
+std::vector<at::Tensor> OptimizerGradients::to_step_by() const {
+  std::vector<at::Tensor> gradients;
+  gradients.reserve(slots_.size());
+  for (const Slot& slot : slots_) {
+    gradients.push_back(slot.master.grad().defined() ? slot.master.grad() : slot.weight.grad());
+  }
+  return gradients;
+}
+
+bool OptimizerGradients::wait_for_reduction() const {
+  return std::ranges::any_of(slots_,
+                             [](const Slot& slot) { return waits_for_reduction(slot.weight); });
+}
+
+bool OptimizerGradients::in_buckets() const {
+  return std::ranges::any_of(slots_, [](const Slot& slot) { return is_in_bucket(slot.weight); });
+}
+
+const Slot* OptimizerGradients::missed_by_master() const {
   std::vector<const Slot*> in_buckets;
   std::vector<at::Tensor> gradients;
   for (const Slot& slot : slots_) {
@@ -67,28 +76,40 @@ const Slot* OptimizerState::missed_by_master() const {
   return first < in_buckets.size() ? in_buckets[first] : nullptr;
 }
 
-void OptimizerState::forget_overflow() {
-  now_.found_inf.reset();
-  now_.overflow_ranks = {};
-  now_.several_losses = false;
-  now_.had_gradients = false;
+std::vector<at::Tensor> OptimizerGradients::take_fresh() {
+  std::vector<at::Tensor> fresh;
+  fresh.reserve(slots_.size());
+  for (Slot& slot : slots_) fresh.push_back(take_gradient(slot.weight));
+  return fresh;
 }
 
-void OptimizerState::forget_cleared(const std::vector<at::Tensor>& weights) {
-  if (!now_.found_inf.defined() && !now_.still_scaled) return;
-  for (const at::Tensor& weight : weights) cleared_.insert(weight.unsafeGetTensorImpl());
-  const bool any_left = std::ranges::any_of(slots_, [&](const Slot& slot) {
-    if (cleared_.contains(slot.weight.unsafeGetTensorImpl())) return false;
-    return slot.weight.grad().defined() || slot.master.grad().defined() || slot.stash.defined();
-  });
-  if (any_left) return;
-  now_.still_scaled.reset();
-  cleared_.clear();
-  forget_overflow();
+void OptimizerGradients::give_fresh_back(const std::vector<at::Tensor>& fresh) {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    // What another optimizer owns as well, it took.
+    if (fresh[i].defined()) put_gradient(slots_[i].weight, fresh[i]);
+  }
 }
 
-void OptimizerState::clear_stashes(const std::vector<at::Tensor>& weights, bool set_to_none) {
-  if (!in_scope_) return;
+void OptimizerGradients::set_aside() {
+  for (Slot& slot : slots_) {
+    slot.in_bucket = false;
+    slot.stash = take_gradient(slot.weight);
+  }
+}
+
+void OptimizerGradients::clear(bool set_to_none) {
+  for (Slot& slot : slots_) {
+    // A weight with a master has a gradient only while it is scaled.
+    clear_gradient(slot.weight, set_to_none || slot.has_master());
+    if (slot.has_master()) {
+      slot.cleared.note(slot.weight.grad());
+      clear_gradient(slot.master, set_to_none);
+    }
+    clear_stash(slot, set_to_none || slot.has_master());
+  }
+}
+
+void OptimizerGradients::clear_stashes(const std::vector<at::Tensor>& weights, bool set_to_none) {
   for (Slot& slot : slots_) {
     const bool is_cleared = std::ranges::any_of(
         weights, [&](const at::Tensor& weight) { return weight.is_same(slot.weight); });
@@ -96,21 +117,20 @@ void OptimizerState::clear_stashes(const std::vector<at::Tensor>& weights, bool 
   }
 }
 
-void OptimizerState::leave_buckets() {
-  if (now_.still_scaled) return;
-  for (Slot& slot : slots_) {
-    if (!slot.has_master() || !is_in_bucket(slot.weight)) continue;
-    at::Tensor& grad = slot.weight.mutable_grad();
-    if (grad.device() != slot.weight.device() && first_nonzero({grad}) != 0) grad.reset();
-  }
-}
-
-void OptimizerState::drop_gradients() {
+void OptimizerGradients::drop() {
   for (Slot& slot : slots_) {
     drop_gradient(slot.weight);
     if (!slot.has_master()) continue;
     slot.cleared.note(slot.weight.grad());
     drop_gradient(slot.master);
+  }
+}
+
+void OptimizerGradients::leave_buckets() {
+  for (Slot& slot : slots_) {
+    if (!slot.has_master() || !is_in_bucket(slot.weight)) continue;
+    at::Tensor& grad = slot.weight.mutable_grad();
+    if (grad.device() != slot.weight.device() && first_nonzero({grad}) != 0) grad.reset();
   }
 }
 

@@ -1,10 +1,10 @@
-// The decision to step, and what follows from it.
+#include "amp/optimizer_step.h"
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
-#include "amp/gradients.h"
-#include "amp/model_state.h"
-#include "amp/module_types.h"
+#include <utility>
+
 #include "amp/optimizer_state.h"
 #include "amp/settle.h"
 #include "core/raise.h"
@@ -17,50 +17,60 @@ constexpr std::string_view kWhere = "step";
 
 }  // namespace
 
-std::shared_ptr<const StepRecord> OptimizerState::step() {
+OptimizerStep::OptimizerStep(OptimizerState& owner, OptimizerRef ref,
+                             std::shared_ptr<FusedStep> fused)
+    : owner_(owner),
+      session_(owner.session()),
+      slots_(owner.slots()),
+      gradients_(owner.gradients()),
+      scope_(owner.scope()),
+      snapshot_(owner.snapshot()),
+      ref_(std::move(ref)),
+      fused_(std::move(fused)) {}
+
+void OptimizerStep::detach() {
+  if (fused_) fused_->detach();
+}
+
+std::shared_ptr<const StepRecord> OptimizerStep::run() {
   if (!session_.enabled()) {
     run_inner();
     count_applied();
     return std::make_shared<StepRecord>();
   }
-  check_step();
+  check();
   check_gradients();
   if (can_step_scaled()) return step_scaled();
   settle_deferred();
   if (device_decides()) return step_by_flag();
-  if (must_skip()) return finish(false);
+  if (scope_.must_skip()) return finish(false);
   run_inner();
   return finish(true);
 }
 
-void OptimizerState::run_inner(const torch::optim::Optimizer::LossClosure& closure) {
+void OptimizerStep::run_inner(const torch::optim::Optimizer::LossClosure& closure) {
   if (fused_) {
-    fused_->step(slots_, keeps_casts(), closure);
+    fused_->step(slots_.all(), slots_.keeps_casts(), closure);
     return;
   }
   if (ref_.step) {
     ref_.step(closure);
   } else {
-    inner().step(closure);
+    ref_.inner->step(closure);
   }
-  publish_masters();
-}
-
-std::vector<at::Tensor> OptimizerState::weight_gradients() const {
-  std::vector<at::Tensor> gradients;
-  for (const Slot& slot : slots_) gradients.push_back(slot.weight.grad());
-  return gradients;
+  slots_.publish_masters();
 }
 
 /// One pass over memory: all gradients carry the same scale, and nothing was settled before.
-bool OptimizerState::can_step_scaled() const {
-  if (!fused_ || !now_.still_scaled || now_.still_scaled->delay_overflow_check) return false;
-  if (!session_.plan().check_finite || now_.found_inf.defined()) return false;
+bool OptimizerStep::can_step_scaled() const {
+  if (!fused_ || !scope_.still_scaled() || scope_.still_scaled()->delay_overflow_check)
+    return false;
+  if (!session_.plan().check_finite || scope_.progress().found_inf.defined()) return false;
   // The kernels take the inverse scale as float, which is not exact enough for these doubles.
-  const scaling::ScaleValue& scale = now_.still_scaled->scale;
+  const scaling::ScaleValue& scale = scope_.still_scaled()->scale;
   const double inverse = 1.0 / scaling::multiplier(scale.number);
   const bool is_float = !scale.there.defined() && inverse == static_cast<float>(inverse);
-  for (const Slot& slot : slots_) {
+  for (const Slot& slot : slots_.all()) {
     if (slot.has_master() && slot.master.grad().defined()) return false;
     const at::Tensor& grad = slot.weight.grad();
     if (!grad.defined()) continue;
@@ -70,84 +80,60 @@ bool OptimizerState::can_step_scaled() const {
   return true;
 }
 
-std::shared_ptr<const StepRecord> OptimizerState::step_scaled() {
-  const StillScaled scaled = *now_.still_scaled;
+std::shared_ptr<const StepRecord> OptimizerStep::step_scaled() {
+  const StillScaled scaled = *scope_.still_scaled();
   scaling::LossScaler& scaler = session_.scaler(scaled.loss_id, kWhere);
   at::Tensor found_inf = at::zeros({}, scaled.inverse.options().dtype(at::kFloat));
-  const auto weight_of = [this](std::size_t i) -> const at::Tensor& { return slots_[i].weight; };
-  const auto agree = [&](at::Tensor& flag) {
-    const Session::Verdict verdict = session_.agree(flag, weight_gradients(), weight_of);
-    flag.copy_(verdict.found_inf);
-    now_.overflow_ranks = verdict.ranks;
+  const auto weight_of = [this](std::size_t i) -> const at::Tensor& {
+    return slots_.all()[i].weight;
   };
-  fused_->step_scaled(slots_, keeps_casts(), found_inf, scaled.inverse, agree);
+  OverflowRanks ranks;
+  const auto agree = [&](at::Tensor& flag) {
+    const Session::Verdict verdict = session_.agree(flag, gradients_.of_weights(), weight_of);
+    flag.copy_(verdict.found_inf);
+    ranks = verdict.ranks;
+  };
+  fused_->step_scaled(slots_.all(), slots_.keeps_casts(), found_inf, scaled.inverse, agree);
   scaler.update(found_inf);
-  leave_settled(/*any=*/true);
-  now_.found_inf = found_inf;
-  note_scale(scaled.loss_id, scaled.scale);
-  auto record = device_decides() ? finish_undecided() : finish(!must_skip());
+  scope_.leave_settled(/*any=*/true);
+  scope_.note_verdict(found_inf, std::move(ranks));
+  scope_.note_scale(scaled.loss_id, scaled.scale);
+  auto record = device_decides() ? finish_undecided() : finish(!scope_.must_skip());
   // They were scaled, and nothing may be outside of a scope.
-  drop_gradients();
+  gradients_.drop();
   return record;
 }
 
-void OptimizerState::leave_settled(bool any) {
-  in_scope_ = false;
-  now_.had_backward = true;
-  now_.still_scaled.reset();
-  if (any && keeps_casts() && !models_.empty() && model_calls() == calls_at_step_) {
-    session_.say_once("bare call",
-                      "mezzo: gradients arrived, but the model was not called since the last step: "
-                      "calls of the bare "
-                      "network are not cast; call the handle that initialize returned");
+void OptimizerStep::check() {
+  scope_.throw_kept_error();
+  if (scope_.is_open()) {
+    raise(kWhere, "optimizer ", owner_.index(),
+          " is still inside a scale_loss scope; leave it first");
   }
-}
-
-void OptimizerState::take_foreign_steps() {
-  if (is_stepping_) return;
-  bool writes_masters = false;
-  for (const Slot& slot : slots_) {
-    writes_masters =
-        writes_masters || (slot.has_master() && WeightTable::master_was_written(*slot.entry));
-  }
-  if (writes_masters) publish_masters();
-  if (!writes_masters && !witness_.saw_step(slots_, inner())) return;
-  invalidate_casts();
-  witness_.look(slots_, inner());
-  session_.say_once("bare step",
-                    "mezzo: weights were moved outside of step(): by the bare optimizer's step, "
-                    "which cannot skip after an overflow, nor cast or copy masters (call step() of "
-                    "the handle that initialize returned), or by a write through data() (call "
-                    "invalidate_casts() after it)");
-}
-
-void OptimizerState::check_step() {
-  if (pending_error_) std::rethrow_exception(std::exchange(pending_error_, nullptr));
-  if (in_scope_)
-    raise(kWhere, "optimizer ", index_, " is still inside a scale_loss scope; leave it first");
   leave_gradients_behind();
   hear(/*waits=*/false);
-  if (now_.still_scaled && !now_.still_scaled->until_step) {
+  if (scope_.still_scaled() && !scope_.still_scaled()->until_step) {
     raise(kWhere,
           "gradients are still scaled: the last scale_loss had delay_unscale; run one block "
           "without it "
           "before the step");
   }
   for (const auto& other : session_.optimizers()) {
-    const auto& scaled = other->still_scaled();
-    if (other.get() == this || !scaled || scaled->until_step || !shares_weights(*other)) continue;
+    const auto& scaled = other->scope().still_scaled();
+    if (other.get() == &owner_ || !scaled || scaled->until_step) continue;
+    if (!slots_.shares_weights(other->slots())) continue;
     raise(
         kWhere, "optimizer ", other->index(),
         " owns some of these parameters as well, and its last scale_loss had delay_unscale: their "
         "gradients are still scaled; run one block without it before the step");
   }
   session_.weights().absorb();
-  sync();
-  take_foreign_steps();
+  slots_.sync();
+  slots_.take_foreign_steps();
 }
 
-void OptimizerState::check_gradients() {
-  const Slot* missed = now_.still_scaled ? nullptr : missed_by_master();
+void OptimizerStep::check_gradients() {
+  const Slot* missed = scope_.still_scaled() ? nullptr : gradients_.missed_by_master();
   if (missed != nullptr) {
     raise(kWhere, "'", missed->entry->name,
           "' has a gradient from a plain backward(), or from the scope of another optimizer, which "
@@ -155,15 +141,12 @@ void OptimizerState::check_gradients() {
           session_.plan().properties.opt_level,
           " every loss goes through scale_loss(loss, optimizer).backward()");
   }
-  bool any = false;
-  for (const Slot& slot : slots_) {
-    any = any || slot.master.grad().defined() || slot.weight.grad().defined();
-  }
+  const bool any = gradients_.any_outside_scopes();
   const Plan& plan = session_.plan();
   const bool scales = plan.scale_rules.dynamic || plan.first_scale != 1.0;
-  if (now_.had_backward) return;
+  if (scope_.progress().had_backward) return;
   if (!any && (scales || plan.masters)) {
-    raise(kWhere, "optimizer ", index_,
+    raise(kWhere, "optimizer ", owner_.index(),
           " has no gradients yet; call scale_loss(loss, optimizer).backward() before step()");
   }
   if (any && plan.scale_rules.dynamic) {
@@ -174,79 +157,65 @@ void OptimizerState::check_gradients() {
   }
 }
 
-void OptimizerState::settle_deferred() {
-  if (!now_.still_scaled) return;
-  settle_left_scaled({this}, session_);
+void OptimizerStep::settle_deferred() {
+  if (!scope_.still_scaled()) return;
+  settle_left_scaled({&owner_}, session_);
 }
 
-void OptimizerState::decide_without_step() {
-  if (must_skip()) {
+void OptimizerStep::decide_without_step() {
+  if (scope_.must_skip()) {
     finish(false);
     return;
   }
-  forget_overflow();
-  now_.scale_known = false;
-  loss_.reset();
+  scope_.forget_verdict();
 }
 
-bool OptimizerState::must_skip() const {
-  return now_.found_inf.defined() && now_.found_inf.item<float>() != 0;
-}
-
-std::string OptimizerState::overflow_reason() {
-  std::vector<at::Tensor> gradients;
-  for (const Slot& slot : slots_) {
-    gradients.push_back(slot.master.grad().defined() ? slot.master.grad() : slot.weight.grad());
-  }
-  const std::size_t first = scaling::first_nonfinite(gradients);
-  std::string text = "loss " + std::to_string(now_.loss_id);
-  if (loss_.defined() && scaling::first_nonfinite(loss_) == 0) {
-    text += " is not a finite number";
-  } else {
-    text += " gave a gradient that is not finite";
-  }
-  text += now_.overflow_ranks.describe();
-  std::string name = now_.overflow_ranks.parameter();
-  if (name.empty() && first < slots_.size()) name = session_.name_of(slots_[first].weight);
+std::string OptimizerStep::overflow_reason() const {
+  const OptimizerProgress& now = scope_.progress();
+  const std::size_t first = scaling::first_nonfinite(gradients_.to_step_by());
+  std::string text = "loss " + std::to_string(now.loss_id);
+  text += scope_.loss_is_not_finite() ? " is not a finite number"
+                                      : " gave a gradient that is not finite";
+  text += now.overflow_ranks.describe();
+  std::string name = now.overflow_ranks.parameter();
+  const std::vector<Slot>& slots = slots_.all();
+  if (name.empty() && first < slots.size()) name = session_.name_of(slots[first].weight);
   return name.empty() ? text : text + ", first in '" + name + "'";
 }
 
-std::shared_ptr<const StepRecord> OptimizerState::finish(bool applied) {
+std::shared_ptr<const StepRecord> OptimizerStep::finish(bool applied) {
+  const OptimizerProgress& now = scope_.progress();
   auto record = std::make_shared<StepRecord>();
   record->applied = applied;
-  record->scale_after = session_.scaler(now_.loss_id, kWhere).value();
-  record->scale_before = now_.scale_known ? now_.scale_before : record->scale_after;
+  record->scale_after = session_.scaler(now.loss_id, kWhere).value();
+  record->scale_before = now.scale_known ? now.scale_before : record->scale_after;
   if (applied) {
     count_applied();
-    stuck_.erase(now_.loss_id);
-    fused_ ? fused_->keep_casts() : refresh_casts();
+    stuck_.erase(now.loss_id);
+    fused_ ? fused_->keep_casts() : slots_.refresh_casts();
     tell_silent_parameters(applied_);
   } else {
     ++skipped_;
     record->reason = overflow_reason();
-    if (loss_.defined() && scaling::first_nonfinite(loss_) == 0) {
+    if (scope_.loss_is_not_finite()) {
       session_.say_once("nan loss", "mezzo: " + record->reason + ": the step is skipped");
     }
     snapshot_.give_back();
-    drop_gradients();
+    gradients_.drop();
   }
-  end_step();
+  end();
   tell_step(*record);
   if (!applied) check_exhausted(record->reason);
   return record;
 }
 
-void OptimizerState::end_step() {
+void OptimizerStep::end() {
   snapshot_.forget();
-  calls_at_step_ = model_calls();
-  forget_overflow();
-  loss_.reset();
-  cleared_.clear();
-  now_.scale_known = false;
-  witness_.look(slots_, inner());
+  scope_.forget_verdict();
+  slots_.note_step();
 }
 
-void OptimizerState::tell_step(const StepRecord& record) {
+void OptimizerStep::tell_step(const StepRecord& record) {
   if (record.applied || session_.options().verbosity < 1) return;
   std::string text = "mezzo: step skipped: " + record.reason;
   const double before = record.scale_before.read();
@@ -259,8 +228,8 @@ void OptimizerState::tell_step(const StepRecord& record) {
   session_.say(text);
 }
 
-void OptimizerState::check_exhausted(const std::string& reason) {
-  const scaling::LossScaler& scaler = session_.scaler(now_.loss_id, kWhere);
+void OptimizerStep::check_exhausted(const std::string& reason) {
+  const scaling::LossScaler& scaler = session_.scaler(scope_.progress().loss_id, kWhere);
   if (!scaling::exhausted(scaler.state(), scaler.rules())) return;
   raise(kWhere, scaler.state().stuck_at_floor,
         " steps in a row were skipped with the loss scale at its floor of ", scaler.state().scale,
@@ -268,11 +237,11 @@ void OptimizerState::check_exhausted(const std::string& reason) {
 }
 
 /// `steps`: how many were taken, this one included.
-void OptimizerState::tell_silent_parameters(std::int64_t steps) {
+void OptimizerStep::tell_silent_parameters(std::int64_t steps) {
   if (steps != 1) return;
   std::string names;
   int count = 0;
-  for (const Slot& slot : slots_) {
+  for (const Slot& slot : slots_.all()) {
     if (slot.master.grad().defined() || !slot.weight.requires_grad()) continue;
     if (++count <= 3) names += (names.empty() ? "'" : ", '") + session_.name_of(slot.weight) + "'";
   }

@@ -104,7 +104,7 @@ void Session::adopt(std::vector<std::shared_ptr<torch::nn::Module>> modules,
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
     optimizers_.push_back(
         std::make_unique<OptimizerState>(*this, std::move(optimizers[i]), static_cast<int>(i)));
-    if (enabled()) optimizers_.back()->sync();
+    if (enabled()) optimizers_.back()->slots().sync();
   }
 }
 
@@ -150,7 +150,7 @@ bool Session::defers_unscale() const {
   if (!options_.defer_unscale || optimizers_.size() == 1) return options_.defer_unscale;
   std::unordered_set<const c10::TensorImpl*> seen;
   for (const auto& optimizer : optimizers_) {
-    for (const Slot& slot : optimizer->slots()) {
+    for (const Slot& slot : optimizer->slots().all()) {
       if (!seen.insert(slot.weight.unsafeGetTensorImpl()).second) return false;
     }
   }

@@ -69,7 +69,8 @@ void unscale(const std::vector<Scaled>& lists, bool checks, at::Tensor& found_in
 std::vector<OptimizerState*> block_of(const OptimizerState& one, const Session& session) {
   std::vector<OptimizerState*> owners;
   for (const auto& optimizer : session.optimizers()) {
-    if (optimizer->may_settle() && optimizer->still_scaled()->block == one.still_scaled()->block) {
+    if (optimizer->scope().may_settle() &&
+        optimizer->scope().still_scaled()->block == one.scope().still_scaled()->block) {
       owners.push_back(optimizer.get());
     }
   }
@@ -81,7 +82,7 @@ std::vector<OptimizerState*> block_of(const OptimizerState& one, const Session& 
 bool carries_scale(const std::vector<OptimizerState*>& optimizers,
                    const scaling::LossScaler& scaler) {
   return !scaler.is_one() || std::ranges::any_of(optimizers, [](const OptimizerState* optimizer) {
-    const auto& scaled = optimizer->still_scaled();
+    const auto& scaled = optimizer->scope().still_scaled();
     return scaled &&
            (scaled->scale.there.defined() || scaling::multiplier(scaled->scale.number) != 1);
   });
@@ -100,9 +101,9 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
   std::vector<Scaled> lists{{{}, scaler.inverse()}};
   std::unordered_set<const c10::TensorImpl*> taken;
   for (OptimizerState* optimizer : optimizers) {
-    const auto& still_scaled = optimizer->still_scaled();
+    const auto& still_scaled = optimizer->scope().still_scaled();
     if (still_scaled) lists.push_back({{}, still_scaled->inverse});
-    for (Slot& slot : optimizer->slots()) {
+    for (Slot& slot : optimizer->slots().all()) {
       // What several optimizers own has one gradient, which was set aside once.
       if (optimizers.size() > 1 && !taken.insert(slot.weight.unsafeGetTensorImpl()).second) {
         slot.stash.reset();  // of a bucket, each has a copy
@@ -131,18 +132,18 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
 
   if (!delay_overflow_check && (checks || !scaler.is_one())) scaler.update(verdict.found_inf);
   for (OptimizerState* optimizer : optimizers) {
-    optimizer->leave_settled(!lists.front().gradients.empty());
+    optimizer->scope().leave_settled(!lists.front().gradients.empty());
     if (checks && !delay_overflow_check) {
-      optimizer->judge(loss_id, verdict, before);
+      optimizer->scope().judge(loss_id, verdict, before);
     } else {
-      optimizer->note_scale(loss_id, before);
+      optimizer->scope().note_scale(loss_id, before);
     }
   }
 }
 
 void settle_left_scaled(const std::vector<OptimizerState*>& owners, Session& session) {
-  const StillScaled scaled = *owners.front()->still_scaled();
-  for (OptimizerState* owner : owners) owner->set_aside();
+  const StillScaled scaled = *owners.front()->scope().still_scaled();
+  for (OptimizerState* owner : owners) owner->gradients().set_aside();
   settle(owners, session, scaled.loss_id, scaled.delay_overflow_check);
 }
 
@@ -150,15 +151,15 @@ void settle_shared(const std::vector<OptimizerState*>& optimizers, Session& sess
   const auto is_here = [&](const OptimizerState* optimizer) {
     return std::ranges::find(optimizers, optimizer) != optimizers.end();
   };
-  const auto joins = [&](const OptimizerState& left, const OptimizerState& entering) {
-    if (&left == &entering || !left.shares_weights(entering)) return true;
-    const auto& other = entering.still_scaled();
-    return is_here(&left) && other && other->block == left.still_scaled()->block;
+  const auto joins = [&](OptimizerState& left, OptimizerState& entering) {
+    if (&left == &entering || !left.slots().shares_weights(entering.slots())) return true;
+    const auto& other = entering.scope().still_scaled();
+    return is_here(&left) && other && other->block == left.scope().still_scaled()->block;
   };
   for (const auto& left : session.optimizers()) {
-    if (!left->may_settle()) continue;
+    if (!left->scope().may_settle()) continue;
     const bool all_join = std::ranges::all_of(
-        optimizers, [&](const OptimizerState* entering) { return joins(*left, *entering); });
+        optimizers, [&](OptimizerState* entering) { return joins(*left, *entering); });
     if (!all_join) settle_left_scaled(block_of(*left, session), session);
   }
 }
@@ -167,21 +168,21 @@ void settle_other_losses(const std::vector<OptimizerState*>& optimizers, Session
                          int loss_id) {
   std::map<std::int64_t, std::vector<OptimizerState*>> blocks;
   for (OptimizerState* optimizer : optimizers) {
-    if (optimizer->is_scaled_by_another(loss_id))
-      blocks[optimizer->still_scaled()->block].push_back(optimizer);
+    if (optimizer->scope().is_scaled_by_another(loss_id))
+      blocks[optimizer->scope().still_scaled()->block].push_back(optimizer);
   }
   for (const auto& [block, here] : blocks) {
     std::vector<std::vector<at::Tensor>> fresh;
-    for (OptimizerState* owner : here) fresh.push_back(owner->take_fresh());
-    const StillScaled scaled = *here.front()->still_scaled();
+    for (OptimizerState* owner : here) fresh.push_back(owner->gradients().take_fresh());
+    const StillScaled scaled = *here.front()->scope().still_scaled();
     std::vector<OptimizerState*> owners = here;
     for (OptimizerState* owner : block_of(*here.front(), session)) {  // not inside this scope
-      owner->set_aside();
+      owner->gradients().set_aside();
       owners.push_back(owner);
     }
     settle(owners, session, scaled.loss_id, scaled.delay_overflow_check);
-    for (OptimizerState* owner : here) owner->set_aside();
-    for (std::size_t i = 0; i < here.size(); ++i) here[i]->give_fresh_back(fresh[i]);
+    for (OptimizerState* owner : here) owner->gradients().set_aside();
+    for (std::size_t i = 0; i < here.size(); ++i) here[i]->gradients().give_fresh_back(fresh[i]);
   }
 }
 

@@ -1,9 +1,10 @@
 // Steps whose optimizer evaluates the loss itself.
 #include <ATen/core/grad_mode.h>
 
+#include <optional>
 #include <utility>
 
-#include "amp/optimizer_state.h"
+#include "amp/optimizer_step.h"
 #include "amp/param_state.h"
 #include "core/raise.h"
 
@@ -18,99 +19,96 @@ struct GaveUp {};
 /// Parameters and optimizer state at one moment, for optimizers that move them between evaluations.
 class Backup {
  public:
-  explicit Backup(OptimizerState& optimizer) : optimizer_(optimizer) {
-    for (const Slot& slot : optimizer_.slots()) values_.push_back(slot.master.detach().clone());
-    for (const auto& [key, state] : optimizer_.inner().state())
-      states_.emplace_back(key, deep_copy(*state));
+  Backup(OptimizerSlots& slots, torch::optim::Optimizer& inner) : slots_(slots), inner_(inner) {
+    for (const Slot& slot : slots_.all()) values_.push_back(slot.master.detach().clone());
+    for (const auto& [key, state] : inner_.state()) states_.emplace_back(key, deep_copy(*state));
   }
 
   void give_back() {
     const at::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < values_.size(); ++i) optimizer_.slots()[i].master.copy_(values_[i]);
-    optimizer_.inner().state().clear();
-    for (auto& [key, state] : states_) optimizer_.inner().state()[key] = std::move(state);
+    for (std::size_t i = 0; i < values_.size(); ++i) slots_.all()[i].master.copy_(values_[i]);
+    inner_.state().clear();
+    for (auto& [key, state] : states_) inner_.state()[key] = std::move(state);
   }
 
  private:
-  OptimizerState& optimizer_;
+  OptimizerSlots& slots_;
+  torch::optim::Optimizer& inner_;
   std::vector<at::Tensor> values_;
   std::vector<std::pair<void*, std::unique_ptr<torch::optim::OptimizerParamState>>> states_;
 };
 
 }  // namespace
 
-/// One `step(closure)`.
-class ClosureRun {
+/// One step by a closure.
+class OptimizerStep::ClosureRun {
  public:
-  ClosureRun(OptimizerState& optimizer, const torch::optim::Optimizer::LossClosure& closure)
-      : optimizer_(optimizer), closure_(closure) {
-    if (evaluates_repeatedly(optimizer_.inner())) backup_.emplace(optimizer_);
+  ClosureRun(OptimizerStep& step, const torch::optim::Optimizer::LossClosure& closure)
+      : step_(step), closure_(closure), stepping_(step.slots_) {
+    torch::optim::Optimizer& inner = *step_.ref_.inner;
+    if (evaluates_repeatedly(inner)) backup_.emplace(step_.slots_, inner);
   }
 
-  ~ClosureRun() { optimizer_.is_stepping_ = false; }
-  ClosureRun(const ClosureRun&) = delete;
-  ClosureRun& operator=(const ClosureRun&) = delete;
-
   std::shared_ptr<const StepRecord> run() {
-    const auto evaluate = [this] { return this->evaluate(); };
-    optimizer_.is_stepping_ = true;
     try {
-      optimizer_.run_inner(evaluate);
+      step_.run_inner([this] { return this->evaluate(); });
     } catch (const GaveUp&) {
       give_back();
-      return optimizer_.finish(false);
+      return step_.finish(false);
     } catch (...) {
       give_back();
       throw;
     }
-    return optimizer_.finish(true);
+    return step_.finish(true);
   }
 
  private:
   at::Tensor evaluate() {
     // The optimizer may have moved masters since the last evaluation.
-    if (evaluations_++ > 0) {
-      optimizer_.publish_masters();
-      optimizer_.refresh_casts();
-    }
+    if (evaluations_++ > 0) publish();
     for (int attempt = 1;; ++attempt) {
       at::Tensor loss = closure_();
-      optimizer_.check_step();
-      optimizer_.check_gradients();
-      optimizer_.settle_deferred();
-      if (!optimizer_.must_skip()) return loss;
+      step_.check();
+      step_.check_gradients();
+      step_.settle_deferred();
+      if (!step_.scope_.must_skip()) return loss;
       if (attempt == kMostEvaluations) throw GaveUp();
-      optimizer_.snapshot_.give_back();
-      optimizer_.drop_gradients();
-      optimizer_.forget_overflow();
+      step_.snapshot_.give_back();
+      step_.gradients_.drop();
+      step_.scope_.forget_overflow();
     }
   }
 
   void give_back() {
     if (backup_) backup_->give_back();
-    optimizer_.publish_masters();
-    optimizer_.refresh_casts();
+    publish();
   }
 
-  OptimizerState& optimizer_;
+  void publish() {
+    step_.slots_.publish_masters();
+    step_.slots_.refresh_casts();
+  }
+
+  OptimizerStep& step_;
   const torch::optim::Optimizer::LossClosure& closure_;
+  const OptimizerSlots::Stepping stepping_;
   std::optional<Backup> backup_;
   int evaluations_ = 0;
 };
 
-std::shared_ptr<const StepRecord> OptimizerState::step(
+std::shared_ptr<const StepRecord> OptimizerStep::run(
     const torch::optim::Optimizer::LossClosure& closure) {
-  if (!closure) return step();
+  if (!closure) return run();
   if (!session_.enabled()) {
     if (ref_.step) {
       ref_.step(closure);
     } else {
-      inner().step(closure);
+      ref_.inner->step(closure);
     }
     count_applied();
     return std::make_shared<StepRecord>();
   }
-  check_step();
+  check();
   return ClosureRun(*this, closure).run();
 }
 

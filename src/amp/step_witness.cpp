@@ -6,7 +6,7 @@
 #include <cmath>
 #include <mutex>
 
-#include "amp/optimizer_state.h"
+#include "amp/optimizer_slots.h"
 #include "amp/param_state.h"
 
 namespace mezzo::detail {

@@ -1,16 +1,16 @@
 // Steps whose device decides whether they are taken: the host goes on, and hears of it at the next.
-#include <algorithm>
 #include <utility>
 
-#include "amp/optimizer_state.h"
+#include "amp/optimizer_step.h"
 #include "bridge/device.h"
 #include "bridge/host.h"
 
 namespace mezzo::detail {
 
-bool OptimizerState::device_decides() const {
-  if (!fused_ || !now_.found_inf.defined()) return false;
-  const at::Device device = now_.found_inf.device();
+bool OptimizerStep::device_decides() const {
+  const OptimizerProgress& now = scope_.progress();
+  if (!fused_ || !now.found_inf.defined()) return false;
+  const at::Device device = now.found_inf.device();
   // Without kernels the host reads the flag in any case.
   if (bridge::is_host(device) || !bridge::has_kernels(device)) return false;
   // Generators are given back by the host, which must know at once.
@@ -18,46 +18,47 @@ bool OptimizerState::device_decides() const {
   // The last overflow that is accepted may not have been heard of. One more is an error that names
   // a parameter, whose gradient must still be there.
   const std::int64_t patience = session_.plan().scale_rules.patience;
-  const auto stuck = stuck_.find(now_.loss_id);
+  const auto stuck = stuck_.find(now.loss_id);
   return patience == 0 || (stuck == stuck_.end() ? 0 : stuck->second) + 2 < patience;
 }
 
-std::shared_ptr<const StepRecord> OptimizerState::step_by_flag() {
-  fused_->step_unless(slots_, keeps_casts(), now_.found_inf);
+std::shared_ptr<const StepRecord> OptimizerStep::step_by_flag() {
+  fused_->step_unless(slots_.all(), slots_.keeps_casts(), scope_.progress().found_inf);
   undecided_gradients_ = true;
   return finish_undecided();
 }
 
-std::shared_ptr<const StepRecord> OptimizerState::finish_undecided() {
-  const scaling::LossScaler& scaler = session_.scaler(now_.loss_id, "step");
+std::shared_ptr<const StepRecord> OptimizerStep::finish_undecided() {
+  const OptimizerProgress& now = scope_.progress();
+  const scaling::LossScaler& scaler = session_.scaler(now.loss_id, "step");
   auto record = std::make_shared<StepRecord>();
-  record->found_inf = now_.found_inf;
-  record->reason = (now_.several_losses ? "a loss" : "loss " + std::to_string(now_.loss_id)) +
+  record->found_inf = now.found_inf;
+  record->reason = (now.several_losses ? "a loss" : "loss " + std::to_string(now.loss_id)) +
                    " gave a gradient that is not finite";
-  record->ranks = now_.overflow_ranks;
+  record->ranks = now.overflow_ranks;
   record->scale_after = scaler.value();
-  record->scale_before = now_.scale_known ? now_.scale_before : record->scale_after;
+  record->scale_before = now.scale_known ? now.scale_before : record->scale_after;
   Decision known;
-  known.loss_id = now_.loss_id;
+  known.loss_id = now.loss_id;
   known.reason = record->reason;
   known.ranks = record->ranks;
-  decisions_.note(std::move(known), now_.found_inf, record->scale_before, scaler);
-  snapshot_.give_back_if(now_.found_inf);
+  decisions_.note(std::move(known), now.found_inf, record->scale_before, scaler);
+  snapshot_.give_back_if(now.found_inf);
   // Where nothing moved, the copies are still those of the weights.
   fused_->keep_casts();
   tell_silent_parameters(applied_ + decisions_.open());
-  end_step();
+  end();
   // The step before this has long been decided, unless the host is a whole step ahead: then the
   // device has this one's passes to work on while the host waits.
   while (decisions_.open() > 1) take(*decisions_.next(/*waits=*/true));
   return record;
 }
 
-void OptimizerState::hear(bool waits) {
+void OptimizerStep::hear(bool waits) {
   while (const std::optional<Decision> decision = decisions_.next(waits)) take(*decision);
 }
 
-void OptimizerState::take(const Decision& decision) {
+void OptimizerStep::take(const Decision& decision) {
   bool left_gradients = false;
   if (decisions_.open() == 0) left_gradients = std::exchange(undecided_gradients_, false);
   stuck_[decision.loss_id] = decision.stuck;
@@ -66,7 +67,7 @@ void OptimizerState::take(const Decision& decision) {
     return;
   }
   ++skipped_;
-  if (left_gradients) drop_gradients();
+  if (left_gradients) gradients_.drop();
   StepRecord record;
   record.applied = false;
   record.reason = decision.reason + decision.ranks.describe();
@@ -75,29 +76,31 @@ void OptimizerState::take(const Decision& decision) {
   tell_step(record);
 }
 
-// What a skipped step left would spoil the sum of what comes now.
-void OptimizerState::leave_gradients_behind() {
+void OptimizerStep::leave_gradients_behind() {
   if (!undecided_gradients_) return;
-  const bool any = std::ranges::any_of(slots_, [](const Slot& slot) {
-    return slot.weight.grad().defined() || slot.master.grad().defined();
-  });
-  if (any) hear(/*waits=*/true);
+  if (gradients_.any_outside_scopes()) hear(/*waits=*/true);
   undecided_gradients_ = false;
 }
 
-std::int64_t OptimizerState::applied_steps() {
+std::int64_t OptimizerStep::applied_steps() {
   hear(/*waits=*/true);
   return applied_;
 }
 
-std::int64_t OptimizerState::skipped_steps() {
+std::int64_t OptimizerStep::skipped_steps() {
   hear(/*waits=*/true);
   return skipped_;
 }
 
-std::int64_t OptimizerState::steps_made() {
+std::int64_t OptimizerStep::steps_made() {
   hear(/*waits=*/false);
   return made_ + decisions_.open();
+}
+
+void OptimizerStep::set_steps(std::int64_t applied, std::int64_t skipped) {
+  hear(/*waits=*/true);
+  applied_ = applied;
+  skipped_ = skipped;
 }
 
 }  // namespace mezzo::detail

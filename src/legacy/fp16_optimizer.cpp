@@ -60,7 +60,7 @@ std::string describe(OptimizerState& state) {
   std::size_t place = 0;
   for (std::size_t group = 0; group < state.inner().param_groups().size(); ++group) {
     for (std::size_t i = 0; i < state.inner().param_groups()[group].params().size(); ++i) {
-      const Slot& slot = state.slot_at(place++);
+      const Slot& slot = state.slots().at(place++);
       text << "\n  group " << group << ": " << slot.weight.scalar_type() << ' '
            << slot.weight.sizes() << (slot.has_master() ? " by a float master" : "");
     }
@@ -134,22 +134,22 @@ class FP16_Optimizer::Impl {
       : session(session_of(optimizer, options)),
         handle(std::shared_ptr<OptimizerState>(session, session->optimizers().front().get())) {
     session->say(describe(state()));
-    unscaled.note(state().slots());
+    unscaled.note(state().slots().all());
   }
 
   OptimizerState& state() const { return *session->optimizers().front(); }
   scaling::LossScaler& scaler() const { return session->scaler(0, kWhere); }
 
-  bool has_plain_gradients() const { return state().missed_by_master() != nullptr; }
+  bool has_plain_gradients() const { return state().gradients().missed_by_master() != nullptr; }
 
   /// Of a backward pass that we do not know of, in float weights; without a scale they need
   /// nothing.
   bool has_new_float_gradients() const {
-    return !scaler().is_one() && unscaled.any_new(state().slots());
+    return !scaler().is_one() && unscaled.any_new(state().slots().all());
   }
 
   bool has_gradients() const {
-    for (const Slot& slot : state().slots()) {
+    for (const Slot& slot : state().slots().all()) {
       if (slot.master.grad().defined() || slot.weight.grad().defined()) return true;
     }
     return false;
@@ -159,7 +159,7 @@ class FP16_Optimizer::Impl {
   /// change them.
   void check_updated(std::string_view what) const {
     const bool may_change = updated && !stepped;
-    if (state().still_scaled() || has_plain_gradients() ||
+    if (state().scope().still_scaled() || has_plain_gradients() ||
         (!may_change && has_new_float_gradients())) {
       raise(kWhere,
             "gradients are still scaled; call update_master_grads(), or backward(loss) "
@@ -171,27 +171,27 @@ class FP16_Optimizer::Impl {
   void note_update() {
     updated = true;
     stepped = false;
-    found_inf = state().progress().found_inf;
-    unscaled.note(state().slots());
+    found_inf = state().scope().progress().found_inf;
+    unscaled.note(state().slots().all());
   }
 
   void note_step(const amp::StepResult& result) {
     stepped = true;
     if (result.skipped()) updated = false;
-    unscaled.note(state().slots());
+    unscaled.note(state().slots().all());
   }
 
   void clear() {
     updated = false;
     found_inf.reset();
-    unscaled.note(state().slots());
+    unscaled.note(state().slots().all());
   }
 
   bool overflowed() const { return found_inf.defined() && found_inf.item<float>() != 0; }
 
   std::vector<Slot*> with_masters() const {
     std::vector<Slot*> slots;
-    for (Slot& slot : state().slots()) {
+    for (Slot& slot : state().slots().all()) {
       if (slot.has_master()) slots.push_back(&slot);
     }
     return slots;
@@ -226,20 +226,20 @@ void FP16_Optimizer::backward(const at::Tensor& loss, bool update_master_grads, 
 
 void FP16_Optimizer::update_master_grads() {
   OptimizerState& state = impl_->state();
-  if (state.still_scaled()) {
-    state.settle_deferred();
+  if (state.scope().still_scaled()) {
+    state.steps().settle_deferred();
     impl_->note_update();
     return;
   }
-  state.sync();
+  state.slots().sync();
   if (impl_->updated) {
     if (!impl_->has_plain_gradients() && !impl_->has_new_float_gradients()) return;
-    if (impl_->unscaled.any_left(state.slots())) {
+    if (impl_->unscaled.any_left(state.slots().all())) {
       raise(kWhere,
             "a backward pass outside of backward() added to gradients that were unscaled already; "
             "call zero_grad() of this object before it, or backward(loss) in its place");
     }
-    state.forget_overflow();  // cleared behind our back
+    state.scope().forget_overflow();  // cleared behind our back
   }
   // A backward pass of the caller's own: all that is there carries the scale.
   mezzo::detail::settle({&state}, *impl_->session, 0, /*delay_overflow_check=*/false);
@@ -248,7 +248,7 @@ void FP16_Optimizer::update_master_grads() {
 
 void FP16_Optimizer::step() {
   impl_->check_updated("step()");
-  if (!impl_->state().progress().had_backward && !impl_->has_gradients())
+  if (!impl_->state().scope().progress().had_backward && !impl_->has_gradients())
     raise(kWhere, "no gradients yet; call backward(loss) before step()");
   impl_->note_step(impl_->handle.step());
 }
@@ -281,7 +281,7 @@ double FP16_Optimizer::clip_master_grads(double max_norm, double norm_type) {
   if (overflow()) return -1;
   const at::Tensor norm =
       optim::clip_grad_norm_(amp::master_params(impl_->handle), max_norm, norm_type);
-  impl_->unscaled.note(impl_->state().slots());
+  impl_->unscaled.note(impl_->state().slots().all());
   return norm.item<double>();
 }
 
@@ -347,7 +347,7 @@ void FP16_Optimizer::save(torch::serialize::OutputArchive& archive) const {
 void FP16_Optimizer::load(torch::serialize::InputArchive& archive) {
   const SavedScale saved = read_scale(archive, impl_->scaler().rules());
   const auto overflowed = entry<bool>(archive, kOverflow, &c10::IValue::toBool);
-  impl_->state().sync();
+  impl_->state().slots().sync();
   const std::vector<Slot*> slots = impl_->with_masters();
   const std::vector<at::Tensor> masters = read_masters(archive, slots);
   auto optimizer = part(archive, kOptimizer);
@@ -368,11 +368,11 @@ void FP16_Optimizer::load(torch::serialize::InputArchive& archive) {
   zero_grad(/*set_to_none=*/true);
   if (!overflowed) return;
   impl_->found_inf = at::full({}, 1, at::TensorOptions(device).dtype(at::kFloat));
-  impl_->state().judge(0, {impl_->found_inf, {}}, {saved.state.scale});
+  impl_->state().scope().judge(0, {impl_->found_inf, {}}, {saved.state.scale});
   // The step that follows has none of the gradients that overflowed.
-  mezzo::detail::OptimizerProgress progress = impl_->state().progress();
+  mezzo::detail::OptimizerProgress progress = impl_->state().scope().progress();
   progress.had_backward = true;
-  impl_->state().set_progress(std::move(progress));
+  impl_->state().scope().set_progress(std::move(progress));
 }
 
 torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,

@@ -152,7 +152,7 @@ ScaledLoss AmpHandle::scale_loss(const at::Tensor& loss, torch::optim::Optimizer
       return;
     }
     handle->scale = session->scaler(0, "legacy::scale_loss").state();
-    state->decide_without_step();
+    state->steps().decide_without_step();
   });
   return ScaledLoss(std::move(scope));
 }

@@ -25,7 +25,7 @@ void OptimWrapper::step() {
   // The handle casts what an optimizer computes as well; weights are none of its business.
   const DisableCasts no_casts;
   state_->next_loss = 0;
-  state_->optimizer->step();
+  state_->optimizer->steps().run();
 }
 
 void OptimWrapper::zero_grad(bool set_to_none) {

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "amp/optimizer_state.h"
+#include "amp/optimizer_slots.h"
 
 namespace mezzo::fp16_utils {
 

@@ -1,0 +1,54 @@
+// The gradients of an optimizer's parameters: taken, given back, looked at and cleared.
+#pragma once
+
+#include <vector>
+
+#include "amp/optimizer_slots.h"
+#include "core/torch.h"
+
+namespace mezzo::detail {
+
+/// The gradients of an optimizer's slots.
+class OptimizerGradients {
+ public:
+  explicit OptimizerGradients(OptimizerSlots& slots) : slots_(slots.all()) {}
+
+  /// Has a weight or master one, or does a scope hold one?
+  bool any() const;
+  /// The same without what a scope holds.
+  bool any_outside_scopes() const;
+  /// The same, leaving out these weights.
+  bool any_beside(const WeightSet& weights) const;
+  /// Of the weights, in the order of the slots; undefined where there is none.
+  std::vector<at::Tensor> of_weights() const;
+  /// What a step would move by: the master's, or the weight's where the master has none.
+  std::vector<at::Tensor> to_step_by() const;
+  /// Gradients were accumulated without being averaged: they stay scaled until they are.
+  bool wait_for_reduction() const;
+  bool in_buckets() const;
+  /// A weight whose master would miss the gradient that a plain backward() left; null: none. Of
+  /// what lies in buckets only that is read, waiting for a device, which was written since its
+  /// master took it.
+  const Slot* missed_by_master() const;
+
+  /// This backward pass's gradients, out of the way while others are settled, and back again.
+  std::vector<at::Tensor> take_fresh();
+  void give_fresh_back(const std::vector<at::Tensor>& fresh);
+  /// The gradients that are there are as if a scope had set them aside.
+  void set_aside();
+
+  /// Clears weights, masters and what a scope set aside.
+  void clear(bool set_to_none);
+  /// What a scope set aside of these weights' gradients.
+  void clear_stashes(const std::vector<at::Tensor>& weights, bool set_to_none);
+  /// Weights and masters have none any more.
+  void drop();
+  /// Weights that moved away from their buckets leave the zeros there: elsewhere they would be a
+  /// gradient that the master missed.
+  void leave_buckets();
+
+ private:
+  std::vector<Slot>& slots_;
+};
+
+}  // namespace mezzo::detail

@@ -1,0 +1,113 @@
+// The parameters that an optimizer steps: weights of networks, and the masters behind low ones.
+#pragma once
+
+#include <cstdint>
+#include <unordered_set>
+#include <vector>
+
+#include "amp/session.h"
+#include "amp/snapshot.h"
+#include "amp/step_witness.h"
+#include "core/torch.h"
+
+namespace mezzo::detail {
+
+/// A gradient that was set to zeros, as long as nothing writes it: always there in a bucket, it
+/// need not be read to know that no backward pass added to it.
+class Cleared {
+ public:
+  void note(const at::Tensor& gradient);
+  bool is_still(const at::Tensor& gradient) const;
+
+ private:
+  const c10::TensorImpl* gradient_ = nullptr;
+  std::uint32_t version_ = 0;
+};
+
+/// A parameter of the optimizer.
+struct Slot {
+  at::Tensor weight;        // the network's
+  at::Tensor master;        // what the optimizer steps: a float copy, or the weight itself
+  at::Tensor stash;         // the weight's gradient when the scope was entered
+  bool in_bucket = false;   // the gradient stayed where it was: the stash is only for undoing
+  Cleared cleared;          // the weight's gradient when it went to the master
+  Weight* entry = nullptr;  // of the weight table, where there is a master
+
+  bool has_master() const { return entry != nullptr; }
+};
+
+using WeightSet = std::unordered_set<const c10::TensorImpl*>;
+
+/// The slots of one optimizer, one for each parameter however often the optimizer lists it, and
+/// the networks that the parameters belong to.
+class OptimizerSlots {
+ public:
+  /// `takes_low_gradients`: a step of this optimizer reads gradients in the type that a cast's
+  /// backward left. `snapshot` is taken before training forwards of the networks.
+  OptimizerSlots(Session& session, torch::optim::Optimizer& inner, Snapshot& snapshot,
+                 bool takes_low_gradients);
+
+  std::vector<Slot>& all() noexcept { return slots_; }
+  const std::vector<Slot>& all() const noexcept { return slots_; }
+  /// The slot of a place in the optimizer's groups, counted through all of them.
+  const Slot& at(std::size_t place) const { return slots_[places_[place]]; }
+
+  /// Parameters that were added or unfrozen since get their places and masters.
+  void sync();
+
+  /// The caller's parameters are in the optimizer again, with their state.
+  void restore();
+
+  std::vector<at::Tensor> weights() const;
+  bool shares_weights(const OptimizerSlots& other) const;
+
+  /// The masters' values go to their weights.
+  void publish_masters();
+
+  /// Do scopes keep casts of weights: the level's own, or those of a low type that is emulated?
+  bool keeps_casts() const;
+  void refresh_casts();
+  void invalidate_casts();
+
+  /// Steps of the bare optimizer, and writes that look like steps, reach weights and casts; said
+  /// once.
+  void take_foreign_steps();
+  /// Weights are as they should be; the calls of the networks are counted from here.
+  void note_step();
+  /// Was no network of these weights called since the last step?
+  bool calls_are_missing() const;
+
+  /// While it lives, an optimizer moves weights between evaluations of a closure, and nobody takes
+  /// that for a foreign step.
+  class Stepping {
+   public:
+    explicit Stepping(OptimizerSlots& slots) : slots_(slots) { slots_.is_stepping_ = true; }
+    ~Stepping() { slots_.is_stepping_ = false; }
+    Stepping(const Stepping&) = delete;
+    Stepping& operator=(const Stepping&) = delete;
+
+   private:
+    OptimizerSlots& slots_;
+  };
+
+ private:
+  void rebuild();
+  Slot slot_of(at::Tensor& parameter);
+  bool takes_gradients_as_they_come(const Slot& slot) const;
+  void find_models();
+  std::int64_t model_calls() const;
+
+  Session& session_;
+  torch::optim::Optimizer& inner_;
+  Snapshot& snapshot_;
+  bool takes_low_gradients_;
+  std::vector<Slot> slots_;
+  std::vector<std::size_t> places_;  // the slot of each parameter that the groups list
+  std::vector<ModelState*> models_;  // whose parameters it steps
+  std::int64_t calls_at_step_ = 0;   // of these models, when the last step was decided
+  StepWitness witness_;
+  bool is_stepping_ = false;
+  bool was_synced_ = false;
+};
+
+}  // namespace mezzo::detail

@@ -1,0 +1,93 @@
+// The decision to step, and what follows from it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "amp/decisions.h"
+#include "amp/fused_step.h"
+#include "amp/optimizer_scope.h"
+#include "amp/snapshot.h"
+#include "amp/step_record.h"
+#include "core/torch.h"
+
+namespace mezzo::detail {
+
+/// Steps an optimizer or skips it, on the host or by a flag that a device keeps, and counts both.
+class OptimizerStep {
+ public:
+  /// `fused` is null for LibTorch's own optimizers, and for wrappers around an optimizer.
+  OptimizerStep(OptimizerState& owner, OptimizerRef ref, std::shared_ptr<FusedStep> fused);
+
+  std::shared_ptr<const StepRecord> run();
+  std::shared_ptr<const StepRecord> run(const torch::optim::Optimizer::LossClosure& closure);
+
+  /// Gradients that were left scaled are unscaled, checked and added up; nothing where none are.
+  void settle_deferred();
+  /// For callers who step the inner optimizer themselves: after an overflow gradients are dropped,
+  /// so that their step moves nothing.
+  void decide_without_step();
+
+  /// What a skipped step left would spoil the sum of what comes now.
+  void leave_gradients_behind();
+  /// May gradients of a step that a device has not told of yet still be there?
+  bool has_undecided_gradients() const noexcept { return undecided_gradients_; }
+  /// They were cleared.
+  void forget_undecided_gradients() noexcept { undecided_gradients_ = false; }
+
+  /// Exact: they wait for decisions that are still on a device.
+  std::int64_t applied_steps();
+  std::int64_t skipped_steps();
+  /// Steps that moved weights since `initialize`, whatever was loaded since. The last one, where a
+  /// device has not told of it yet, counts as taken until it tells otherwise.
+  std::int64_t steps_made();
+  void set_steps(std::int64_t applied, std::int64_t skipped);
+
+  /// The inner optimizer has its own ways again.
+  void detach();
+
+ private:
+  class ClosureRun;
+
+  void count_applied() noexcept {
+    ++applied_;
+    ++made_;
+  }
+  void check();
+  void check_gradients();
+  void run_inner(const torch::optim::Optimizer::LossClosure& closure = nullptr);
+  bool can_step_scaled() const;
+  std::shared_ptr<const StepRecord> step_scaled();
+  bool device_decides() const;
+  std::shared_ptr<const StepRecord> step_by_flag();
+  std::shared_ptr<const StepRecord> finish_undecided();
+  void hear(bool waits);
+  void take(const Decision& decision);
+  std::shared_ptr<const StepRecord> finish(bool applied);
+  void end();
+  std::string overflow_reason() const;
+  void tell_step(const StepRecord& record);
+  void check_exhausted(const std::string& reason);
+  void tell_silent_parameters(std::int64_t steps);
+
+  OptimizerState& owner_;
+  Session& session_;
+  OptimizerSlots& slots_;
+  OptimizerGradients& gradients_;
+  OptimizerScope& scope_;
+  Snapshot& snapshot_;
+  OptimizerRef ref_;
+  std::shared_ptr<FusedStep> fused_;
+
+  Decisions decisions_;                // of devices, that the host has not heard of yet
+  bool undecided_gradients_ = false;   // those of the last of them are still there
+  std::map<int, std::int64_t> stuck_;  // each loss's overflows in a row at the floor, as heard of
+
+  std::int64_t applied_ = 0;
+  std::int64_t skipped_ = 0;
+  std::int64_t made_ = 0;
+};
+
+}  // namespace mezzo::detail
