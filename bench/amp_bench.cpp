@@ -54,13 +54,13 @@ TORCH_MODULE(SmallNet);
 
 /// One network with its data, trained with handles or without.
 template <typename Net>
-class Training {
+class LevelTraining {
  public:
-  explicit Training(std::int64_t batch)
+  explicit LevelTraining(std::int64_t batch)
       : x_(Net::ContainedType::input(batch)), target_(torch::randint(10, {batch})) {}
 
   /// With handles of these options.
-  Training(std::int64_t batch, amp::Options options) : Training(batch) {
+  LevelTraining(std::int64_t batch, amp::Options options) : LevelTraining(batch) {
     options.verbosity = 0;
     handles_.emplace(amp::initialize(net_, sgd_, std::move(options)));
   }
@@ -95,7 +95,7 @@ amp::Options protecting(bool protects) {
 }
 
 // Both sides of a case: ours, and what it is compared with.
-struct Case {
+struct LevelCase {
   const char* name;
   const char* peer_name;
   std::function<void()> ours;
@@ -105,12 +105,12 @@ struct Case {
 
 template <typename Net>
 std::function<void()> steps_of(std::int64_t batch, std::optional<amp::Options> options) {
-  auto training = options ? std::make_shared<Training<Net>>(batch, *options)
-                          : std::make_shared<Training<Net>>(batch);
+  auto training = options ? std::make_shared<LevelTraining<Net>>(batch, *options)
+                          : std::make_shared<LevelTraining<Net>>(batch);
   return [training] { training->step(); };
 }
 
-std::vector<Case> cases() {
+std::vector<LevelCase> cases() {
   // Far below the demo's 128: callgrind takes its time, and what is added weighs more here.
   constexpr std::int64_t kBatch = 8;
   return {
@@ -134,7 +134,7 @@ void prepare() {
 
 int count_amp_instructions() {
   prepare();
-  for (const Case& each : cases()) {
+  for (const LevelCase& each : cases()) {
     count_instructions(std::string(each.name) + "/ours", 2, each.ours);
     count_instructions(std::string(each.name) + "/peer", 2, each.peer);
   }
@@ -144,7 +144,7 @@ int count_amp_instructions() {
 void run_amp(Report& report, const Settings& settings) {
   const std::map<std::string, double> counts = counted_instructions("amp");
   prepare();
-  for (const Case& each : cases()) {
+  for (const LevelCase& each : cases()) {
     report.add({.name = each.name,
                 .unit = "instructions",
                 .ours = counts.at(std::string(each.name) + "/ours"),

@@ -15,13 +15,13 @@
 namespace mezzo::bench {
 namespace {
 
-struct Case {
+struct LayerCase {
   std::int64_t rows, columns;
 };
 // About 100 MB of bfloat16 each: more than the caches hold.
-constexpr Case kCases[] = {{65536, 768}, {65536, 1024}, {16384, 4096}, {8192, 8192}, {4096, 16384}};
+constexpr LayerCase kCases[] = {{65536, 768}, {65536, 1024}, {16384, 4096}, {8192, 8192}, {4096, 16384}};
 
-void norm_case(Report& report, const Case& c, int repeats, double bandwidth) {
+void norm_case(Report& report, const LayerCase& c, int repeats, double bandwidth) {
   const auto options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
   const at::Tensor x = at::randn({c.rows, c.columns}, options);
   const at::Tensor dy = at::randn({c.rows, c.columns}, options);
@@ -95,7 +95,7 @@ void add_norm(Report& report, int repeats, double bandwidth) {
 
 void run_cuda_layers(Report& report, int repeats, double bandwidth) {
   const at::NoGradGuard no_grad;
-  for (const Case& c : kCases) norm_case(report, c, repeats, bandwidth);
+  for (const LayerCase& c : kCases) norm_case(report, c, repeats, bandwidth);
   add_norm(report, repeats, bandwidth);
 }
 

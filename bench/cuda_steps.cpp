@@ -91,9 +91,9 @@ struct List {
 };
 
 // Lends low gradients and shadows, as mixed precision does.
-class Lender final : public optim::StepContext {
+class CudaLender final : public optim::StepContext {
  public:
-  Lender(const List& list, bool gradients)
+  CudaLender(const List& list, bool gradients)
       : copies_(list.shadows), grads_(gradients ? list.low_grads : std::vector<at::Tensor>()) {}
   // Asked in the order of the parameters.
   optim::LowCopy low_copy(const at::Tensor&) override {
@@ -189,7 +189,7 @@ void adamw_cases(Report& report, const std::string& name, const Sizes& sizes, in
               interleave_on_cuda(ours, of_torch(adamw, list), std::min(repeats, 5)), targets.plain,
               32 * elements, bandwidth);
   optim::FusedAdam low(list.params, options);
-  optim::set_step_context(low, std::make_shared<Lender>(list, true));
+  optim::set_step_context(low, std::make_shared<CudaLender>(list, true));
   add_on_cuda(report, "opt.adamw." + name + ".half_grads_and_copy",
               std::string(kFused) + ", gradients and weights copied",
               interleave_on_cuda(checked(low, list), fused_adamw(list, true, true), repeats),

@@ -24,19 +24,19 @@ torch::nn::Sequential three_layers() {
 }
 
 // Native autocast, which C++ has no guard for.
-class NativeAutocast {
+class NativeCudaAutocast {
  public:
-  NativeAutocast() {
+  NativeCudaAutocast() {
     at::autocast::set_autocast_enabled(at::kCUDA, true);
     at::autocast::set_autocast_dtype(at::kCUDA, at::kHalf);
     at::autocast::increment_nesting();
   }
-  ~NativeAutocast() {
+  ~NativeCudaAutocast() {
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     at::autocast::set_autocast_enabled(at::kCUDA, false);
   }
-  NativeAutocast(const NativeAutocast&) = delete;
-  NativeAutocast& operator=(const NativeAutocast&) = delete;
+  NativeCudaAutocast(const NativeCudaAutocast&) = delete;
+  NativeCudaAutocast& operator=(const NativeCudaAutocast&) = delete;
 };
 
 }  // namespace
@@ -67,7 +67,7 @@ void run_cuda_weights(Report& report, int repeats, double bandwidth) {
     plain.zero_grad();
     at::Tensor loss;
     {
-      const NativeAutocast cast;
+      const NativeCudaAutocast cast;
       loss = at::mse_loss(native->forward(x), target);
     }
     scaler.scale(loss).backward();

@@ -22,7 +22,7 @@ if(MEZZO_SANITIZE)
   set(warnings_are_errors OFF)
 endif()
 target_compile_options(
-  mezzo_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers>
+  mezzo_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow>
                         $<$<AND:$<BOOL:${warnings_are_errors}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>)
 if(MEZZO_SANITIZE)
   target_compile_options(mezzo_flags INTERFACE -fsanitize=${MEZZO_SANITIZE} -fno-omit-frame-pointer -g1)
@@ -33,6 +33,16 @@ endif()
 # For g++, whose OpenMP is LibTorch's. clang brings another one, whose threads would stand beside LibTorch's: one thread there.
 function(mezzo_openmp)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -fopenmp)
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -fopenmp SKIP_PRECOMPILE_HEADERS ON)
   endif()
+endfunction()
+
+# mezzo_unity(TARGET [SIZE]): sources of a target are compiled SIZE (8) at a time, so that the headers that all of them
+# include are read once for several. Names that a source keeps to itself must therefore be unique within its target.
+function(mezzo_unity target)
+  set(size 8)
+  if(ARGC GREATER 1)
+    set(size ${ARGV1})
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${MEZZO_UNITY} UNITY_BUILD_BATCH_SIZE ${size})
 endfunction()

@@ -1,10 +1,10 @@
 # One folder under src/ = one object library = one box of ARCHITECTURE.md.
 #
-#   mezzo_module(NAME casting TORCH [NN] SOURCES ... DEPENDS core policy PUBLIC autocast.h
+#   mezzo_module(NAME casting TORCH SOURCES ... DEPENDS core policy PUBLIC autocast.h
 #                [ROOMS "floor" "upper: floor"] [LINK targets] [LIBRARIES mezzo mezzo_convert])
 #
-# TORCH      the module uses LibTorch; without it the module builds in every preset.
-# NN         it uses LibTorch's modules, optimizers or archives, whose headers are parsed once for all such modules.
+# TORCH      the module uses LibTorch, whose headers are parsed once for all such modules; without it the module builds in
+#            every preset.
 # DEPENDS    the modules it may include; tests/layers checks it, see check_layers.cmake.
 # PUBLIC     the headers in include/mezzo/ that belong to it.
 # ROOMS      its folders, each with the rooms of the module that it may include, which are declared before it; a folder without a
@@ -13,7 +13,7 @@
 # LIBRARIES  the shared libraries that contain its objects (default: mezzo).
 
 function(mezzo_module)
-  cmake_parse_arguments(PARSE_ARGV 0 m "TORCH;NN" "NAME" "SOURCES;PUBLIC;DEPENDS;ROOMS;LINK;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 0 m "TORCH" "NAME" "SOURCES;PUBLIC;DEPENDS;ROOMS;LINK;LIBRARIES")
   if(m_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "mezzo_module(${m_NAME}): unknown arguments ${m_UNPARSED_ARGUMENTS}")
   endif()
@@ -40,8 +40,9 @@ function(mezzo_module)
   target_include_directories(${objects} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${objects} PRIVATE mezzo_flags ${m_LINK})
   set_target_properties(${objects} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  mezzo_unity(${objects})
   if(m_ROOMS)
-    set_target_properties(${objects} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+    set_target_properties(${objects} PROPERTIES UNITY_BUILD_MODE GROUP)
     foreach(source IN LISTS m_SOURCES)
       get_filename_component(unit ${source} DIRECTORY)
       string(MAKE_C_IDENTIFIER "${m_NAME}/${unit}" unit)
@@ -50,9 +51,7 @@ function(mezzo_module)
   endif()
   if(m_TORCH)
     target_link_libraries(${objects} PRIVATE LibTorch::torch)
-    if(m_NN)
-      target_precompile_headers(${objects} REUSE_FROM mezzo_module_headers)
-    endif()
+    target_precompile_headers(${objects} REUSE_FROM mezzo_module_headers)
     set_property(GLOBAL APPEND PROPERTY MEZZO_TORCH_MODULES ${objects})
   else()
     set_property(GLOBAL APPEND PROPERTY MEZZO_PLAIN_MODULES ${objects})

@@ -20,6 +20,7 @@
 #include "mezzo/hardware.h"
 #include "mezzo/legacy_amp.h"
 #include "mezzo/messages.h"
+#include "mezzo/multi_tensor.h"
 #include "mezzo/nn.h"
 #include "mezzo/optim.h"
 #include "mezzo/parallel.h"

@@ -14,27 +14,27 @@
 namespace mezzo::detail {
 namespace {
 
-constexpr std::string_view kWhere = "checkpoint";
+constexpr std::string_view kInCheckpoint = "checkpoint";
 constexpr std::string_view kFormat = "mezzo-checkpoint";
 constexpr int kVersion = 1;
 
 /// The session that models and optimizers share; several are an error, since the scales would be
 /// two sets.
 Session& session_of(const ModelStates& models, const OptimizerStates& optimizers) {
-  if (models.empty()) raise<ConfigError>(kWhere, "got no model");
+  if (models.empty()) raise<ConfigError>(kInCheckpoint, "got no model");
   Session& session = models.front()->session();
   for (const auto& model : models) {
     if (&model->session() != &session)
-      raise<ConfigError>(kWhere, "the models come from different calls of initialize");
+      raise<ConfigError>(kInCheckpoint, "the models come from different calls of initialize");
   }
   for (const auto& optimizer : optimizers) {
     if (&optimizer->session() != &session) {
-      raise<ConfigError>(kWhere, "models and optimizers come from different calls of initialize");
+      raise<ConfigError>(kInCheckpoint, "models and optimizers come from different calls of initialize");
     }
   }
   for (const auto& optimizer : session.optimizers()) {
     if (optimizer->scope().is_open()) {
-      raise(kWhere,
+      raise(kInCheckpoint,
             "a scale_loss scope is open, whose gradients are scaled; save and load outside of it");
     }
   }
@@ -69,17 +69,17 @@ void save_options(const Session& session, SafetensorsFile& file) {
 void check_file(const SafetensorsFile& file, const std::string& path) {
   const auto format = file.metadata.find("format");
   if (format == file.metadata.end() || format->second != kFormat) {
-    raise(kWhere, "'", path, "' is not a checkpoint of mezzo");
+    raise(kInCheckpoint, "'", path, "' is not a checkpoint of mezzo");
   }
   const auto version = file.metadata.find("version");
   const int number = version == file.metadata.end() ? 0 : std::atoi(version->second.c_str());
   if (number > kVersion) {
-    raise(kWhere, "'", path, "' has version ", number, " of the format; this library reads up to ",
+    raise(kInCheckpoint, "'", path, "' has version ", number, " of the format; this library reads up to ",
           kVersion);
   }
   const auto sum = file.metadata.find("checksum");
   if (number < 1 || sum == file.metadata.end() || sum->second != checksum_of(file)) {
-    raise(kWhere, "'", path, "' is damaged: its checksum does not fit its content");
+    raise(kInCheckpoint, "'", path, "' is damaged: its checksum does not fit its content");
   }
 }
 
@@ -127,9 +127,9 @@ void save_training(const std::string& path, const ModelStates& models,
   }
   if (options.rng_state) save_generators(file);
   for (const auto& [name, tensor] : options.tensors) {
-    if (!tensor.defined()) raise<ConfigError>(kWhere, "the tensor '", name, "' is undefined");
+    if (!tensor.defined()) raise<ConfigError>(kInCheckpoint, "the tensor '", name, "' is undefined");
     if (tensor.layout() != at::kStrided) {
-      raise<ConfigError>(kWhere, "the tensor '", name, "' is ", tensor.layout(),
+      raise<ConfigError>(kInCheckpoint, "the tensor '", name, "' is ", tensor.layout(),
                          "; a checkpoint holds strided ones: convert it with to_dense()");
     }
     file.tensors.insert("user." + name, tensor);
@@ -147,7 +147,7 @@ amp::Checkpoint load_training(const std::string& path, const ModelStates& models
   check_file(file, path);
   if (file.metadata.at("models") != std::to_string(models.size()) ||
       file.metadata.at("optimizers") != std::to_string(optimizers.size())) {
-    raise(kWhere, "'", path, "' holds ", file.metadata.at("models"), " models and ",
+    raise(kInCheckpoint, "'", path, "' holds ", file.metadata.at("models"), " models and ",
           file.metadata.at("optimizers"), " optimizers; got ", models.size(), " and ",
           optimizers.size());
   }
@@ -174,7 +174,7 @@ amp::Checkpoint load_training(const std::string& path, const ModelStates& models
     }
   } catch (const std::exception& error) {
     for (const auto& backup : backups) backup->give_back();
-    raise(kWhere, "'", path, "': the optimizer's state cannot be read: ", error.what());
+    raise(kInCheckpoint, "'", path, "': the optimizer's state cannot be read: ", error.what());
   }
   for (std::size_t i = 0; i < models.size(); ++i) {
     assign_values(session, models[i]->module(), values[i], /*strict=*/true);

@@ -14,11 +14,11 @@
 namespace mezzo::detail {
 namespace {
 
-constexpr std::string_view kWhere = "checkpoint";
+constexpr std::string_view kInCheckpointParts = "checkpoint";
 
 /// FNV-1a over words of 8 bytes: each step is a bijection of the sum, so a single change always
 /// changes the end.
-class Sum {
+class Checksum {
  public:
   void add(const void* data, std::size_t size) {
     const char* bytes = static_cast<const char*>(data);
@@ -71,7 +71,7 @@ std::vector<SavedScale> scales_in(const SafetensorsFile& file) {
 }  // namespace
 
 std::string checksum_of(const SafetensorsFile& file) {
-  Sum sum;
+  Checksum sum;
   for (const auto& [key, value] : file.metadata) {
     if (key == "checksum") continue;
     sum.add(key);
@@ -89,7 +89,7 @@ std::string checksum_of(const SafetensorsFile& file) {
 
 void save_scales(Session& session, SafetensorsFile& file) {
   for (std::size_t i = 0; i < session.num_losses(); ++i) {
-    const scaling::LossScaler& scaler = session.scaler(static_cast<int>(i), kWhere);
+    const scaling::LossScaler& scaler = session.scaler(static_cast<int>(i), kInCheckpointParts);
     const scaling::ScaleState state = scaler.state();
     std::ostringstream text;
     text << scaler.rules().dynamic << ' ' << std::hexfloat << state.scale << ' ' << state.unskipped
@@ -102,7 +102,7 @@ void check_scales(const SafetensorsFile& file, const std::string& path) {
   for (const SavedScale& saved : scales_in(file)) {
     if (!(saved.state.scale > 0) || !std::isfinite(saved.state.scale) ||
         saved.state.unskipped < 0) {
-      raise(kWhere, "'", path, "' holds a loss scale of ", saved.state.scale);
+      raise(kInCheckpointParts, "'", path, "' holds a loss scale of ", saved.state.scale);
     }
   }
 }
@@ -113,7 +113,7 @@ void load_scales(Session& session, const SafetensorsFile& file) {
   const bool same_was_asked = asked != file.metadata.end() &&
                               asked->second == session.plan().properties.loss_scale.to_string();
   for (std::size_t i = 0; i < session.num_losses() && i < scales.size(); ++i) {
-    scaling::LossScaler& scaler = session.scaler(static_cast<int>(i), kWhere);
+    scaling::LossScaler& scaler = session.scaler(static_cast<int>(i), kInCheckpointParts);
     if (scaler.rules().dynamic != scales[i].dynamic) continue;
     if (scales[i].dynamic || same_was_asked) scaler.set_state(scales[i].state);
   }
@@ -130,7 +130,7 @@ void save_generators(SafetensorsFile& file) {
 void check_generators(const SafetensorsFile& file, const std::string& path) {
   std::vector<at::Generator> generators = default_generators();
   if (file.tensors.find("generator.0") == nullptr) {
-    raise(kWhere, "'", path,
+    raise(kInCheckpointParts, "'", path,
           "' holds no state of random generators; it was saved without rng_state");
   }
   for (std::size_t i = 0; i < generators.size(); ++i) {
@@ -139,7 +139,7 @@ void check_generators(const SafetensorsFile& file, const std::string& path) {
     const std::lock_guard lock(generators[i].mutex());
     const at::Tensor own = generators[i].get_state();
     if (state->scalar_type() != own.scalar_type() || state->numel() != own.numel()) {
-      raise(kWhere, "'", path, "' holds a random generator's state of ", state->numel(),
+      raise(kInCheckpointParts, "'", path, "' holds a random generator's state of ", state->numel(),
             " bytes; expected ", own.numel());
     }
   }

@@ -9,15 +9,15 @@
 namespace mezzo::detail {
 namespace {
 
-constexpr std::string_view kWhere = "initialize";
+constexpr std::string_view kInChecks = "initialize";
 
 void check_modules(const std::vector<std::shared_ptr<torch::nn::Module>>& modules) {
-  if (modules.empty()) raise<ConfigError>(kWhere, "got no network");
+  if (modules.empty()) raise<ConfigError>(kInChecks, "got no network");
   std::unordered_set<const void*> seen;
   for (std::size_t i = 0; i < modules.size(); ++i) {
-    if (modules[i] == nullptr) raise<ConfigError>(kWhere, "network ", i, " is an empty handle");
+    if (modules[i] == nullptr) raise<ConfigError>(kInChecks, "network ", i, " is an empty handle");
     if (!seen.insert(modules[i].get()).second)
-      raise<ConfigError>(kWhere, "network ", i, " was given twice");
+      raise<ConfigError>(kInChecks, "network ", i, " was given twice");
   }
 }
 
@@ -26,7 +26,7 @@ void check_types(const std::vector<std::shared_ptr<torch::nn::Module>>& modules)
     const std::string name = first_low_name(*module);
     if (name.empty()) continue;
     raise<ConfigError>(
-        kWhere, "'", name,
+        kInChecks, "'", name,
         "' is in half precision already; give a float network and let the level cast it, or set "
         "cast_model_type to ScalarType::Undefined to keep the types that you chose");
   }
@@ -43,7 +43,7 @@ void check_ownership(const std::vector<std::shared_ptr<torch::nn::Module>>& modu
   std::unordered_set<const void*> seen;
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
     if (!seen.insert(optimizers[i].inner).second) {
-      raise<ConfigError>(kWhere, "optimizer ", i, " was given twice");
+      raise<ConfigError>(kInChecks, "optimizer ", i, " was given twice");
     }
     bool owns = false;
     for (const auto& group : optimizers[i].inner->param_groups()) {
@@ -52,7 +52,7 @@ void check_ownership(const std::vector<std::shared_ptr<torch::nn::Module>>& modu
       }
     }
     if (!owns) {
-      raise<ConfigError>(kWhere, "optimizer ", i,
+      raise<ConfigError>(kInChecks, "optimizer ", i,
                          " owns no parameter of the networks; construct it from net->parameters() "
                          "of a network that "
                          "is given here");

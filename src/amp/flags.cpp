@@ -10,11 +10,11 @@
 namespace mezzo::amp {
 namespace {
 
-constexpr std::string_view kWhere = "flags";
+constexpr std::string_view kInFlags = "flags";
 
 [[noreturn]] void refuse(const std::string& key, const std::string& value,
                          std::string_view expected) {
-  raise<ConfigError>(kWhere, key, " is '", value, "'; expected ", expected, ", or None");
+  raise<ConfigError>(kInFlags, key, " is '", value, "'; expected ", expected, ", or None");
 }
 
 bool to_bool(const std::string& key, const std::string& value) {
@@ -53,7 +53,7 @@ at::ScalarType to_type(const std::string& key, const std::string& value) {
 
 Policy read_policy(const std::string& path) {
   std::ifstream file(path);
-  if (!file) raise<ConfigError>(kWhere, "cannot read the policy file '", path, "'");
+  if (!file) raise<ConfigError>(kInFlags, "cannot read the policy file '", path, "'");
   return Policy::from_toml(file, path);
 }
 
@@ -100,7 +100,7 @@ Options Options::from_flags(const std::map<std::string, std::string>& flags) {
   for (const auto& [key, value] : flags) {
     const auto setter = setters().find(key);
     if (setter == setters().end()) {
-      raise<ConfigError>(kWhere, "unknown option '", key, "'; expected one of ", names());
+      raise<ConfigError>(kInFlags, "unknown option '", key, "'; expected one of ", names());
     }
     if (value != "None") setter->second(options, key, value);
   }

@@ -22,7 +22,7 @@
 namespace mezzo::amp {
 namespace {
 
-constexpr std::string_view kWhere = "GradScaler";
+constexpr std::string_view kInGradScaler = "GradScaler";
 
 /// What happened to an optimizer since the last update.
 struct Progress {
@@ -33,20 +33,20 @@ struct Progress {
 
 scaling::ScaleRules rules_of(double growth, double backoff, int interval) {
   if (!(growth > 1) || !std::isfinite(growth)) {
-    raise<ConfigError>(kWhere, "growth_factor is ", growth, "; expected more than 1");
+    raise<ConfigError>(kInGradScaler, "growth_factor is ", growth, "; expected more than 1");
   }
   if (!(backoff > 0) || !(backoff < 1)) {
-    raise<ConfigError>(kWhere, "backoff_factor is ", backoff, "; expected between 0 and 1");
+    raise<ConfigError>(kInGradScaler, "backoff_factor is ", backoff, "; expected between 0 and 1");
   }
   if (interval < 1)
-    raise<ConfigError>(kWhere, "growth_interval is ", interval, "; expected 1 or more");
+    raise<ConfigError>(kInGradScaler, "growth_interval is ", interval, "; expected 1 or more");
   // The scale stays a normal float; torch.amp knows no other floor or ceiling, and gives up never.
   return {true, growth, backoff, interval, std::numeric_limits<float>::min(), 0x1p127, 0};
 }
 
 double checked_scale(double scale) {
   if (!(scale > 0) || !std::isfinite(static_cast<float>(scale)) || static_cast<float>(scale) == 0) {
-    raise<ConfigError>(kWhere, "the scale is ", scale,
+    raise<ConfigError>(kInGradScaler, "the scale is ", scale,
                        "; expected a positive number that float can hold");
   }
   return scale;
@@ -80,7 +80,7 @@ class GradScaler::Impl {
   Progress& unscale(torch::optim::Optimizer& optimizer) {
     const std::vector<at::Tensor> gradients = gradients_of(optimizer);
     if (gradients.empty())
-      raise(kWhere, "the optimizer has no gradients; call scale(loss).backward() first");
+      raise(kInGradScaler, "the optimizer has no gradients; call scale(loss).backward() first");
     scaler.to(gradients.front().device());
     Progress one;
     const at::Tensor inverse = scaler.inverse();
@@ -118,7 +118,7 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
   if (!impl_->enabled) return;
   const auto known = impl_->progress.find(&optimizer);
   if (known != impl_->progress.end()) {
-    raise(kWhere, known->second.stepped
+    raise(kInGradScaler, known->second.stepped
                       ? "unscale_() after step() without update() between them"
                       : "unscale_() a second time without update() since the first");
   }
@@ -133,7 +133,7 @@ StepResult GradScaler::step(torch::optim::Optimizer& optimizer) {
   }
   const auto known = impl_->progress.find(&optimizer);
   if (known != impl_->progress.end() && known->second.stepped) {
-    raise(kWhere, "step() a second time without update() since the first");
+    raise(kInGradScaler, "step() a second time without update() since the first");
   }
   Progress& one = known != impl_->progress.end() ? known->second : impl_->unscale(optimizer);
   record->reason = "a gradient is not finite";
@@ -161,7 +161,7 @@ void GradScaler::update(std::optional<double> new_scale) {
     return;
   }
   if (impl_->progress.empty())
-    raise(kWhere, "update() before any step() or unscale_() since the last one");
+    raise(kInGradScaler, "update() before any step() or unscale_() since the last one");
   const at::NoGradGuard no_grad;
   at::Tensor found = at::zeros({}, at::TensorOptions(impl_->scaler.device()).dtype(at::kFloat));
   bool agreed = true;
@@ -192,7 +192,7 @@ GradScalerState GradScaler::state_dict() const {
 
 void GradScaler::load_state_dict(const GradScalerState& state) {
   if (state.growth_tracker < 0)
-    raise(kWhere, "growth_tracker is ", state.growth_tracker, "; expected 0 or more");
+    raise(kInGradScaler, "growth_tracker is ", state.growth_tracker, "; expected 0 or more");
   scaling::LossScaler loaded(
       rules_of(state.growth_factor, state.backoff_factor, state.growth_interval),
       checked_scale(state.scale));

@@ -9,7 +9,7 @@
 namespace mezzo::amp {
 namespace {
 
-constexpr std::string_view kWhere = "loss_scale";
+constexpr std::string_view kInLossScale = "loss_scale";
 
 std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(" \t\n");
@@ -22,7 +22,7 @@ std::string_view trimmed(std::string_view text) {
 double LossScale::checked(double value) {
   const auto as_float = static_cast<float>(value);
   if (!(as_float > 0) || !std::isfinite(as_float)) {
-    raise<ConfigError>(kWhere, "got ", value,
+    raise<ConfigError>(kInLossScale, "got ", value,
                        "; expected a positive number that float can hold, or \"dynamic\"");
   }
   return value;
@@ -38,7 +38,7 @@ LossScale::LossScale(const std::string& text) {
   double value = 0;
   const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), value);
   if (failure != std::errc() || end != number.data() + number.size()) {
-    raise<ConfigError>(kWhere, "got '", text, "'; expected a positive number or \"dynamic\"");
+    raise<ConfigError>(kInLossScale, "got '", text, "'; expected a positive number or \"dynamic\"");
   }
   value_ = checked(value);
 }

@@ -16,16 +16,16 @@ namespace mezzo {
 namespace detail {
 namespace {
 
-constexpr std::string_view kWhere = "scale_loss";
+constexpr std::string_view kInLossScope = "scale_loss";
 
 void check_loss(const at::Tensor& loss) {
-  if (!loss.defined()) raise<ConfigError>(kWhere, "the loss is an undefined tensor");
+  if (!loss.defined()) raise<ConfigError>(kInLossScope, "the loss is an undefined tensor");
   if (!loss.is_floating_point()) {
-    raise<ConfigError>(kWhere, "the loss is of type ", loss.scalar_type(),
+    raise<ConfigError>(kInLossScope, "the loss is of type ", loss.scalar_type(),
                        "; expected a floating type");
   }
   if (loss.numel() != 1) {
-    raise<ConfigError>(kWhere, "the loss has shape ", loss.sizes(),
+    raise<ConfigError>(kInLossScope, "the loss has shape ", loss.sizes(),
                        "; expected one element: reduce it with mean() or sum() first");
   }
 }
@@ -48,11 +48,11 @@ LossScope::LossScope(const at::Tensor& loss,
                      const std::vector<std::shared_ptr<OptimizerState>>& optimizers,
                      amp::ScaleLossOptions options)
     : optimizers_(optimizers), options_(options), exceptions_at_entry_(std::uncaught_exceptions()) {
-  if (optimizers_.empty()) raise<ConfigError>(kWhere, "got no optimizer");
+  if (optimizers_.empty()) raise<ConfigError>(kInLossScope, "got no optimizer");
   Session& session = optimizers_.front()->session();
   for (const auto& optimizer : optimizers_) {
     if (optimizer->session().enabled() != session.enabled()) {
-      raise<ConfigError>(kWhere,
+      raise<ConfigError>(kInLossScope,
                          "some of the optimizers were initialized with enabled = false and others "
                          "were not; a loss has one scale, so enable all of them or none");
     }
@@ -62,17 +62,17 @@ LossScope::LossScope(const at::Tensor& loss,
     return;
   }
   check_loss(loss);
-  scaling::LossScaler& scaler = session.scaler(options_.loss_id, kWhere);
+  scaling::LossScaler& scaler = session.scaler(options_.loss_id, kInLossScope);
   for (const auto& optimizer : optimizers_) {
     for (const OptimizerState* other : states_) {
-      if (other == optimizer.get()) raise<ConfigError>(kWhere, "an optimizer was given twice");
+      if (other == optimizer.get()) raise<ConfigError>(kInLossScope, "an optimizer was given twice");
     }
-    if (&optimizer->session() != &session) optimizer->session().scaler(options_.loss_id, kWhere);
+    if (&optimizer->session() != &session) optimizer->session().scaler(options_.loss_id, kInLossScope);
     states_.push_back(optimizer.get());
   }
-  for (OptimizerState* state : states_) state->check_entry(kWhere);
+  for (OptimizerState* state : states_) state->check_entry(kInLossScope);
   settle_shared(states_, session);
-  for (const OptimizerState* state : states_) state->scope().check_gradients_at_entry(kWhere);
+  for (const OptimizerState* state : states_) state->scope().check_gradients_at_entry(kInLossScope);
   scaler.to(device_of(*states_.front(), loss));
 
   loss_ = loss.detach();
@@ -89,7 +89,7 @@ LossScope::~LossScope() {
 
 void LossScope::check_open() const {
   if (!was_open_ || open_) return;
-  raise(kWhere,
+  raise(kInLossScope,
         "backward() after the scope was closed: its gradients would stay scaled; open another "
         "scope for another backward pass");
 }
@@ -125,12 +125,12 @@ void LossScope::settle_or_defer() {
   }
   if (!stay_scaled) {
     settle(states_, *session_, options_.loss_id, options_.delay_overflow_check);
-    if (session_->scaler(options_.loss_id, kWhere).on_host()) {
+    if (session_->scaler(options_.loss_id, kInLossScope).on_host()) {
       for (OptimizerState* state : states_) state->scope().note_loss(loss_);
     }
     return;
   }
-  const scaling::LossScaler& scaler = session_->scaler(options_.loss_id, kWhere);
+  const scaling::LossScaler& scaler = session_->scaler(options_.loss_id, kInLossScope);
   const StillScaled scaled{options_.loss_id,        scaler.value(),
                            scaler.inverse(),        options_.delay_overflow_check,
                            !options_.delay_unscale, new_block()};

@@ -8,7 +8,7 @@
 namespace mezzo::detail {
 namespace {
 
-constexpr const char* kWhere = "set_loss_scales";
+constexpr const char* kInModelScales = "set_loss_scales";
 constexpr std::int64_t kFields = 3;
 
 }  // namespace
@@ -32,7 +32,7 @@ void ModelHandle::set_loss_scales(const at::Tensor& scales) const {
   const auto losses = static_cast<std::int64_t>(session.num_losses());
   if (!scales.defined() || scales.sizes() != at::IntArrayRef({losses, kFields}) ||
       scales.scalar_type() != at::kDouble || !scales.is_cpu() || !scales.is_contiguous()) {
-    raise<ConfigError>(kWhere, "expected what loss_scales() gives: doubles of shape [", losses,
+    raise<ConfigError>(kInModelScales, "expected what loss_scales() gives: doubles of shape [", losses,
                        ", ", kFields, "] on the host");
   }
   const double* next = scales.const_data_ptr<double>();
@@ -41,7 +41,7 @@ void ModelHandle::set_loss_scales(const at::Tensor& scales) const {
     state.scale = next[0];
     state.unskipped = static_cast<std::int64_t>(next[1]);
     state.stuck_at_floor = static_cast<std::int64_t>(next[2]);
-    session.scaler(loss, kWhere).set_state(state);
+    session.scaler(loss, kInModelScales).set_state(state);
   }
 }
 

@@ -13,7 +13,7 @@
 namespace mezzo::detail {
 namespace {
 
-constexpr std::string_view kWhere = "step";
+constexpr std::string_view kInOptimizerStep = "step";
 
 }  // namespace
 
@@ -82,7 +82,7 @@ bool OptimizerStep::can_step_scaled() const {
 
 std::shared_ptr<const StepRecord> OptimizerStep::step_scaled() {
   const StillScaled scaled = *scope_.still_scaled();
-  scaling::LossScaler& scaler = session_.scaler(scaled.loss_id, kWhere);
+  scaling::LossScaler& scaler = session_.scaler(scaled.loss_id, kInOptimizerStep);
   at::Tensor found_inf = at::zeros({}, scaled.inverse.options().dtype(at::kFloat));
   const auto weight_of = [this](std::size_t i) -> const at::Tensor& {
     return slots_.all()[i].weight;
@@ -107,13 +107,13 @@ std::shared_ptr<const StepRecord> OptimizerStep::step_scaled() {
 void OptimizerStep::check() {
   scope_.throw_kept_error();
   if (scope_.is_open()) {
-    raise(kWhere, "optimizer ", owner_.index(),
+    raise(kInOptimizerStep, "optimizer ", owner_.index(),
           " is still inside a scale_loss scope; leave it first");
   }
   leave_gradients_behind();
   hear(/*waits=*/false);
   if (scope_.still_scaled() && !scope_.still_scaled()->until_step) {
-    raise(kWhere,
+    raise(kInOptimizerStep,
           "gradients are still scaled: the last scale_loss had delay_unscale; run one block "
           "without it "
           "before the step");
@@ -123,7 +123,7 @@ void OptimizerStep::check() {
     if (other.get() == &owner_ || !scaled || scaled->until_step) continue;
     if (!slots_.shares_weights(other->slots())) continue;
     raise(
-        kWhere, "optimizer ", other->index(),
+        kInOptimizerStep, "optimizer ", other->index(),
         " owns some of these parameters as well, and its last scale_loss had delay_unscale: their "
         "gradients are still scaled; run one block without it before the step");
   }
@@ -135,7 +135,7 @@ void OptimizerStep::check() {
 void OptimizerStep::check_gradients() {
   const Slot* missed = scope_.still_scaled() ? nullptr : gradients_.missed_by_master();
   if (missed != nullptr) {
-    raise(kWhere, "'", missed->entry->name,
+    raise(kInOptimizerStep, "'", missed->entry->name,
           "' has a gradient from a plain backward(), or from the scope of another optimizer, which "
           "its float master would miss; at ",
           session_.plan().properties.opt_level,
@@ -146,7 +146,7 @@ void OptimizerStep::check_gradients() {
   const bool scales = plan.scale_rules.dynamic || plan.first_scale != 1.0;
   if (scope_.progress().had_backward) return;
   if (!any && (scales || plan.masters)) {
-    raise(kWhere, "optimizer ", owner_.index(),
+    raise(kInOptimizerStep, "optimizer ", owner_.index(),
           " has no gradients yet; call scale_loss(loss, optimizer).backward() before step()");
   }
   if (any && plan.scale_rules.dynamic) {
@@ -187,7 +187,7 @@ std::shared_ptr<const StepRecord> OptimizerStep::finish(bool applied) {
   const OptimizerProgress& now = scope_.progress();
   auto record = std::make_shared<StepRecord>();
   record->applied = applied;
-  record->scale_after = session_.scaler(now.loss_id, kWhere).value();
+  record->scale_after = session_.scaler(now.loss_id, kInOptimizerStep).value();
   record->scale_before = now.scale_known ? now.scale_before : record->scale_after;
   if (applied) {
     count_applied();
@@ -229,9 +229,9 @@ void OptimizerStep::tell_step(const StepRecord& record) {
 }
 
 void OptimizerStep::check_exhausted(const std::string& reason) {
-  const scaling::LossScaler& scaler = session_.scaler(scope_.progress().loss_id, kWhere);
+  const scaling::LossScaler& scaler = session_.scaler(scope_.progress().loss_id, kInOptimizerStep);
   if (!scaling::exhausted(scaler.state(), scaler.rules())) return;
-  raise(kWhere, scaler.state().stuck_at_floor,
+  raise(kInOptimizerStep, scaler.state().stuck_at_floor,
         " steps in a row were skipped with the loss scale at its floor of ", scaler.state().scale,
         ": the training has diverged, scaling cannot help; ", reason);
 }

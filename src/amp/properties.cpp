@@ -11,7 +11,7 @@ namespace mezzo {
 namespace detail {
 namespace {
 
-constexpr std::string_view kWhere = "initialize";
+constexpr std::string_view kInProperties = "initialize";
 
 at::ScalarType scalar_type_of(DType dtype) {
   switch (dtype) {
@@ -47,12 +47,12 @@ void check_types(const amp::Options& options, const Level& level) {
     const at::ScalarType type = *options.cast_model_type;
     if (!can_be_model_type(type)) {
       raise<ConfigError>(
-          kWhere, "cast_model_type is ", type,
+          kInProperties, "cast_model_type is ", type,
           "; expected Half, BFloat16, Float, Double, or Undefined to keep the model's types");
     }
     if (level.cast_ops && type != at::kFloat) {
       raise<ConfigError>(
-          kWhere, level.name,
+          kInProperties, level.name,
           " casts around operators and keeps weights in float, but cast_model_type is ", type,
           "; to cast the model itself use O2, O3 or O5");
     }
@@ -60,43 +60,43 @@ void check_types(const amp::Options& options, const Level& level) {
   if (options.cast_model_outputs && *options.cast_model_outputs != at::ScalarType::Undefined &&
       !can_be_model_type(*options.cast_model_outputs)) {
     raise<ConfigError>(
-        kWhere, "cast_model_outputs is ", *options.cast_model_outputs,
+        kInProperties, "cast_model_outputs is ", *options.cast_model_outputs,
         "; expected Half, BFloat16, Float, Double, or Undefined to leave outputs as they come");
   }
 }
 
 void check_against_level(const amp::Options& options, const Level& level) {
   if (options.patch_torch_functions.value_or(false) && !level.cast_ops) {
-    raise<ConfigError>(kWhere, "patch_torch_functions cannot be switched on at ", level.name,
+    raise<ConfigError>(kInProperties, "patch_torch_functions cannot be switched on at ", level.name,
                        "; choose O1 or O4, which cast operators");
   }
   if (level.cast_ops && options.keep_batchnorm_fp32) {
-    raise<ConfigError>(kWhere, "keep_batchnorm_fp32 has no meaning at ", level.name,
+    raise<ConfigError>(kInProperties, "keep_batchnorm_fp32 has no meaning at ", level.name,
                        ", where batch norms are float already; leave it unset");
   }
   if (level.cast_ops && options.master_weights) {
-    raise<ConfigError>(kWhere, "master_weights has no meaning at ", level.name,
+    raise<ConfigError>(kInProperties, "master_weights has no meaning at ", level.name,
                        ", where weights are float already; leave it unset");
   }
   // Other levels cast no operator: a program may keep its policy when it goes to O0 to compare.
   if (level.cast_ops && options.policy && options.policy->low() != scalar_type_of(level.low)) {
-    raise<ConfigError>(kWhere, "the policy casts to ", options.policy->low(), ", but ", level.name,
+    raise<ConfigError>(kInProperties, "the policy casts to ", options.policy->low(), ", but ", level.name,
                        " casts to ", scalar_type_of(level.low));
   }
 }
 
 void check_numbers(const amp::Options& options) {
   if (options.num_losses < 1) {
-    raise<ConfigError>(kWhere, "num_losses is ", options.num_losses, "; expected 1 or more");
+    raise<ConfigError>(kInProperties, "num_losses is ", options.num_losses, "; expected 1 or more");
   }
   if (options.growth_interval < 1) {
-    raise<ConfigError>(kWhere, "growth_interval is ", options.growth_interval,
+    raise<ConfigError>(kInProperties, "growth_interval is ", options.growth_interval,
                        "; expected 1 or more");
   }
   const auto check_scale = [](std::string_view name, double scale) {
     if (!(scale > 0) || !std::isfinite(static_cast<float>(scale)) ||
         static_cast<float>(scale) == 0) {
-      raise<ConfigError>(kWhere, name, " is ", scale,
+      raise<ConfigError>(kInProperties, name, " is ", scale,
                          "; expected a positive number that float can hold");
     }
   };
@@ -104,7 +104,7 @@ void check_numbers(const amp::Options& options) {
   check_scale("max_loss_scale", options.max_loss_scale);
   check_scale("init_loss_scale", options.init_loss_scale);
   if (options.verbosity < 0 || options.verbosity > 2) {
-    raise<ConfigError>(kWhere, "verbosity is ", options.verbosity, "; expected 0, 1 or 2");
+    raise<ConfigError>(kInProperties, "verbosity is ", options.verbosity, "; expected 0, 1 or 2");
   }
 }
 
@@ -115,13 +115,13 @@ void plan_scaling(const amp::Options& options, Plan& plan) {
   plan.scale_rules.floor = options.min_loss_scale.value_or(plan.scale_rules.floor);
   plan.scale_rules.ceiling = options.max_loss_scale;
   if (plan.scale_rules.floor > plan.scale_rules.ceiling) {
-    raise<ConfigError>(kWhere, "min_loss_scale ", plan.scale_rules.floor,
+    raise<ConfigError>(kInProperties, "min_loss_scale ", plan.scale_rules.floor,
                        " is above max_loss_scale ", plan.scale_rules.ceiling);
   }
   plan.first_scale = scale.is_dynamic() ? options.init_loss_scale : scale.value();
   plan.check_finite = options.check_finite.value_or(scale.is_dynamic() || scale.value() != 1.0);
   if (scale.is_dynamic() && !plan.check_finite) {
-    raise<ConfigError>(kWhere,
+    raise<ConfigError>(kInProperties,
                        "check_finite is off, but a dynamic loss scale moves by that check; "
                        "choose a static loss_scale");
   }

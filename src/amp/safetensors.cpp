@@ -14,7 +14,7 @@
 namespace mezzo {
 namespace {
 
-constexpr std::string_view kWhere = "safetensors";
+constexpr std::string_view kInSafetensors = "safetensors";
 constexpr std::uint64_t kLongestHeader = 100'000'000;  // as the format's own library has it
 
 struct Row {
@@ -66,20 +66,20 @@ at::Tensor read_tensor(std::istream& in, const detail::TensorPlace& place,
     for (const std::int64_t size : place.shape) {
       if (size < 0 ||
           (size > 0 && bytes > (std::uint64_t{1} << 62) / static_cast<std::uint64_t>(size))) {
-        raise(kWhere, "'", path, "': '", place.name, "' has an impossible shape");
+        raise(kInSafetensors, "'", path, "': '", place.name, "' has an impossible shape");
       }
       bytes *= static_cast<std::uint64_t>(size);
     }
     if (bytes != place.end - place.begin) {
-      raise(kWhere, "'", path, "': '", place.name, "' needs ", bytes, " bytes and has ",
+      raise(kInSafetensors, "'", path, "': '", place.name, "' needs ", bytes, " bytes and has ",
             place.end - place.begin);
     }
     at::Tensor tensor = at::empty(place.shape, at::TensorOptions(row.type));
     in.read(static_cast<char*>(tensor.data_ptr()), static_cast<std::streamsize>(bytes));
-    if (!in) raise(kWhere, "'", path, "': '", place.name, "' cannot be read");
+    if (!in) raise(kInSafetensors, "'", path, "': '", place.name, "' cannot be read");
     return tensor;
   }
-  raise(kWhere, "'", path, "': '", place.name, "' is of type ", place.dtype,
+  raise(kInSafetensors, "'", path, "': '", place.name, "' is of type ", place.dtype,
         ", which LibTorch does not have");
 }
 
@@ -92,13 +92,13 @@ void save_safetensors(const std::string& path,
   std::uint64_t end = 0;
   for (const auto& item : tensors) {
     const at::Tensor& tensor = item.value();
-    if (!tensor.defined()) raise(kWhere, "'", path, "': '", item.key(), "' is undefined");
+    if (!tensor.defined()) raise(kInSafetensors, "'", path, "': '", item.key(), "' is undefined");
     std::string_view dtype;
     for (const Row& row : kTypes) {
       if (row.type == tensor.scalar_type()) dtype = row.name;
     }
     if (dtype.empty() || tensor.layout() != at::kStrided) {
-      raise(kWhere, "'", path, "': '", item.key(), "' is ", tensor.layout(), " of type ",
+      raise(kInSafetensors, "'", path, "': '", item.key(), "' is ", tensor.layout(), " of type ",
             tensor.scalar_type(), ", which the format does not have");
     }
     const std::uint64_t begin = end;
@@ -128,12 +128,12 @@ SafetensorsFile load_safetensors_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::error_code failure;
   const std::uint64_t size = in ? std::filesystem::file_size(path, failure) : 0;
-  if (!in || failure) raise(kWhere, "cannot read '", path, "'");
+  if (!in || failure) raise(kInSafetensors, "cannot read '", path, "'");
   std::array<char, 8> prefix{};
   in.read(prefix.data(), prefix.size());
   const std::uint64_t length = in ? read_length(prefix) : 0;
   if (!in || length < 2 || length > kLongestHeader || length > size - prefix.size()) {
-    raise(kWhere, "'", path, "' is not a safetensors file, or is truncated");
+    raise(kInSafetensors, "'", path, "' is not a safetensors file, or is truncated");
   }
   std::string text(length, '\0');
   in.read(text.data(), static_cast<std::streamsize>(length));

@@ -9,7 +9,7 @@
 namespace mezzo::detail {
 namespace {
 
-constexpr std::string_view kWhere = "safetensors";
+constexpr std::string_view kInSafetensorsHeader = "safetensors";
 
 void write_string(std::string& out, std::string_view text) {
   constexpr char kHex[] = "0123456789abcdef";
@@ -105,7 +105,7 @@ class Reader {
   }
 
   [[noreturn]] void fail(const std::string& what) const {
-    raise(kWhere, "'", file_, "': the header is damaged at byte ", at_, ": ", what);
+    raise(kInSafetensorsHeader, "'", file_, "': the header is damaged at byte ", at_, ": ", what);
   }
 
  private:
@@ -197,16 +197,16 @@ void check_places(const SafetensorsHeader& header, std::uint64_t data_size,
   std::uint64_t end = 0;
   for (const TensorPlace* place : by_place) {
     if (place->begin < end) {
-      raise(kWhere, "'", file, "': '", place->name, "' overlaps another tensor at byte ",
+      raise(kInSafetensorsHeader, "'", file, "': '", place->name, "' overlaps another tensor at byte ",
             place->begin);
     }
     if (place->begin > end) {
-      raise(kWhere, "'", file, "': there is a hole before '", place->name, "' at byte ", end);
+      raise(kInSafetensorsHeader, "'", file, "': there is a hole before '", place->name, "' at byte ", end);
     }
     end = place->end;
   }
   if (end != data_size) {
-    raise(kWhere, "'", file, "': the tensors need ", end, " bytes, the file has ", data_size,
+    raise(kInSafetensorsHeader, "'", file, "': the tensors need ", end, " bytes, the file has ", data_size,
           "; it is ", end > data_size ? "truncated" : "longer than its header says");
   }
 }
@@ -251,7 +251,7 @@ SafetensorsHeader read_header(std::string_view text, std::uint64_t data_size,
   std::set<std::string> names;
   reader.object([&](const std::string& name) {
     if (!names.insert(name).second)
-      raise(kWhere, "'", file, "': there are two tensors named '", name, "'");
+      raise(kInSafetensorsHeader, "'", file, "': there are two tensors named '", name, "'");
     if (name == "__metadata__") {
       reader.object([&](const std::string& key) { header.metadata[key] = reader.string(); });
     } else {

@@ -15,7 +15,7 @@ namespace mezzo::detail {
 namespace {
 
 /// What adds up to a parameter's gradient.
-struct Sum {
+struct GradientSum {
   Slot* slot;
   at::Tensor settled;  // unscaled earlier
   at::Tensor delayed;  // left scaled by an earlier block
@@ -34,8 +34,8 @@ at::Tensor to_own(const at::Tensor& grad, const Slot& slot) {
 }
 
 /// Takes a parameter's gradients from where autograd and the scope's entrance left them.
-Sum take_gradients(Slot& slot, bool stash_is_scaled) {
-  Sum sum{&slot, {}, {}, to_own(slot.weight.grad(), slot)};
+GradientSum take_gradients(Slot& slot, bool stash_is_scaled) {
+  GradientSum sum{&slot, {}, {}, to_own(slot.weight.grad(), slot)};
   at::Tensor stash = to_own(std::exchange(slot.stash, at::Tensor()), slot);
   if (!slot.in_bucket) (stash_is_scaled ? sum.delayed : sum.settled) = stash;
   if (slot.has_master()) {
@@ -97,7 +97,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
   const scaling::ScaleValue before = scaler.value();
 
   std::vector<at::Tensor> raw;
-  std::vector<Sum> sums;
+  std::vector<GradientSum> sums;
   std::vector<Scaled> lists{{{}, scaler.inverse()}};
   std::unordered_set<const c10::TensorImpl*> taken;
   for (OptimizerState* optimizer : optimizers) {
@@ -111,7 +111,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
         continue;
       }
       raw.push_back(slot.weight.grad());
-      Sum& sum = sums.emplace_back(take_gradients(slot, still_scaled.has_value()));
+      GradientSum& sum = sums.emplace_back(take_gradients(slot, still_scaled.has_value()));
       if (sum.fresh.defined()) {
         lists.front().gradients.push_back(divide_graph(sum.fresh, lists.front().inverse));
       }
@@ -126,7 +126,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
       return sums[i].slot->weight;
     });
   }
-  for (const Sum& sum : sums) {
+  for (const GradientSum& sum : sums) {
     put_gradient(sum.slot->master, sum_of(sum_of(sum.settled, sum.delayed), sum.fresh));
   }
 

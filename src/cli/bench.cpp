@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kProgram = "mezzo_bench";
 
-struct Options {
+struct BenchOptions {
   std::vector<std::string> names;
   std::string json;
   std::string device;
@@ -36,7 +36,7 @@ fs::path find_program() {
 }  // namespace
 
 Action setup_bench(CLI::App& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchOptions>();
   app.add_option("NAMES", options->names,
                  "Suites: amp, casting, convert, cuda, distributed, layers, step (all)");
   CLI::Option* json = app.add_option("--json", options->json,

@@ -20,7 +20,7 @@ namespace {
 
 using convert::Conditional;
 
-struct Options {
+struct ConvertOptions {
   std::string in, out, plan, plan_out;
   std::vector<std::string> reports, io_of, conditions, calibration;
   std::vector<std::string> target_ops, fp32_ops, widest_ops;
@@ -63,7 +63,7 @@ void check_beside_plan(const CLI::App& app) {
   }
 }
 
-convert::Options resolve(const CLI::App& app, const Options& options) {
+convert::Options resolve(const CLI::App& app, const ConvertOptions& options) {
   check_beside_plan(app);
   convert::Options resolved = options.model;
   resolved.cast_optional_params = options.cast_weights;
@@ -137,7 +137,7 @@ bool is_same_file(const std::string& a, const std::string& b) {
 
 // What is written beside the model goes to files of its own, in folders that are there: a
 // conversion should not fail after its work is done.
-void check_files(const Options& options) {
+void check_files(const ConvertOptions& options) {
   std::vector<std::string> others{options.in};
   if (!options.out.empty()) others.insert(others.end(), {options.out, options.out + ".data"});
   if (!options.plan.empty()) others.push_back(options.plan);
@@ -158,7 +158,7 @@ void check_files(const Options& options) {
 }
 
 // Without -o there is a plan and nothing else.
-int write_plan(const Options& options, const convert::Options& resolved) {
+int write_plan(const ConvertOptions& options, const convert::Options& resolved) {
   if (options.plan_out.empty())
     raise<ConfigError>("convert", "nothing to write: give -o OUT or --plan-out FILE");
   if (!options.reports.empty() || !options.plan.empty()) {
@@ -197,7 +197,7 @@ void let_threads_sleep() {
   ::setenv("OMP_WAIT_POLICY", "passive", 0);
 }
 
-int run(const CLI::App& app, const Options& options) {
+int run(const CLI::App& app, const ConvertOptions& options) {
   let_threads_sleep();
   check_reports(options.reports);
   check_files(options);
@@ -233,7 +233,7 @@ int run(const CLI::App& app, const Options& options) {
 }
 
 // Lists take one value a time: IN may stand behind any of them.
-void add_policy(CLI::App& app, Options& options) {
+void add_policy(CLI::App& app, ConvertOptions& options) {
   app.add_option("--target-ops", options.target_ops,
                  "Operators that run in the target type: replaces the list; +Op and -Op edit it")
       ->delimiter(',')
@@ -285,7 +285,7 @@ void add_policy(CLI::App& app, Options& options) {
       ->allow_extra_args(false);
 }
 
-void add_judges(CLI::App& app, Options& options) {
+void add_judges(CLI::App& app, ConvertOptions& options) {
   app.add_option("--calibration", options.calibration,
                  "Samples: .npz, .npy or ONNX tensor files; may be repeated")
       ->type_name("FILE")
@@ -319,7 +319,7 @@ void add_judges(CLI::App& app, Options& options) {
 }  // namespace
 
 Action setup_convert(CLI::App& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ConvertOptions>();
   app.add_option("IN", options->in, "An ONNX model")->required()->type_name("FILE");
   app.add_option("-o,--output", options->out, "The model to write; the input is never overwritten")
       ->type_name("OUT");

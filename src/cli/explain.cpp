@@ -17,14 +17,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct ExplainOptions {
   std::string op;
   std::string policy;
   std::optional<DType> dtype;
   bool json = false;
 };
 
-std::vector<Rules> rules_of(const Options& options) {
+std::vector<Rules> rules_of(const ExplainOptions& options) {
   if (options.policy.empty()) return default_rules(options.dtype);
   Rules rules = rules_of_file(options.policy);
   if (options.dtype && *options.dtype != rules.low()) {
@@ -112,7 +112,7 @@ void print(const Subject& subject) {
   print_names("aliases", subject.aliases());
 }
 
-int run(const Options& options) {
+int run(const ExplainOptions& options) {
   const Subject subject = subject_named(options.op, rules_of(options));
   if (subject.rows.empty() && !is_foreign(options.op)) {
     raise<ConfigError>("explain", "unknown operator '", options.op, "'",
@@ -129,7 +129,7 @@ int run(const Options& options) {
 }  // namespace
 
 Action setup_explain(CLI::App& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExplainOptions>();
   app.add_option("operator", options->op,
                  "An operator's name: softmax, aten::softmax, softmax.int, or a name of Apex "
                  "(F.linear) or MXNet (FullyConnected)")

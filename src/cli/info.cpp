@@ -93,11 +93,11 @@ void print(const Json& info) {
   table.print(std::cout);
 }
 
-struct Options {
+struct InfoOptions {
   bool json = false;
 };
 
-int run(const Options& options) {
+int run(const InfoOptions& options) {
   Json info = machine();
   int code = kDone;
   try {
@@ -117,7 +117,7 @@ int run(const Options& options) {
 }  // namespace
 
 Action setup_info(CLI::App& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<InfoOptions>();
   app.add_flag("--json", options->json, "Print JSON");
   return [options] { return run(*options); };
 }

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct LaunchOptions {
   std::string program;
   ranks::LaunchOptions launch;
   double grace = 3;
@@ -89,7 +89,7 @@ std::vector<std::string> command_of(const std::string& program, std::vector<std:
   return rest;
 }
 
-int run(Options options, std::vector<std::string> rest) {
+int run(LaunchOptions options, std::vector<std::string> rest) {
   options.launch.command = command_of(options.program, std::move(rest));
   options.launch.end_time = milliseconds("--grace", options.grace);
   const auto limit = milliseconds("--time-limit", options.time_limit);
@@ -107,7 +107,7 @@ int run(Options options, std::vector<std::string> rest) {
 }  // namespace
 
 Action setup_launch(CLI::App& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<LaunchOptions>();
   ranks::LaunchOptions& launch = options->launch;
   app.description(app.get_description() + "\n  mezzo launch [OPTIONS] -- PROGRAM [ARGUMENTS...]");
   app.add_option("PROGRAM", options->program, "What every rank runs, with the arguments behind it");

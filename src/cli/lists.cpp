@@ -14,7 +14,7 @@
 namespace mezzo::cli {
 namespace {
 
-struct Options {
+struct ListsOptions {
   std::optional<DType> dtype;
   std::string cast_class;
   std::string system;
@@ -32,7 +32,7 @@ bool is_listed(const Operator& op, const std::string& system) {
 }
 
 /// The rows that were asked for, by class, then by name.
-std::vector<std::size_t> rows_of(const Options& options) {
+std::vector<std::size_t> rows_of(const ListsOptions& options) {
   const DType low = options.dtype.value_or(DType::kFloat16);
   std::vector<std::size_t> rows;
   for (const CastClass cast_class : kShown) {
@@ -45,7 +45,7 @@ std::vector<std::size_t> rows_of(const Options& options) {
   return rows;
 }
 
-void print_operators(const Options& options) {
+void print_operators(const ListsOptions& options) {
   const std::vector<DType> lows = low_types(options.dtype);
   const std::vector<std::size_t> rows = rows_of(options);
   if (options.json) {
@@ -116,7 +116,7 @@ void print_levels(bool as_json) {
   table.print(std::cout);
 }
 
-int run(const Options& options) {
+int run(const ListsOptions& options) {
   if (options.levels) {
     print_levels(options.json);
   } else {
@@ -128,7 +128,7 @@ int run(const Options& options) {
 }  // namespace
 
 Action setup_lists(CLI::App& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ListsOptions>();
   add_low_dtype_option(app, options->dtype, "Only the classes for this type");
   std::vector<std::string> classes;
   for (const CastClass cast_class : kShown) classes.emplace_back(name_of(cast_class));

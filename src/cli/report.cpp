@@ -9,14 +9,14 @@
 namespace mezzo::cli {
 namespace {
 
-struct Options {
+struct ReportOptions {
   std::vector<std::string> files;
   std::string html;
   std::string tensorboard;
   bool json = false;
 };
 
-int run(const Options& options) {
+int run(const ReportOptions& options) {
   report::Report all;
   for (const std::string& file : options.files) {
     report::Report one = report::read(file);
@@ -38,7 +38,7 @@ int run(const Options& options) {
 }  // namespace
 
 Action setup_report(CLI::App& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ReportOptions>();
   app.add_option("files", options->files,
                  "Logs of events (JSON lines) or report.json files; their runs stand side by side")
       ->required();

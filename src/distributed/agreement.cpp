@@ -73,14 +73,14 @@ int overflow_watches() {
 
 namespace {
 
-struct Registry {
+struct LiveAgreements {
   std::mutex mutex;
   std::unordered_map<const void*, std::shared_ptr<BucketMark>> buckets;
 };
 
-Registry& registry() {
+LiveAgreements& live_agreements() {
   // Never destroyed: reducers in static objects forget their buckets at exit.
-  static Registry* const instance = std::make_unique<Registry>().release();
+  static LiveAgreements* const instance = std::make_unique<LiveAgreements>().release();
   return *instance;
 }
 
@@ -91,20 +91,20 @@ const void* key_of(const at::Tensor& tensor) {
 }  // namespace
 
 void register_bucket(const at::Tensor& flat, const std::shared_ptr<BucketMark>& mark) {
-  Registry& all = registry();
+  LiveAgreements& all = live_agreements();
   const std::lock_guard<std::mutex> lock(all.mutex);
   all.buckets[key_of(flat)] = mark;
 }
 
 void forget_bucket(const at::Tensor& flat) {
-  Registry& all = registry();
+  LiveAgreements& all = live_agreements();
   const std::lock_guard<std::mutex> lock(all.mutex);
   all.buckets.erase(key_of(flat));
 }
 
 std::shared_ptr<BucketMark> bucket_of(const at::Tensor& gradient) {
   if (!gradient.defined() || !gradient.has_storage()) return nullptr;
-  Registry& all = registry();
+  LiveAgreements& all = live_agreements();
   const std::lock_guard<std::mutex> lock(all.mutex);
   const auto found = all.buckets.find(key_of(gradient));
   return found == all.buckets.end() ? nullptr : found->second;

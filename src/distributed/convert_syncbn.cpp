@@ -13,7 +13,7 @@
 namespace mezzo::parallel {
 namespace {
 
-constexpr const char* kWhere = "convert_syncbn_model";
+constexpr const char* kInConvertSyncbn = "convert_syncbn_model";
 
 // What is common to LibTorch's batch norms of all dimensions.
 struct View {
@@ -48,7 +48,7 @@ class Conversion {
     if (!seen_.insert(&module).second) return;
     if (const auto view = view_of(module)) {
       if (!known_by(*view).defined()) {
-        raise<ConfigError>(kWhere, "the batch norm '", name.empty() ? "(root)" : name,
+        raise<ConfigError>(kInConvertSyncbn, "the batch norm '", name.empty() ? "(root)" : name,
                            "' has neither running statistics nor a weight to be known by; give it "
                            "one of them, put it into a torch::nn::Sequential, or make it a "
                            "mezzo::parallel::SyncBatchNorm");
@@ -147,7 +147,7 @@ std::shared_ptr<SyncBatchNormImpl> synchronised(const torch::nn::Module& module,
 void convert_batch_norms(torch::nn::Module& root, const std::optional<ProcessGroup>& group,
                          bool channel_last) {
   if (group && !group->is_member()) {
-    raise<ConfigError>(kWhere, "this process is no member of the process group that was given");
+    raise<ConfigError>(kInConvertSyncbn, "this process is no member of the process group that was given");
   }
   Conversion conversion({group, channel_last});
   conversion.check(root, "");

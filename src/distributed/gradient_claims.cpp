@@ -9,14 +9,14 @@
 namespace mezzo::parallel {
 namespace {
 
-struct Registry {
+struct ClaimedGradients {
   std::mutex mutex;
   std::unordered_map<const void*, const GradientClaims*> owners;
 };
 
-Registry& registry() {
+ClaimedGradients& claimed_gradients() {
   // Never destroyed: reducers in static objects give up their claims at exit.
-  static Registry* const instance = std::make_unique<Registry>().release();
+  static ClaimedGradients* const instance = std::make_unique<ClaimedGradients>().release();
   return *instance;
 }
 
@@ -24,7 +24,7 @@ Registry& registry() {
 
 GradientClaims::GradientClaims(std::span<const ReducedParameter> parameters, Lost lost)
     : lost_(std::move(lost)) {
-  Registry& all = registry();
+  ClaimedGradients& all = claimed_gradients();
   const std::lock_guard<std::mutex> lock(all.mutex);
   std::map<const GradientClaims*, std::string> losers;
   for (const ReducedParameter& parameter : parameters) {
@@ -37,7 +37,7 @@ GradientClaims::GradientClaims(std::span<const ReducedParameter> parameters, Los
 }
 
 GradientClaims::~GradientClaims() {
-  Registry& all = registry();
+  ClaimedGradients& all = claimed_gradients();
   const std::lock_guard<std::mutex> lock(all.mutex);
   std::erase_if(all.owners, [this](const auto& item) { return item.second == this; });
 }

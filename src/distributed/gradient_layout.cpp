@@ -15,11 +15,7 @@
 namespace mezzo::parallel {
 namespace {
 
-constexpr const char* kWhere = "DistributedDataParallel";
-
-std::size_t index(int number) {
-  return static_cast<std::size_t>(number);
-}
+constexpr const char* kInGradientLayout = "DistributedDataParallel";
 
 std::vector<ranks::PlannedParameter> planned(const std::vector<ReducedParameter>& parameters,
                                              const std::vector<std::uint8_t>& triggers) {
@@ -39,11 +35,11 @@ std::vector<ranks::PlannedParameter> planned(const std::vector<ReducedParameter>
 // meanwhile, and would take one for the other.
 void agree_on_change(Lane& lane, const std::vector<std::string>& lines) {
   try {
-    check_same_lines(lane, lines, kWhere);
+    check_same_lines(lane, lines, kInGradientLayout);
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& failure) {
-    raise(kWhere, "parameters were frozen, unfrozen or given another type on this rank, and not ",
+    raise(kInGradientLayout, "parameters were frozen, unfrozen or given another type on this rank, and not ",
           "all ranks did the same: ", failure.what());
   }
 }

@@ -17,11 +17,7 @@
 namespace mezzo::parallel {
 namespace {
 
-constexpr const char* kWhere = "DistributedDataParallel";
-
-std::size_t index(int number) {
-  return static_cast<std::size_t>(number);
-}
+constexpr const char* kInGradientReducer = "DistributedDataParallel";
 
 }  // namespace
 
@@ -67,7 +63,7 @@ bool GradientReducer::prepare() {
 
 void GradientReducer::check_claims() const {
   if (taken_.empty()) return;
-  raise<ConfigError>(kWhere, "a later DistributedDataParallel wraps parameter '", taken_,
+  raise<ConfigError>(kInGradientReducer, "a later DistributedDataParallel wraps parameter '", taken_,
                      "', and averages its gradients; use that one, and wrap networks that share "
                      "parameters as one module");
 }
@@ -113,7 +109,7 @@ void GradientReducer::hook(int parameter) {
   look_for_overflow(parameter);
   arrived_[index(parameter)] = true;
   if (schedule_->arrive(parameter) == ranks::BucketSchedule::Arrival::kTooLate) {
-    raise(kWhere, "the gradient of '", name_of(parameter), "' was added to again in one backward ",
+    raise(kInGradientReducer, "the gradient of '", name_of(parameter), "' was added to again in one backward ",
           "after it had been sent (a nested backward, as in recomputation?): use delay_allreduce");
   }
 }
@@ -121,7 +117,7 @@ void GradientReducer::hook(int parameter) {
 void GradientReducer::adopt(int parameter) {
   at::Tensor& gradient = parameters_[index(parameter)].tensor.mutable_grad();
   if (gradient.layout() != at::kStrided) {
-    raise<UnsupportedError>(kWhere, "the gradient of '", name_of(parameter),
+    raise<UnsupportedError>(kInGradientReducer, "the gradient of '", name_of(parameter),
                             "' is sparse; only dense gradients are reduced");
   }
   if (buckets_->is_view(parameter, gradient)) return;
@@ -138,7 +134,7 @@ void GradientReducer::look_for_overflow(int parameter) {
   if (overflow_watches() == 0) return;
   const at::Tensor& view = buckets_->view(parameter);
   if (!view.is_cpu() || !bridge::kernel_dtype(view.scalar_type())) return;
-  nonfinite_[index(parameter)] = !bridge::all_finite(kWhere, at::TensorList(&view, 1));
+  nonfinite_[index(parameter)] = !bridge::all_finite(kInGradientReducer, at::TensorList(&view, 1));
 }
 
 void GradientReducer::begin(std::int64_t backward) {
@@ -245,11 +241,11 @@ void GradientReducer::settle(const std::vector<double>& notes) {
     }
   }
   if (report.broke_off) {
-    raise(kWhere, "a backward pass broke off on another rank: the gradients of this step are ",
+    raise(kInGradientReducer, "a backward pass broke off on another rank: the gradients of this step are ",
           "incomplete on all ranks");
   }
   if (!settings_.unused_allowed && !unused.empty()) {
-    raise(kWhere, "with find_unused_parameters = false every parameter needs a gradient on every ",
+    raise(kInGradientReducer, "with find_unused_parameters = false every parameter needs a gradient on every ",
           "rank; these had none somewhere:", unused);
   }
   const bool looked = overflow_watches() > 0 && buckets_->flat(0).is_cpu();

@@ -81,6 +81,7 @@ class GradientReducer {
   DDPStatistics statistics() const;
 
  private:
+  static std::size_t index(int number) { return static_cast<std::size_t>(number); }
   // ---- the layout (gradient_layout.cpp)
   void refresh(bool compare);
   bool is_current() const;

@@ -18,7 +18,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::string_view kWhere = "SyncBatchNorm";
+constexpr std::string_view kInRankStatistics = "SyncBatchNorm";
 
 void announce_tensor(const ProcessGroup& group, Coming what, const at::Tensor& tensor,
                      std::int64_t elements) {
@@ -27,7 +27,7 @@ void announce_tensor(const ProcessGroup& group, Coming what, const at::Tensor& t
   notice.elements = elements;
   notice.type = static_cast<std::int64_t>(tensor.scalar_type());
   notice.on_cuda = tensor.is_cuda() ? 1 : 0;
-  announce(group.internals(), notice, kWhere);
+  announce(group.internals(), notice, kInRankStatistics);
 }
 
 // A rank's row in the exchange: means, squared deviations, count, and what its backward will do.

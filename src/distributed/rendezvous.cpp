@@ -12,7 +12,7 @@
 namespace mezzo::parallel {
 namespace {
 
-constexpr const char* kWhere = "init_process_group";
+constexpr const char* kInRendezvous = "init_process_group";
 
 // What counts as for ever: in milliseconds it still fits an int, which some of the system's waits
 // take.
@@ -23,11 +23,11 @@ using ranks::Starter;
 
 void validate(const InitOptions& options) {
   if (options.backend != "auto" && options.backend != "gloo" && options.backend != "nccl") {
-    raise<ConfigError>(kWhere, "unknown backend '", options.backend,
+    raise<ConfigError>(kInRendezvous, "unknown backend '", options.backend,
                        "'; expected one of auto, gloo, nccl");
   }
   if (options.timeout <= std::chrono::milliseconds(0)) {
-    raise<ConfigError>(kWhere, "the timeout is ", options.timeout.count(),
+    raise<ConfigError>(kInRendezvous, "the timeout is ", options.timeout.count(),
                        " ms, expected more than 0");
   }
 }
@@ -54,11 +54,11 @@ Starter identify_at(const MeetingPoint& point, std::optional<int> rank, std::opt
   if (starter && !rank) rank = starter->rank;
   if (starter && !size) size = starter->world_size;
   if (!rank || !size) {
-    raise<ConfigError>(kWhere, init_method, " needs rank and world_size where no starter's ",
+    raise<ConfigError>(kInRendezvous, init_method, " needs rank and world_size where no starter's ",
                        "variables give them");
   }
   if (*size < 1 || *rank < 0 || *rank >= *size) {
-    raise<ConfigError>(kWhere, "rank ", *rank, " of world_size ", *size,
+    raise<ConfigError>(kInRendezvous, "rank ", *rank, " of world_size ", *size,
                        " is out of range; expected 0 <= rank < world_size");
   }
   Starter self;
@@ -84,12 +84,12 @@ Starter identify(const InitOptions& options, const MeetingPoint& point) {
   }
   Starter self = ranks::read_starter(platform::environment_variable);
   if ((rank && *rank != self.rank) || (size && *size != self.world_size)) {
-    raise<ConfigError>(kWhere, "rank and world_size are ", rank.value_or(self.rank), " and ",
+    raise<ConfigError>(kInRendezvous, "rank and world_size are ", rank.value_or(self.rank), " and ",
                        size.value_or(self.world_size), ", but the environment of ", self.name,
                        " says ", self.rank, " and ", self.world_size);
   }
   if (self.world_size > 1 && (self.master_address.empty() || self.master_port == 0)) {
-    raise<ConfigError>(kWhere, "env:// needs MASTER_ADDR and MASTER_PORT, which ", self.name,
+    raise<ConfigError>(kInRendezvous, "env:// needs MASTER_ADDR and MASTER_PORT, which ", self.name,
                        " does not set: export them before the start (rank 0's host, a free ",
                        "port), or give init_method tcp://HOST:PORT or file:///PATH");
   }
@@ -101,7 +101,7 @@ Starter identify(const InitOptions& options, const MeetingPoint& point) {
 void sign_in(Store& store, const Starter& self, std::chrono::milliseconds limit) {
   const auto key = [](int rank) { return "ready/" + std::to_string(rank); };
   if (store.add("claim/" + std::to_string(self.rank), 1) > 1) {
-    raise(kWhere, "rank ", self.rank, " signed in twice: two processes have this rank, or the ",
+    raise(kInRendezvous, "rank ", self.rank, " signed in twice: two processes have this rank, or the ",
           "store (a file?) is left from an earlier run");
   }
   store.set(key(self.rank), std::to_string(self.world_size));
@@ -110,13 +110,13 @@ void sign_in(Store& store, const Starter& self, std::chrono::milliseconds limit)
   for (int rank = 0; rank < self.world_size; ++rank) keys.push_back(key(rank));
   const std::vector<int> missing = store.wait(keys, limit);
   if (!missing.empty()) {
-    raise(kWhere, "rank ", self.rank, " waited ", limit.count(), " ms for ", missing.size(), " of ",
+    raise(kInRendezvous, "rank ", self.rank, " waited ", limit.count(), " ms for ", missing.size(), " of ",
           self.world_size, " ranks that did not come: ", ranks::listed(missing));
   }
   for (int rank = 0; rank < self.world_size; ++rank) {
     const std::string size = store.get(key(rank));
     if (size != std::to_string(self.world_size)) {
-      raise<ConfigError>(kWhere, "rank ", self.rank, " expects ", self.world_size, " ranks, rank ",
+      raise<ConfigError>(kInRendezvous, "rank ", self.rank, " expects ", self.world_size, " ranks, rank ",
                          rank, " expects ", size);
     }
   }
@@ -186,7 +186,7 @@ std::shared_ptr<Engine> cuda_engine(const InitOptions& options, const EngineOpti
   if (nccl != nullptr) why = why_not_together(gpus);
   if (nccl != nullptr && why.empty()) return nccl;
   if (options.backend == "nccl") {
-    raise<UnsupportedError>(kWhere, "backend nccl cannot be used here: ", why);
+    raise<UnsupportedError>(kInRendezvous, "backend nccl cannot be used here: ", why);
   }
   return nullptr;
 }
@@ -225,9 +225,9 @@ std::shared_ptr<Session> meet(const InitOptions& given) {
     throw;
   } catch (const std::exception& failure) {
     if (!point.path.empty()) {
-      raise(kWhere, "the ranks cannot meet in ", options.init_method, ": ", text_of(failure));
+      raise(kInRendezvous, "the ranks cannot meet in ", options.init_method, ": ", text_of(failure));
     }
-    raise(kWhere, "the store vanished while rank ", self.rank,
+    raise(kInRendezvous, "the store vanished while rank ", self.rank,
           " waited for the others: its host (rank 0 or the launcher) ended: ", text_of(failure));
   }
   try {
@@ -235,7 +235,7 @@ std::shared_ptr<Session> meet(const InitOptions& given) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& failure) {
-    raise(kWhere, "no network device for Gloo (GLOO_SOCKET_IFNAME '", engine.interface,
+    raise(kInRendezvous, "no network device for Gloo (GLOO_SOCKET_IFNAME '", engine.interface,
           "', address '", engine.address, "'): ", text_of(failure));
   }
   return std::make_shared<Session>(std::move(session));

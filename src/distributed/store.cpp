@@ -21,7 +21,7 @@
 namespace mezzo::parallel {
 namespace {
 
-constexpr const char* kWhere = "init_process_group";
+constexpr const char* kInStore = "init_process_group";
 
 c10::intrusive_ptr<c10d::TCPStore> serve(const StoreAddress& address,
                                          std::chrono::milliseconds limit) {
@@ -42,7 +42,7 @@ c10::intrusive_ptr<c10d::TCPStore> serve(const StoreAddress& address,
     }
     return c10::make_intrusive<c10d::TCPStore>(address.host, options);
   } catch (const std::exception& failure) {
-    raise(kWhere, "cannot open the store at ", address.host, ":", address.port,
+    raise(kInStore, "cannot open the store at ", address.host, ":", address.port,
           " (is the port in use? choose another MASTER_PORT): ", text_of(failure));
   }
 }
@@ -71,11 +71,11 @@ c10::intrusive_ptr<c10d::TCPStore> client_within(const StoreAddress& address,
 c10::intrusive_ptr<c10d::TCPStore> connect(const StoreAddress& address,
                                            std::chrono::milliseconds limit) {
   if (std::string why; !platform::resolves(address.host, &why)) {
-    raise(kWhere, "cannot resolve the master address '", address.host, "': ", why);
+    raise(kInStore, "cannot resolve the master address '", address.host, "': ", why);
   }
   // LibTorch's client tries again as well, but past the limit and with backtraces in the log.
   if (!platform::wait_connectable(address.host, address.port, limit)) {
-    raise(kWhere, "nobody answers at the master address ", address.host, ":", address.port,
+    raise(kInStore, "nobody answers at the master address ", address.host, ":", address.port,
           " within ", limit.count(), " ms: rank 0 is missing, or MASTER_ADDR or MASTER_PORT are ",
           "not its own");
   }
@@ -86,7 +86,7 @@ c10::intrusive_ptr<c10d::TCPStore> connect(const StoreAddress& address,
   try {
     return client_within(address, options);
   } catch (const std::exception& failure) {
-    raise(kWhere, "what answers at the master address ", address.host, ":", address.port,
+    raise(kInStore, "what answers at the master address ", address.host, ":", address.port,
           " is no store (is MASTER_PORT that of another program?): ", text_of(failure));
   }
 }
@@ -95,7 +95,7 @@ c10::intrusive_ptr<c10d::TCPStore> connect(const StoreAddress& address,
 void check_folder(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   if (std::error_code failure; !std::filesystem::is_directory(folder, failure)) {
-    raise<ConfigError>(kWhere, "file://", path, ": there is no folder ", folder.string(),
+    raise<ConfigError>(kInStore, "file://", path, ": there is no folder ", folder.string(),
                        "; expected a file in one that all ranks see");
   }
 }

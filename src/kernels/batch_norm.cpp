@@ -10,7 +10,7 @@ namespace mezzo::kernels {
 namespace {
 
 constexpr std::int64_t kElementsPerPiece = 16384;
-constexpr std::int64_t kMostBlocks = 32;
+constexpr std::int64_t kMostBatchBlocks = 32;
 
 bool channels_innermost(const BatchShape& shape) {
   return shape.places == 1;
@@ -21,12 +21,12 @@ bool channels_innermost(const BatchShape& shape) {
 std::int64_t blocks_of(const BatchShape& shape) {
   const std::int64_t wanted = channels_innermost(shape)
                                   ? shape.samples * shape.channels / kElementsPerPiece
-                                  : kMostBlocks / std::max(shape.channels, std::int64_t{1});
-  const std::int64_t most = std::max(std::min(shape.samples, kMostBlocks), std::int64_t{1});
+                                  : kMostBatchBlocks / std::max(shape.channels, std::int64_t{1});
+  const std::int64_t most = std::max(std::min(shape.samples, kMostBatchBlocks), std::int64_t{1});
   return std::clamp(wanted, std::int64_t{1}, most);
 }
 
-Range block_of(std::int64_t block, std::int64_t blocks, std::int64_t samples) {
+Range batch_block(std::int64_t block, std::int64_t blocks, std::int64_t samples) {
   return {samples * block / blocks, samples * (block + 1) / blocks};
 }
 
@@ -44,7 +44,7 @@ void for_each_part(const BatchShape& shape, const Workers& workers, const Visit&
       const std::int64_t block = item / slices;
       const std::int64_t slice = item % slices;
       const Range channels = slices == 1 ? Range{0, shape.channels} : Range{slice, slice + 1};
-      visit(BatchPart{block_of(block, blocks, shape.samples), channels}, block);
+      visit(BatchPart{batch_block(block, blocks, shape.samples), channels}, block);
     }
   });
 }
@@ -147,7 +147,7 @@ void batch_moments(const Rows& x, const BatchShape& shape, const Moments& moment
   });
   std::vector<RankMoments> all;
   for (std::int64_t block = 0; block < blocks; ++block) {
-    const Range samples = block_of(block, blocks, shape.samples);
+    const Range samples = batch_block(block, blocks, shape.samples);
     all.push_back({static_cast<double>((samples.end - samples.begin) * shape.places),
                    scratch + block * stride, scratch + block * stride + shape.channels});
   }

@@ -25,6 +25,17 @@ struct LambNorms {
   double update = 0;
 };
 
+/// Batch norms; see batch_norm.h. Moments are merged into, and sums added to, what is there for the
+/// part's channels; moments must be those of no element before.
+struct BatchNormKernels {
+  void (*moments)(const Rows& x, const BatchShape&, const BatchPart&, const Moments&);
+  void (*normalise)(const BatchNormalise&, const BatchPart&, const BatchCoefficients&);
+  void (*backward_reduce)(const BatchGradient&, const BatchPart&, const BatchCoefficients&,
+                          double* sum_dy, double* sum_dy_xmu);
+  void (*backward_apply)(const BatchBackwardApply&, const BatchPart&, const BatchCoefficients&);
+};
+
+/// No member has a default, so that a set without one of them does not compile.
 struct KernelSet {
   const char* name;
 
@@ -63,14 +74,11 @@ struct KernelSet {
   /// if wide, one number a column.
   void (*norm_backward)(const NormBackward&, Range rows, void* dweight, void* dbias);
 
-  /// Batch norms; see batch_norm.h. Moments are merged into, and sums added to, what is there for
-  /// the part's channels; moments must be those of no element before.
-  void (*batch_moments)(const Rows& x, const BatchShape&, const BatchPart&, const Moments&);
-  void (*batch_normalise)(const BatchNormalise&, const BatchPart&, const BatchCoefficients&);
-  void (*batch_backward_reduce)(const BatchGradient&, const BatchPart&, const BatchCoefficients&,
-                                double* sum_dy, double* sum_dy_xmu);
-  void (*batch_backward_apply)(const BatchBackwardApply&, const BatchPart&,
-                               const BatchCoefficients&);
+  /// Batch norms; see BatchNormKernels.
+  decltype(BatchNormKernels::moments) batch_moments;
+  decltype(BatchNormKernels::normalise) batch_normalise;
+  decltype(BatchNormKernels::backward_reduce) batch_backward_reduce;
+  decltype(BatchNormKernels::backward_apply) batch_backward_apply;
 };
 
 /// The sets that this processor runs, slowest first.

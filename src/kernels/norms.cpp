@@ -9,9 +9,9 @@ namespace mezzo::kernels {
 namespace {
 
 constexpr std::int64_t kRowsPerBlock = 64;
-constexpr std::int64_t kMostBlocks = 32;
+constexpr std::int64_t kMostRowBlocks = 32;
 
-Range block_of(std::int64_t block, std::int64_t blocks, std::int64_t rows) {
+Range row_block(std::int64_t block, std::int64_t blocks, std::int64_t rows) {
   return {rows * block / blocks, rows * (block + 1) / blocks};
 }
 
@@ -35,7 +35,7 @@ void backward(const NormBackward& norm, T* scratch, const Workers& workers) {
                   for (std::int64_t block = begin; block < end; ++block) {
                     T* partial = scratch + block * stride;
                     std::fill_n(partial, stride, T(0));
-                    set.norm_backward(norm, block_of(block, blocks, norm.shape.rows), partial,
+                    set.norm_backward(norm, row_block(block, blocks, norm.shape.rows), partial,
                                       partial + columns);
                   }
                 });
@@ -50,7 +50,7 @@ void backward(const NormBackward& norm, T* scratch, const Workers& workers) {
 }  // namespace
 
 std::int64_t norm_blocks(std::int64_t rows) {
-  return std::clamp((rows + kRowsPerBlock - 1) / kRowsPerBlock, std::int64_t{1}, kMostBlocks);
+  return std::clamp((rows + kRowsPerBlock - 1) / kRowsPerBlock, std::int64_t{1}, kMostRowBlocks);
 }
 
 std::int64_t norm_scratch(const NormShape& shape) {
@@ -62,8 +62,8 @@ void norm_forward(const NormForward& norm, const Workers& workers) {
   const std::int64_t blocks = norm_blocks(norm.shape.rows);
   workers.share(blocks, norm.shape.rows * norm.shape.columns,
                 [&](std::int64_t begin, std::int64_t end) {
-                  set.norm_forward(norm, {block_of(begin, blocks, norm.shape.rows).begin,
-                                          block_of(end - 1, blocks, norm.shape.rows).end});
+                  set.norm_forward(norm, {row_block(begin, blocks, norm.shape.rows).begin,
+                                          row_block(end - 1, blocks, norm.shape.rows).end});
                 });
 }
 

@@ -23,7 +23,7 @@ using mezzo::detail::OptimizerState;
 using mezzo::detail::Session;
 using mezzo::detail::Slot;
 
-constexpr std::string_view kWhere = "FP16_Optimizer";
+constexpr std::string_view kInFp16Optimizer = "FP16_Optimizer";
 
 constexpr const char* kDynamic = "dynamic_loss_scale";
 constexpr const char* kScale = "loss_scale";
@@ -46,8 +46,8 @@ std::shared_ptr<Session> session_of(torch::optim::Optimizer& optimizer,
   mezzo::detail::Plan plan = mezzo::detail::resolve(wanted);
   if (dynamic) {
     const DynamicLossArgs args = options.dynamic_loss_args.value_or(DynamicLossArgs{});
-    plan.scale_rules = scale_rules(kWhere, args.scale_factor, args.scale_window);
-    plan.first_scale = checked_first_scale(kWhere, args.init_scale, plan.scale_rules);
+    plan.scale_rules = scale_rules(kInFp16Optimizer, args.scale_factor, args.scale_window);
+    plan.first_scale = checked_first_scale(kInFp16Optimizer, args.init_scale, plan.scale_rules);
   }
   auto session = std::make_shared<Session>(std::move(wanted), std::move(plan));
   session->adopt({}, {{&optimizer, {}}});
@@ -72,7 +72,7 @@ template <typename T, typename Read>
 T entry(torch::serialize::InputArchive& archive, const std::string& key, Read read) {
   c10::IValue value;
   if (!archive.try_read(key, value))
-    raise(kWhere, "the archive is not of an FP16_Optimizer: it has no '", key, "'");
+    raise(kInFp16Optimizer, "the archive is not of an FP16_Optimizer: it has no '", key, "'");
   return (value.*read)();
 }
 
@@ -80,7 +80,7 @@ torch::serialize::InputArchive part(torch::serialize::InputArchive& archive,
                                     const std::string& key) {
   torch::serialize::InputArchive nested;
   if (!archive.try_read(key, nested))
-    raise(kWhere, "the archive is not of an FP16_Optimizer: it has no '", key, "'");
+    raise(kInFp16Optimizer, "the archive is not of an FP16_Optimizer: it has no '", key, "'");
   return nested;
 }
 
@@ -95,15 +95,15 @@ SavedScale read_scale(torch::serialize::InputArchive& archive, const scaling::Sc
   SavedScale saved{rules, {}};
   const bool dynamic = entry<bool>(archive, kDynamic, &IValue::toBool);
   if (dynamic != rules.dynamic) {
-    raise(kWhere, "the archive is of an optimizer with a ", dynamic ? "dynamic" : "static",
+    raise(kInFp16Optimizer, "the archive is of an optimizer with a ", dynamic ? "dynamic" : "static",
           " scale, this one's is ", rules.dynamic ? "dynamic" : "static",
           "; construct it with the same dynamic_loss_scale");
   }
-  saved.state = {checked_scale(kWhere, entry<double>(archive, kScale, &IValue::toDouble)),
+  saved.state = {checked_scale(kInFp16Optimizer, entry<double>(archive, kScale, &IValue::toDouble)),
                  entry<std::int64_t>(archive, kUnskipped, &IValue::toInt),
                  entry<std::int64_t>(archive, kStuck, &IValue::toInt)};
   if (dynamic) {
-    saved.rules = scale_rules(kWhere, entry<double>(archive, kFactor, &IValue::toDouble),
+    saved.rules = scale_rules(kInFp16Optimizer, entry<double>(archive, kFactor, &IValue::toDouble),
                               entry<std::int64_t>(archive, kWindow, &IValue::toInt));
   }
   return saved;
@@ -114,13 +114,13 @@ std::vector<at::Tensor> read_masters(torch::serialize::InputArchive& archive,
   auto saved = part(archive, kMasters);
   const auto count = entry<std::int64_t>(saved, "size", &c10::IValue::toInt);
   if (count != static_cast<std::int64_t>(slots.size()))
-    raise(kWhere, "the archive has ", count, " masters, this optimizer ", slots.size());
+    raise(kInFp16Optimizer, "the archive has ", count, " masters, this optimizer ", slots.size());
   std::vector<at::Tensor> masters(slots.size());
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (!saved.try_read(std::to_string(i), masters[i]))
-      raise(kWhere, "the archive has no master ", i);
+      raise(kInFp16Optimizer, "the archive has no master ", i);
     if (masters[i].sizes() == slots[i]->master.sizes()) continue;
-    raise(kWhere, "master ", i, " has shape ", masters[i].sizes(), " in the archive, here ",
+    raise(kInFp16Optimizer, "master ", i, " has shape ", masters[i].sizes(), " in the archive, here ",
           slots[i]->master.sizes());
   }
   return masters;
@@ -138,7 +138,7 @@ class FP16_Optimizer::Impl {
   }
 
   OptimizerState& state() const { return *session->optimizers().front(); }
-  scaling::LossScaler& scaler() const { return session->scaler(0, kWhere); }
+  scaling::LossScaler& scaler() const { return session->scaler(0, kInFp16Optimizer); }
 
   bool has_plain_gradients() const { return state().gradients().missed_by_master() != nullptr; }
 
@@ -161,7 +161,7 @@ class FP16_Optimizer::Impl {
     const bool may_change = updated && !stepped;
     if (state().scope().still_scaled() || has_plain_gradients() ||
         (!may_change && has_new_float_gradients())) {
-      raise(kWhere,
+      raise(kInFp16Optimizer,
             "gradients are still scaled; call update_master_grads(), or backward(loss) "
             "without false, before ",
             what);
@@ -235,7 +235,7 @@ void FP16_Optimizer::update_master_grads() {
   if (impl_->updated) {
     if (!impl_->has_plain_gradients() && !impl_->has_new_float_gradients()) return;
     if (impl_->unscaled.any_left(state.slots().all())) {
-      raise(kWhere,
+      raise(kInFp16Optimizer,
             "a backward pass outside of backward() added to gradients that were unscaled already; "
             "call zero_grad() of this object before it, or backward(loss) in its place");
     }
@@ -249,7 +249,7 @@ void FP16_Optimizer::update_master_grads() {
 void FP16_Optimizer::step() {
   impl_->check_updated("step()");
   if (!impl_->state().scope().progress().had_backward && !impl_->has_gradients())
-    raise(kWhere, "no gradients yet; call backward(loss) before step()");
+    raise(kInFp16Optimizer, "no gradients yet; call backward(loss) before step()");
   impl_->note_step(impl_->handle.step());
 }
 
@@ -312,7 +312,7 @@ double FP16_Optimizer::loss_scale() const {
 
 void FP16_Optimizer::set_loss_scale(double scale) {
   scaling::ScaleState state = impl_->scaler().state();
-  state.scale = checked_scale(kWhere, scale);
+  state.scale = checked_scale(kInFp16Optimizer, scale);
   impl_->scaler().set_state(state);
 }
 

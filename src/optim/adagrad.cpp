@@ -12,7 +12,7 @@ namespace {
 
 using torch::optim::AdagradParamState;
 
-kernels::AdagradRecipe recipe_of(const Options& given) {
+kernels::AdagradRecipe adagrad_recipe(const Options& given) {
   const auto& options = static_cast<const FusedAdagradOptions&>(given);
   kernels::AdagradRecipe recipe;
   recipe.lr = options.lr();
@@ -42,7 +42,7 @@ template class FusedOptimizerOf<FusedAdagradOptions, AdagradParamState>;
 
 void FusedAdagrad::update(StepWork& work) {
   auto& table = work.table<kernels::AdagradScalars<double>>();
-  const auto& recipes = work.recipes_of(param_groups(), recipe_of);
+  const auto& recipes = work.recipes_of(param_groups(), adagrad_recipe);
   const auto prepare = [&](std::size_t i, AdagradParamState* state) {
     const Stepped& stepped = work.parameters[i];
     const auto& options =

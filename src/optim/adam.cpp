@@ -12,7 +12,7 @@ namespace {
 
 using torch::optim::AdamParamState;
 
-kernels::AdamRecipe recipe_of(const Options& given) {
+kernels::AdamRecipe adam_recipe(const Options& given) {
   const auto& options = static_cast<const FusedAdamOptions&>(given);
   auto recipe = recipe_with_moments<kernels::AdamRecipe>(options);
   recipe.decoupled = options.adam_w_mode();
@@ -34,7 +34,7 @@ template class FusedOptimizerOf<FusedAdamOptions, AdamParamState>;
 
 void FusedAdam::update(StepWork& work) {
   auto& table = work.table<kernels::AdamScalars<double>>();
-  const auto& recipes = work.recipes_of(param_groups(), recipe_of);
+  const auto& recipes = work.recipes_of(param_groups(), adam_recipe);
   const auto prepare = [&](std::size_t i, AdamParamState* state) {
     const Stepped& stepped = work.parameters[i];
     const kernels::AdamRecipe& recipe = recipes[stepped.group];

@@ -12,7 +12,7 @@ namespace {
 
 using torch::optim::AdamParamState;
 
-kernels::LambRecipe recipe_of(const Options& given) {
+kernels::LambRecipe lamb_recipe(const Options& given) {
   const auto& options = static_cast<const FusedLAMBOptions&>(given);
   auto recipe = recipe_with_moments<kernels::LambRecipe>(options);
   recipe.decoupled = options.adam_w_mode();
@@ -33,7 +33,7 @@ template struct FusedOptions<FusedLAMBOptions>;
 template class FusedOptimizerOf<FusedLAMBOptions, AdamParamState>;
 
 void FusedLAMB::update(StepWork& work) {
-  const auto& recipes = work.recipes_of(param_groups(), recipe_of);
+  const auto& recipes = work.recipes_of(param_groups(), lamb_recipe);
   const auto recipe_at = [&](std::size_t row) -> const kernels::LambRecipe& {
     return recipes[work.parameters[row].group];
   };

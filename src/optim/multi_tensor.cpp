@@ -10,7 +10,7 @@
 #include "bridge/outputs.h"
 #include "bridge/tensors.h"
 #include "core/torch.h"
-#include "mezzo/optim.h"
+#include "mezzo/multi_tensor.h"
 
 namespace mezzo::optim {
 namespace {

@@ -17,7 +17,7 @@ namespace {
 
 using torch::optim::AdamParamState;
 
-kernels::NovogradRecipe recipe_of(const Options& given) {
+kernels::NovogradRecipe novograd_recipe(const Options& given) {
   const auto& options = static_cast<const FusedNovoGradOptions&>(given);
   auto recipe = recipe_with_moments<kernels::NovogradRecipe>(options);
   recipe.grad_averaging = options.grad_averaging();
@@ -67,7 +67,7 @@ template struct FusedOptions<FusedNovoGradOptions>;
 template class FusedOptimizerOf<FusedNovoGradOptions, AdamParamState>;
 
 void FusedNovoGrad::update(StepWork& work) {
-  const auto& recipes = work.recipes_of(param_groups(), recipe_of);
+  const auto& recipes = work.recipes_of(param_groups(), novograd_recipe);
   find_norms(work, recipes);
   std::vector<double>& norms = work.norms.kept;
   auto& table = work.table<kernels::NovogradScalars<double>>();

@@ -13,7 +13,7 @@ namespace {
 
 using torch::optim::SGDParamState;
 
-kernels::SgdRecipe recipe_of(const Options& given) {
+kernels::SgdRecipe sgd_recipe(const Options& given) {
   const auto& options = static_cast<const FusedSGDOptions&>(given);
   kernels::SgdRecipe recipe;
   recipe.lr = options.lr();
@@ -49,7 +49,7 @@ template class FusedOptimizerOf<FusedSGDOptions, SGDParamState>;
 
 void FusedSGD::update(StepWork& work) {
   auto& table = work.table<kernels::SgdScalars<double>>();
-  const auto& recipes = work.recipes_of(param_groups(), recipe_of);
+  const auto& recipes = work.recipes_of(param_groups(), sgd_recipe);
   std::vector<std::size_t> fresh;  // on devices, with a buffer that was just made
   const auto keeps = [&](std::size_t i) { return recipes[work.parameters[i].group].momentum != 0; };
   const auto prepare = [&](std::size_t i, SGDParamState* state) {

@@ -8,23 +8,58 @@
 namespace mezzo {
 namespace {
 
-constexpr DType kHalf = DType::kFloat16;
-constexpr DType kBFloat = DType::kBFloat16;
-constexpr std::nullopt_t kNone = std::nullopt;
-constexpr std::nullopt_t kDynamic = std::nullopt;
+constexpr std::optional<double> kDynamic = std::nullopt;
 
+// Every row names every field: a new field is an error here until each level has answered.
 constexpr std::array kLevels{
-    Level{"O0", "float32 training", kHalf, false, DType::kFloat32, kNone, false, 1.0},
-    Level{"O1", "operators cast by policy to float16, weights in float32", kHalf, true, kNone,
-          kNone, kNone, kDynamic},
-    Level{"O2", "float16 model, batch norms and master weights in float32", kHalf, false, kHalf,
-          true, true, kDynamic},
-    Level{"O3", "float16 throughout: the speed to compare with", kHalf, false, kHalf, false, false,
-          1.0},
-    Level{"O4", "operators cast by policy to bfloat16, weights in float32", kBFloat, true, kNone,
-          kNone, kNone, 1.0},
-    Level{"O5", "bfloat16 model, batch norms and master weights in float32", kBFloat, false,
-          kBFloat, true, true, 1.0},
+    Level{.name = "O0",
+          .brief = "float32 training",
+          .low = DType::kFloat16,
+          .cast_ops = false,
+          .cast_model_type = DType::kFloat32,
+          .keep_batchnorm_fp32 = std::nullopt,
+          .master_weights = false,
+          .loss_scale = 1.0},
+    Level{.name = "O1",
+          .brief = "operators cast by policy to float16, weights in float32",
+          .low = DType::kFloat16,
+          .cast_ops = true,
+          .cast_model_type = std::nullopt,
+          .keep_batchnorm_fp32 = std::nullopt,
+          .master_weights = std::nullopt,
+          .loss_scale = kDynamic},
+    Level{.name = "O2",
+          .brief = "float16 model, batch norms and master weights in float32",
+          .low = DType::kFloat16,
+          .cast_ops = false,
+          .cast_model_type = DType::kFloat16,
+          .keep_batchnorm_fp32 = true,
+          .master_weights = true,
+          .loss_scale = kDynamic},
+    Level{.name = "O3",
+          .brief = "float16 throughout: the speed to compare with",
+          .low = DType::kFloat16,
+          .cast_ops = false,
+          .cast_model_type = DType::kFloat16,
+          .keep_batchnorm_fp32 = false,
+          .master_weights = false,
+          .loss_scale = 1.0},
+    Level{.name = "O4",
+          .brief = "operators cast by policy to bfloat16, weights in float32",
+          .low = DType::kBFloat16,
+          .cast_ops = true,
+          .cast_model_type = std::nullopt,
+          .keep_batchnorm_fp32 = std::nullopt,
+          .master_weights = std::nullopt,
+          .loss_scale = 1.0},
+    Level{.name = "O5",
+          .brief = "bfloat16 model, batch norms and master weights in float32",
+          .low = DType::kBFloat16,
+          .cast_ops = false,
+          .cast_model_type = DType::kBFloat16,
+          .keep_batchnorm_fp32 = true,
+          .master_weights = true,
+          .loss_scale = 1.0},
 };
 
 }  // namespace

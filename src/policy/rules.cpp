@@ -11,7 +11,7 @@
 namespace mezzo {
 namespace {
 
-constexpr std::string_view kWhere = "policy";
+constexpr std::string_view kInRules = "policy";
 
 bool is_conditional_alias(std::string_view name) {
   return std::ranges::find(conditional_aliases(), name, &ConditionalAlias::name) !=
@@ -44,20 +44,20 @@ std::vector<std::size_t> rows_of_value(std::string_view op, std::string_view arg
   for (const ConditionalAlias& alias : conditional_aliases()) {
     if (alias.name != op) continue;
     if (alias.argument != argument) {
-      raise<ConfigError>(kWhere, "'", op, "' is decided by '", alias.argument, "', not by '",
+      raise<ConfigError>(kInRules, "'", op, "' is decided by '", alias.argument, "', not by '",
                          argument, "'");
     }
     if (alias.value == value) return resolve(alias.operators);
     (expected += expected.empty() ? "" : ", ") += alias.value;
   }
-  raise<ConfigError>(kWhere, "'", op, "' has no ", argument, " '", value, "'; expected one of ",
+  raise<ConfigError>(kInRules, "'", op, "' has no ", argument, " '", value, "'; expected one of ",
                      expected);
 }
 
 }  // namespace
 
 void raise_unknown_operator(std::string_view name) {
-  raise<ConfigError>(kWhere, "unknown operator '", name, "'", did_you_mean(name, known_names()));
+  raise<ConfigError>(kInRules, "unknown operator '", name, "'", did_you_mean(name, known_names()));
 }
 
 std::vector<std::size_t> rows_named(std::string_view name) {
@@ -77,7 +77,7 @@ std::vector<std::size_t> rows_named(std::string_view name) {
 
 Rules::Rules(DType low) : low_(low) {
   if (!is_low(low)) {
-    raise<ConfigError>(kWhere, "the low type is '", name_of(low),
+    raise<ConfigError>(kInRules, "the low type is '", name_of(low),
                        "'; expected float16 or bfloat16");
   }
   classes_.assign(row_count(), CastClass::kNeutral);
@@ -90,11 +90,11 @@ Rules::Rules(DType low) : low_(low) {
 
 Rules Rules::with(std::string_view op, CastClass cast_class) const {
   if (cast_class == CastClass::kConditional) {
-    raise<ConfigError>(kWhere, "'", op,
+    raise<ConfigError>(kInRules, "'", op,
                        "': a conditional class needs an argument and values; use with_conditional");
   }
   if (const auto form = other_form(op)) {
-    raise<ConfigError>(kWhere, "'", op, "' follows '", operators()[form->row].name, "' by rule (",
+    raise<ConfigError>(kInRules, "'", op, "' follows '", operators()[form->row].name, "' by rule (",
                        sentence_of(form->form), "); name that instead");
   }
   const std::vector<std::size_t> rows = rows_named(op);
@@ -108,7 +108,7 @@ Rules Rules::with(std::string_view op, CastClass cast_class) const {
 Rules Rules::with_conditional(std::string_view op, std::string_view argument,
                               std::vector<std::string> values) const {
   if (values.empty()) {
-    raise<ConfigError>(kWhere, "'", op, "': no value of '", argument, "' is given");
+    raise<ConfigError>(kInRules, "'", op, "': no value of '", argument, "' is given");
   }
   Rules changed = *this;
   changed.overrides_.push_back(
@@ -122,7 +122,7 @@ Rules Rules::with_conditional(std::string_view op, std::string_view argument,
   }
   const std::vector<std::size_t> rows = rows_named(op);
   if (rows.empty()) raise_unknown_operator(op);
-  if (argument.empty()) raise<ConfigError>(kWhere, "'", op, "': the argument has no name");
+  if (argument.empty()) raise<ConfigError>(kInRules, "'", op, "': the argument has no name");
   for (const std::size_t row : rows) {
     std::erase_if(changed.conditionals_,
                   [&](const ConditionalRule& rule) { return rule.row == row; });
@@ -141,7 +141,7 @@ void Rules::decide(const std::vector<std::size_t>& rows, CastClass cast_class) {
       const Decision& old = before->second;
       if (old.width < rows.size()) continue;
       if (old.width == rows.size() && old.cast_class != cast_class) {
-        raise<ConfigError>(kWhere, "'", overrides_[by].name,
+        raise<ConfigError>(kInRules, "'", overrides_[by].name,
                            "' is in two classes: ", name_of(old.cast_class), " (as '",
                            overrides_[old.by].name, "') and ", name_of(cast_class));
       }

@@ -15,29 +15,29 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kWhere = "launch";
+constexpr const char* kInLauncher = "launch";
 constexpr int kTimeLimitCode = 124;  // as coreutils' timeout
 
 void validate(const LaunchOptions& o) {
-  if (o.command.empty()) raise<ConfigError>(kWhere, "no program to start");
+  if (o.command.empty()) raise<ConfigError>(kInLauncher, "no program to start");
   if (o.processes_per_node < 1) {
-    raise<ConfigError>(kWhere, "--nproc-per-node is ", o.processes_per_node,
+    raise<ConfigError>(kInLauncher, "--nproc-per-node is ", o.processes_per_node,
                        ", expected at least 1");
   }
-  if (o.nodes < 1) raise<ConfigError>(kWhere, "--nnodes is ", o.nodes, ", expected at least 1");
+  if (o.nodes < 1) raise<ConfigError>(kInLauncher, "--nnodes is ", o.nodes, ", expected at least 1");
   if (o.node_rank < 0 || o.node_rank >= o.nodes) {
-    raise<ConfigError>(kWhere, "--node-rank is ", o.node_rank, ", expected 0 to ", o.nodes - 1);
+    raise<ConfigError>(kInLauncher, "--node-rank is ", o.node_rank, ", expected 0 to ", o.nodes - 1);
   }
   if (o.nodes > 1 && o.master_port == 0) {
-    raise<ConfigError>(kWhere, "several nodes need --master-addr and --master-port: the same on ",
+    raise<ConfigError>(kInLauncher, "several nodes need --master-addr and --master-port: the same on ",
                        "all, the address being node 0's");
   }
   if (o.master_port < 0 || o.master_port > 65535) {
-    raise<ConfigError>(kWhere, "--master-port is ", o.master_port, ", expected 1 to 65535");
+    raise<ConfigError>(kInLauncher, "--master-port is ", o.master_port, ", expected 1 to 65535");
   }
-  if (o.tee && o.log_directory.empty()) raise<ConfigError>(kWhere, "--tee needs --log-dir");
+  if (o.tee && o.log_directory.empty()) raise<ConfigError>(kInLauncher, "--tee needs --log-dir");
   if (std::string why; !platform::resolves(o.master_address, &why)) {
-    raise<ConfigError>(kWhere, "cannot resolve --master-addr '", o.master_address, "': ", why);
+    raise<ConfigError>(kInLauncher, "cannot resolve --master-addr '", o.master_address, "': ", why);
   }
 }
 
@@ -301,7 +301,7 @@ LaunchResult launch(const LaunchOptions& options, const HostStore& host_store, s
     std::error_code failure;
     std::filesystem::create_directories(options.log_directory, failure);
     if (failure) {
-      raise(kWhere, "cannot make the folder --log-dir '", options.log_directory.string(),
+      raise(kInLauncher, "cannot make the folder --log-dir '", options.log_directory.string(),
             "': ", failure.message());
     }
   }

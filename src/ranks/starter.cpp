@@ -8,13 +8,13 @@
 namespace mezzo::ranks {
 namespace {
 
-constexpr const char* kWhere = "init_process_group";
+constexpr const char* kInStarter = "init_process_group";
 
 int to_number(std::string_view name, std::string_view text) {
   int value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc{} || end != text.data() + text.size()) {
-    raise<ConfigError>(kWhere, name, " is '", text, "', expected a whole number");
+    raise<ConfigError>(kInStarter, name, " is '", text, "', expected a whole number");
   }
   return value;
 }
@@ -40,19 +40,19 @@ constexpr Dialect kDialects[] = {
 
 void check_range(const Starter& s) {
   if (s.world_size < 1) {
-    raise<ConfigError>(kWhere, "the world size is ", s.world_size, ", expected at least 1");
+    raise<ConfigError>(kInStarter, "the world size is ", s.world_size, ", expected at least 1");
   }
   if (s.rank < 0 || s.rank >= s.world_size) {
-    raise<ConfigError>(kWhere, "the rank is ", s.rank, ", expected 0 to ", s.world_size - 1);
+    raise<ConfigError>(kInStarter, "the rank is ", s.rank, ", expected 0 to ", s.world_size - 1);
   }
   if (s.local_rank < 0) {
-    raise<ConfigError>(kWhere, "the local rank is ", s.local_rank, ", expected 0 or more");
+    raise<ConfigError>(kInStarter, "the local rank is ", s.local_rank, ", expected 0 or more");
   }
 }
 
 void check_port(std::string_view what, int port) {
   if (port < 1 || port > 65535) {
-    raise<ConfigError>(kWhere, what, " is ", port, ", expected 1 to 65535");
+    raise<ConfigError>(kInStarter, what, " is ", port, ", expected 1 to 65535");
   }
 }
 
@@ -96,11 +96,11 @@ Starter read_starter(const Variables& variables) {
     if (has_rank && &dialect == kDialects) break;
   }
   if (!half.empty()) {
-    raise<ConfigError>(kWhere, half, ": a process starter such as `mezzo launch` or torchrun sets ",
+    raise<ConfigError>(kInStarter, half, ": a process starter such as `mezzo launch` or torchrun sets ",
                        "both");
   }
   raise<ConfigError>(
-      kWhere,
+      kInStarter,
       "env:// found no starter's variables (RANK and WORLD_SIZE, those of Open MPI, PMI or ",
       "Slurm with MASTER_ADDR): start the program with `mezzo launch` or torchrun, or give ",
       "init_method tcp://HOST:PORT with rank and world_size");
@@ -121,7 +121,7 @@ void parse_query(std::string_view query, MeetingPoint& point) {
     } else if (key == "world_size") {
       point.world_size = to_number(key, value);
     } else {
-      raise<ConfigError>(kWhere, "unknown parameter '", key,
+      raise<ConfigError>(kInStarter, "unknown parameter '", key,
                          "' in init_method; expected rank or world_size");
     }
     query = end == std::string_view::npos ? std::string_view{} : query.substr(end + 1);
@@ -132,7 +132,7 @@ void parse_tcp(std::string_view address, MeetingPoint& point) {
   while (!address.empty() && address.back() == '/') address.remove_suffix(1);
   const std::size_t colon = address.rfind(':');
   if (colon == std::string_view::npos || colon == 0 || address.back() == ']') {
-    raise<ConfigError>(kWhere, "'tcp://", address, "' has no port; expected tcp://HOST:PORT");
+    raise<ConfigError>(kInStarter, "'tcp://", address, "' has no port; expected tcp://HOST:PORT");
   }
   std::string_view host = address.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
@@ -161,7 +161,7 @@ MeetingPoint parse_init_method(const std::string& text) {
     point.kind = MeetingPoint::Kind::kFile;
     point.path = rest.substr(7);
   } else {
-    raise<ConfigError>(kWhere, "unknown init_method '", text,
+    raise<ConfigError>(kInStarter, "unknown init_method '", text,
                        "'; expected env://, tcp://HOST:PORT or file:///PATH");
   }
   return point;

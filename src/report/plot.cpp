@@ -81,10 +81,24 @@ std::vector<Point> visible(const std::vector<Point>& points, const Frame& frame)
   return kept;
 }
 
+// Of values that hold until the next point, the points at which they change, and the last one. Gaps
+// stay.
+std::vector<Point> changes(const std::vector<Point>& points, const Frame& frame) {
+  std::vector<Point> kept;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const bool holds = i > 0 && i + 1 < points.size() && frame.shows(points[i]) &&
+                       frame.shows(points[i - 1]) && points[i].y == points[i - 1].y &&
+                       frame.shows(points[i + 1]);
+    if (!holds) kept.push_back(points[i]);
+  }
+  return kept;
+}
+
 std::string path(const Series& series, const Frame& frame, bool steps) {
   std::string d;
   bool pen_down = false;
-  for (const Point& p : visible(series.points, frame)) {
+  const std::vector<Point> points = steps ? changes(series.points, frame) : series.points;
+  for (const Point& p : visible(points, frame)) {
     if (!frame.shows(p)) {
       pen_down = false;
       continue;

@@ -12,7 +12,6 @@
 namespace mezzo::amp {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr int kSteps = 20;
 constexpr int kGrowthInterval = 6;
 
@@ -201,7 +200,7 @@ void play(const Case& c) {
   }
 }
 
-std::vector<Case> all_cases() {
+std::vector<Case> all_combinations() {
   std::vector<Case> cases;
   Case c{};
   for (;;) {
@@ -246,14 +245,14 @@ std::vector<Case> pairwise(const std::vector<Case>& cases) {
 }
 
 TEST(CrossProduct, EveryPairOfOptionsFollowsTheReplay) {
-  const std::vector<Case> chosen = pairwise(all_cases());
+  const std::vector<Case> chosen = pairwise(all_combinations());
   EXPECT_GT(chosen.size(), 18U);
   for (const Case& c : chosen) play(c);
 }
 
 /// Minutes: under the label "slow" alone.
 TEST(CrossProductSlow, EveryCombinationFollowsTheReplay) {
-  for (const Case& c : all_cases()) play(c);
+  for (const Case& c : all_combinations()) play(c);
 }
 
 }  // namespace

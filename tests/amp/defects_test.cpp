@@ -15,17 +15,15 @@
 namespace mezzo::amp {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-at::Tensor row() {
-  return torch::tensor({{0.5F, -1.0F, 2.0F}});
-}
-
 TEST(Defect, Number1EveryModelOfAListIsCast) {
   std::vector<std::shared_ptr<LineImpl>> pointers;
   for (int i = 0; i < 3; ++i) pointers.push_back(std::make_shared<LineImpl>());
   const auto models = initialize(pointers, at_level("O2"));
-  for (const auto& model : models) EXPECT_NO_THROW(model(row()));
+  ASSERT_EQ(models.size(), 3U);
+  for (const auto& model : models) {
+    EXPECT_EQ(model.module()->line->weight.scalar_type(), at::kHalf);
+    EXPECT_EQ(model(row()).template item<float>(), 1.5F) << "0.5 + 0.5 + 0.5";
+  }
 }
 
 TEST(Defect, Number2DoublesStayDoubles) {

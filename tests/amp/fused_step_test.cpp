@@ -17,14 +17,14 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& kind,
   return std::make_unique<optim::FusedAdam>(net->parameters(), optim::FusedAdamOptions(0.01));
 }
 
-struct Case {
+struct FusedCase {
   std::string level, optimizer;
   ComputeMode mode;
   bool deferred;
 };
 
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
+std::vector<FusedCase> fused_cases() {
+  std::vector<FusedCase> cases;
   for (const char* level : {"O1", "O4"}) {
     for (const char* optimizer :
          {"FusedAdam", "FusedSGD", "FusedLAMB", "FusedNovoGrad", "FusedAdagrad"}) {
@@ -37,7 +37,7 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-struct WeightCasts : testing::TestWithParam<Case> {
+struct WeightCasts : testing::TestWithParam<FusedCase> {
   WeightCasts() { set_mode(GetParam().mode); }
   ~WeightCasts() override { set_mode(ComputeMode::kAuto); }
   static void set_mode(ComputeMode mode) {
@@ -51,8 +51,8 @@ struct WeightCasts : testing::TestWithParam<Case> {
     return options;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Amp, WeightCasts, testing::ValuesIn(all_cases()), [](const auto& row) {
-  const Case& c = row.param;
+INSTANTIATE_TEST_SUITE_P(Amp, WeightCasts, testing::ValuesIn(fused_cases()), [](const auto& row) {
+  const FusedCase& c = row.param;
   return c.level + c.optimizer + (c.mode == ComputeMode::kNative ? "Native" : "Emulated") +
          (c.deferred ? "Deferred" : "");
 });
@@ -171,7 +171,7 @@ TEST_P(WeightCasts, LeaveLowGradientsUntilADeferredStep) {
     EXPECT_TRUE(same_values(train(true, passes), train(false, passes)));
 }
 
-void expect_near(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& expected,
+void expect_near_replay(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& expected,
                  double tolerance, const std::string& what) {
   for (std::size_t i = 0; i < got.size(); ++i) {
     EXPECT_TRUE(
@@ -279,8 +279,8 @@ TEST(FusedStep, ClipsByTheUnscaledNormDeferredOrNotAsClippingAloneDoes) {
   };
   for (const std::string level : {"O0", "O1", "O2", "O4", "O5"}) {
     const auto expected = train(level, false, true);
-    expect_near(train(level, false, false), expected, 1e-4, level);
-    expect_near(train(level, true, false), expected, 1e-4, level + " deferred");
+    expect_near_replay(train(level, false, false), expected, 1e-4, level);
+    expect_near_replay(train(level, true, false), expected, 1e-4, level + " deferred");
   }
 }
 
@@ -310,7 +310,7 @@ TEST(FusedStep, InsideLARCGoesTheWayOfTorchsOptimizerThere) {
   for (const std::string level : {"O1", "O2"}) {
     const auto expected = train(level, false, false);
     for (const bool deferred : {false, true}) {
-      expect_near(train(level, deferred, true), expected, 1e-4, level);
+      expect_near_replay(train(level, deferred, true), expected, 1e-4, level);
     }
   }
 }

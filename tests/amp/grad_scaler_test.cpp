@@ -12,10 +12,6 @@
 namespace mezzo::amp {
 namespace {
 
-at::Tensor row() {
-  return torch::tensor({{0.5F, -1.0F, 2.0F}});
-}
-
 TEST(GradScaler, ScalesUnscalesStepsAndGrows) {
   Line net;
   torch::optim::SGD sgd(net->parameters(), 0.125);

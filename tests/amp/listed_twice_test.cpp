@@ -11,8 +11,6 @@
 namespace mezzo::amp {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 /// One layer under two names, used twice.
 struct SharedImpl : torch::nn::Module {
   SharedImpl()
@@ -25,10 +23,6 @@ struct SharedImpl : torch::nn::Module {
   torch::nn::Linear line;
 };
 TORCH_MODULE(Shared);
-
-at::Tensor row() {
-  return torch::tensor({{0.5F, -1.0F, 2.0F}});
-}
 
 torch::optim::SGD sgd_of(const Shared& net) {
   return torch::optim::SGD(net->parameters(), torch::optim::SGDOptions(0.0625).momentum(0.5));

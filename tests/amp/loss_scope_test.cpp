@@ -13,19 +13,17 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 at::Tensor x_row() {
   return torch::tensor({{0.5F, -1.0F, 2.0F}});
 }
 
-at::Tensor gradient_of(const Optimizer& optimizer) {
+at::Tensor scope_gradient(const Optimizer& optimizer) {
   return master_params(optimizer)[0].grad().to(at::kFloat);
 }
 
-Options dynamic(const std::string& level, int num_losses = 1) {
+Options dynamic_losses(const std::string& level, int num_losses = 1) {
   Options options = at_level(level);
-  options.loss_scale = "dynamic";
+  options.loss_scale = "dynamic_losses";
   options.num_losses = num_losses;
   return options;
 }
@@ -36,7 +34,7 @@ TEST(LossScope, ClearingGradientsInsideItClearsThoseFromBefore) {
       for (const bool to_none : {false, true}) {
         Line net;
         torch::optim::SGD sgd(net->parameters(), 0.0);
-        auto [model, optimizer] = initialize(net, sgd, dynamic(level));
+        auto [model, optimizer] = initialize(net, sgd, dynamic_losses(level));
         for (int step = 0; step < 3; ++step) {
           const at::Tensor loss = model(x_row()).sum();
           {
@@ -46,7 +44,7 @@ TEST(LossScope, ClearingGradientsInsideItClearsThoseFromBefore) {
           }
           optimizer.step();
         }
-        EXPECT_TRUE(torch::allclose(gradient_of(optimizer), x_row())) << level;
+        EXPECT_TRUE(torch::allclose(scope_gradient(optimizer), x_row())) << level;
       }
     }
   }
@@ -56,7 +54,7 @@ TEST(LossScope, ABackwardPassAfterItsEndIsAnError) {
   for (const std::string& level : kLevels) {
     Line net;
     torch::optim::SGD sgd(net->parameters(), 0.1);
-    auto [model, optimizer] = initialize(net, sgd, dynamic(level));
+    auto [model, optimizer] = initialize(net, sgd, dynamic_losses(level));
     ScaledLoss scaled = scale_loss(model(x_row()).sum(), optimizer);
     scaled.close();
     EXPECT_THAT([&] { scaled.backward(); }, ThrowsMessage<Error>(HasSubstr("was closed"))) << level;
@@ -86,7 +84,7 @@ TEST(LossScope, ABackwardPassThatBreaksOffInsideItLeavesEverythingAsBefore) {
   for (const std::string& level : kLevels) {
     Fragile net;
     torch::optim::SGD sgd(net->parameters(), 0.1);
-    auto [model, optimizer] = initialize(net, sgd, dynamic(level));
+    auto [model, optimizer] = initialize(net, sgd, dynamic_losses(level));
     scale_loss(model(x_row()).sum(), optimizer).backward();
     std::vector<at::Tensor> before;
     for (const at::Tensor& master : master_params(optimizer))
@@ -112,18 +110,18 @@ TEST(LossScope, AGroupAddedInsideItKeepsTheGradientsFromBefore) {
   for (const std::string& level : kLevels) {
     TinyNet net;
     torch::optim::SGD sgd(net->first->parameters(), 0.1);
-    auto [model, optimizer] = initialize(net, sgd, dynamic(level));
+    auto [model, optimizer] = initialize(net, sgd, dynamic_losses(level));
     const auto backward = [&model = model, &optimizer = optimizer] {
       return scale_loss(loss_of(model), optimizer);
     };
     backward().backward();
-    const at::Tensor once = gradient_of(optimizer).clone();
+    const at::Tensor once = scope_gradient(optimizer).clone();
     {
       ScaledLoss scaled = backward();
       scaled.backward();
       optimizer.add_param_group(torch::optim::OptimizerParamGroup(net->second->parameters()));
     }
-    EXPECT_TRUE(torch::allclose(gradient_of(optimizer), once * 2, 1e-2, 1e-3)) << level;
+    EXPECT_TRUE(torch::allclose(scope_gradient(optimizer), once * 2, 1e-2, 1e-3)) << level;
   }
 }
 
@@ -134,7 +132,7 @@ TEST(LossScope, AnOverflowIsLaidToTheLossThatLeftItScaled) {
       Line second;
       torch::optim::SGD first_sgd(first->parameters(), 0.1);
       torch::optim::SGD second_sgd(second->parameters(), 0.1);
-      Options options = dynamic(level, 2);
+      Options options = dynamic_losses(level, 2);
       options.growth_interval = 1;
       auto [models, optimizers] =
           initialize(std::tie(first, second), std::tie(first_sgd, second_sgd), options);
@@ -145,9 +143,9 @@ TEST(LossScope, AnOverflowIsLaidToTheLossThatLeftItScaled) {
           .backward();
       scale_loss(a(x_row()).sum() + b(x_row()).sum(), optimizers, {.loss_id = 1}).backward();
       if (!overflows) {
-        EXPECT_TRUE(torch::allclose(gradient_of(opt_a), 2 * x_row())) << level;
+        EXPECT_TRUE(torch::allclose(scope_gradient(opt_a), 2 * x_row())) << level;
       }
-      EXPECT_TRUE(torch::allclose(gradient_of(opt_b), x_row())) << level;
+      EXPECT_TRUE(torch::allclose(scope_gradient(opt_b), x_row())) << level;
       EXPECT_EQ(opt_a.loss_scale(0), overflows ? 512 : 2048) << level;
       EXPECT_EQ(opt_a.loss_scale(1), 2048) << level;
       EXPECT_EQ(opt_a.step().skipped(), overflows) << level;
@@ -161,10 +159,10 @@ TEST(LossScope, WhatTwoOptimizersOwnAndAnotherLossLeftScaledAddsUp) {
     Line net;
     torch::optim::SGD first_sgd(net->parameters(), 0.1);
     torch::optim::SGD second_sgd(net->parameters(), 0.1);
-    auto [model, optimizers] = initialize(net, std::tie(first_sgd, second_sgd), dynamic(level, 2));
+    auto [model, optimizers] = initialize(net, std::tie(first_sgd, second_sgd), dynamic_losses(level, 2));
     scale_loss(model(x_row()).sum(), optimizers, {.loss_id = 0, .delay_unscale = true}).backward();
     scale_loss(model(x_row()).sum(), optimizers, {.loss_id = 1}).backward();
-    EXPECT_TRUE(torch::allclose(gradient_of(std::get<0>(optimizers)), 2 * x_row())) << level;
+    EXPECT_TRUE(torch::allclose(scope_gradient(std::get<0>(optimizers)), 2 * x_row())) << level;
   }
 }
 
@@ -179,7 +177,7 @@ TEST(LossScope, DeferredLossesMoveEachTheirOwnScale) {
         } else {
           inner = std::make_unique<torch::optim::SGD>(net->parameters(), 0.5);
         }
-        Options options = dynamic(level, 2);
+        Options options = dynamic_losses(level, 2);
         options.growth_interval = 1;
         options.defer_unscale = true;
         auto [model, optimizer] = initialize(net, *inner, options);
@@ -206,7 +204,7 @@ TEST(LossScope, ASharedParameterLeftScaledByEitherOfItsOptimizersIsUnscaledOnce)
         Line net;
         torch::optim::SGD first_sgd(net->parameters(), 0.1);
         torch::optim::SGD second_sgd(net->parameters(), 0.1);
-        auto [model, optimizers] = initialize(net, std::tie(first_sgd, second_sgd), dynamic(level));
+        auto [model, optimizers] = initialize(net, std::tie(first_sgd, second_sgd), dynamic_losses(level));
         auto& [first, second] = optimizers;
         Optimizer& leaves = first_leaves_it ? first : second;
         Optimizer& other = first_leaves_it ? second : first;
@@ -219,11 +217,11 @@ TEST(LossScope, ASharedParameterLeftScaledByEitherOfItsOptimizersIsUnscaledOnce)
         } else {
           scale_loss(loss(), {second, first}).backward();
         }
-        EXPECT_TRUE(torch::allclose(gradient_of(first), 2 * x_row())) << level;
+        EXPECT_TRUE(torch::allclose(scope_gradient(first), 2 * x_row())) << level;
         scale_loss(loss(), {first, second}, {.delay_unscale = true}).backward();
         scale_loss(loss(), leaves, {.delay_unscale = true}).backward();
         scale_loss(loss(), {second, first}).backward();
-        EXPECT_TRUE(torch::allclose(gradient_of(first), 5 * x_row())) << level;
+        EXPECT_TRUE(torch::allclose(scope_gradient(first), 5 * x_row())) << level;
         EXPECT_TRUE(leaves.step().applied()) << level;
       }
     }
@@ -238,7 +236,7 @@ TEST(LossScope, WhatOneBlockLeftScaledForTwoOptimizersIsJudgedOnce) {
       torch::optim::SGD first_sgd(first->parameters(), 0.1);
       torch::optim::SGD second_sgd(second->parameters(), 0.1);
       auto [models, optimizers] =
-          initialize(std::tie(first, second), std::tie(first_sgd, second_sgd), dynamic(level, 3));
+          initialize(std::tie(first, second), std::tie(first_sgd, second_sgd), dynamic_losses(level, 3));
       auto& [a, b] = models;
       auto& [opt_a, opt_b] = optimizers;
       const at::Tensor both = a(x_row()).sum() + b(x_row()).sum() * (overflows ? kInf : 1);
@@ -251,8 +249,8 @@ TEST(LossScope, WhatOneBlockLeftScaledForTwoOptimizersIsJudgedOnce) {
       EXPECT_EQ(scales.at("loss_scaler1"), (ScalerState{1024, 1})) << level;
       EXPECT_EQ(scales.at("loss_scaler2"), (ScalerState{1024, 1})) << level;
       if (!overflows) {
-        EXPECT_TRUE(torch::allclose(gradient_of(opt_a), 2 * x_row())) << level;
-        EXPECT_TRUE(torch::allclose(gradient_of(opt_b), 2 * x_row())) << level;
+        EXPECT_TRUE(torch::allclose(scope_gradient(opt_a), 2 * x_row())) << level;
+        EXPECT_TRUE(torch::allclose(scope_gradient(opt_b), 2 * x_row())) << level;
       }
       EXPECT_EQ(opt_a.step().skipped(), overflows) << level << ": one flag decides for both";
       EXPECT_EQ(opt_b.step().skipped(), overflows) << level;
@@ -267,7 +265,7 @@ TEST(LossScope, DeferredOptimizersOfOneLossSkipTogetherAndMoveItsScaleOnce) {
       Line second;
       optim::FusedSGD first_sgd(first->parameters(), optim::FusedSGDOptions(0.1));
       torch::optim::SGD second_sgd(second->parameters(), 0.1);
-      Options options = dynamic(level);
+      Options options = dynamic_losses(level);
       options.defer_unscale = true;
       auto [models, optimizers] =
           initialize(std::tie(first, second), std::tie(first_sgd, second_sgd), options);
@@ -291,7 +289,7 @@ TEST(LossScope, ClearedGradientsTakeTheirOverflowWithThem) {
          {kByOptimizer, kByModel, kToZeroByModel, kByBareNetwork, kByBareOptimizer}) {
       Line net;
       torch::optim::SGD sgd(net->parameters(), 0.1);
-      auto [model, optimizer] = initialize(net, sgd, dynamic(level));
+      auto [model, optimizer] = initialize(net, sgd, dynamic_losses(level));
       scale_loss(model(x_row()).sum() * kInf, optimizer).backward();
       if (by == kByOptimizer) optimizer.zero_grad();
       if (by == kByModel) model->zero_grad();
@@ -312,7 +310,7 @@ TEST(LossScope, ANetworkThatClearsItsGradientsLeavesThoseOfOthersToSkip) {
   Line second;
   std::vector<at::Tensor> parameters{first->line->weight, second->line->weight};
   torch::optim::SGD sgd(parameters, 0.1);
-  auto [models, optimizer] = initialize(std::tie(first, second), sgd, dynamic("O1"));
+  auto [models, optimizer] = initialize(std::tie(first, second), sgd, dynamic_losses("O1"));
   auto& [a, b] = models;
   const auto backward = [&, &a = a, &b = b, &optimizer = optimizer](double factor) {
     scale_loss(a(x_row()).sum() * factor + b(x_row()).sum() * factor, optimizer).backward();
@@ -391,7 +389,7 @@ TEST(LossScope, OptimizersOfWhichOneIsDisabledHaveNoCommonScale) {
 TEST(LossScope, AnExitThatFailsEndsIt) {
   Line net;
   torch::optim::SGD sgd(net->parameters(), 0.1);
-  auto [model, optimizer] = initialize(net, sgd, dynamic("O1"));
+  auto [model, optimizer] = initialize(net, sgd, dynamic_losses("O1"));
   {
     const ScaledLoss scaled = scale_loss(model(x_row()).sum(), optimizer);
     // A layout that cannot be unscaled.

@@ -10,10 +10,6 @@ namespace {
 
 using testing::HasSubstr;
 
-at::Tensor row() {
-  return torch::ones({1, 3});
-}
-
 TEST(Messages, TellTheLevelItsDefaultsAndWhatIsInForce) {
   Line net;
   torch::optim::SGD sgd(net->parameters(), 0.1);
@@ -33,7 +29,7 @@ TEST(Messages, TellEachSkippedStep) {
   const Listener listener;
   const double infinity = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 2; ++i) {
-    scale_loss(model(row()).sum() * infinity, optimizer).backward();
+    scale_loss(model(torch::ones({1, 3})).sum() * infinity, optimizer).backward();
     optimizer.step();
   }
   EXPECT_EQ(listener.count("step skipped: loss 0"), 2);
@@ -47,7 +43,7 @@ TEST(Messages, TellOnceOfALossThatIsNotANumber) {
   auto [model, optimizer] = initialize(net, sgd, {.opt_level = "O1"});
   const Listener listener;
   for (int i = 0; i < 2; ++i) {
-    scale_loss(model(row()).sum() * std::numeric_limits<double>::quiet_NaN(), optimizer).backward();
+    scale_loss(model(torch::ones({1, 3})).sum() * std::numeric_limits<double>::quiet_NaN(), optimizer).backward();
     EXPECT_TRUE(optimizer.step().skipped());
   }
   EXPECT_EQ(listener.count("is not a finite number, first in 'line.weight': the step is skipped"),
@@ -74,7 +70,7 @@ TEST(Messages, TellOnceOfAPlainBackwardWhileTheScaleIsDynamic) {
   auto [model, optimizer] = initialize(net, sgd, {.opt_level = "O1"});
   const Listener listener;
   for (int i = 0; i < 2; ++i) {
-    model(row()).sum().backward();
+    model(torch::ones({1, 3})).sum().backward();
     optimizer.step();
   }
   EXPECT_EQ(listener.count("plain backward"), 1);
@@ -104,13 +100,13 @@ TEST(Messages, TellOnceOfStepsAndCallsBehindOurBack) {
     const Listener listener;
     for (int i = 0; i < 2; ++i) {
       optimizer.zero_grad();
-      scale_loss(model(row()).sum(), optimizer).backward();
+      scale_loss(model(torch::ones({1, 3})).sum(), optimizer).backward();
       inner->step();
       model.eval();
     }
-    scale_loss(net(row().to(at::kHalf)).sum(), optimizer).backward();
+    scale_loss(net(torch::ones({1, 3}).to(at::kHalf)).sum(), optimizer).backward();
     optimizer.step();
-    scale_loss(net(row().to(at::kHalf)).sum(), optimizer).backward();
+    scale_loss(net(torch::ones({1, 3}).to(at::kHalf)).sum(), optimizer).backward();
     optimizer.step();
     EXPECT_EQ(listener.count("outside of step()"), 1);
     EXPECT_EQ(listener.count("bare network"), 1);
@@ -143,7 +139,7 @@ TEST(Messages, TellOnceOfABareStepWithoutMastersToo) {
       const Listener listener;
       const auto train = [&, &model = model, &optimizer = optimizer](bool bare) {
         optimizer.zero_grad();
-        scale_loss(model(row()).sum(), optimizer).backward();
+        scale_loss(model(torch::ones({1, 3})).sum(), optimizer).backward();
         bare ? void(inner->step()) : void(optimizer.step());
       };
       train(false);
@@ -170,16 +166,16 @@ TEST(Messages, AStepOfAnotherHandleIsNoBareStep) {
     for (int i = 0; i < 3; ++i) {
       for (Optimizer* optimizer : {&first, &second}) {
         optimizer->zero_grad();
-        scale_loss(model(row()).sum(), *optimizer).backward();
+        scale_loss(model(torch::ones({1, 3})).sum(), *optimizer).backward();
         optimizer->step();
       }
     }
     EXPECT_EQ(listener.count("outside of step()"), 0) << level;
     second.zero_grad();
-    scale_loss(model(row()).sum(), second).backward();
+    scale_loss(model(torch::ones({1, 3})).sum(), second).backward();
     other.step();
     first.zero_grad();
-    scale_loss(model(row()).sum(), first).backward();
+    scale_loss(model(torch::ones({1, 3})).sum(), first).backward();
     first.step();
     EXPECT_EQ(listener.count("outside of step()"), 1) << level;
   }
@@ -192,7 +188,7 @@ TEST(Messages, AWriteThroughDataIsToldAsSuch) {
   const Listener listener;
   for (int i = 0; i < 2; ++i) {
     optimizer.zero_grad();
-    scale_loss(model(row()).sum(), optimizer).backward();
+    scale_loss(model(torch::ones({1, 3})).sum(), optimizer).backward();
     optimizer.step();
     net->line->weight.data().clamp_(-0.01, 0.01);
   }
@@ -206,7 +202,7 @@ TEST(Messages, LoadingIsNoStep) {
     std::stringstream file;
     {
       auto [model, optimizer] = initialize(net, *inner, at_level("O1"));
-      scale_loss(model(row()).sum(), optimizer).backward();
+      scale_loss(model(torch::ones({1, 3})).sum(), optimizer).backward();
       optimizer.step();
       torch::save(optimizer, file);
     }
@@ -219,7 +215,7 @@ TEST(Messages, LoadingIsNoStep) {
     const torch::NoGradGuard no_grad;
     other->line->weight.copy_(net->line->weight);
     const at::AutoGradMode grad(true);
-    scale_loss(model(row()).sum(), optimizer).backward();
+    scale_loss(model(torch::ones({1, 3})).sum(), optimizer).backward();
     optimizer.step();
     EXPECT_EQ(listener.count("outside of step()"), 0) << "optimizer " << i;
   }
@@ -239,7 +235,7 @@ TEST(Messages, VerbosityZeroIsSilent) {
   torch::optim::SGD sgd(net->parameters(), 0.1);
   const Listener listener;
   auto [model, optimizer] = initialize(net, sgd, at_level("O2"));
-  scale_loss(model(row()).sum() * std::numeric_limits<double>::infinity(), optimizer).backward();
+  scale_loss(model(torch::ones({1, 3})).sum() * std::numeric_limits<double>::infinity(), optimizer).backward();
   optimizer.step();
   EXPECT_EQ(listener.heard, "");
 }

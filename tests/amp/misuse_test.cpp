@@ -10,14 +10,10 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-at::Tensor row() {
-  return torch::ones({1, 3});
-}
-
 /// Runs a statement at a level with a fresh network and optimizer.
-struct Training {
-  explicit Training(const std::string& level) : Training(at_level(level)) {}
-  explicit Training(const Options& options)
+struct MisusedTraining {
+  explicit MisusedTraining(const std::string& level) : MisusedTraining(at_level(level)) {}
+  explicit MisusedTraining(const Options& options)
       : sgd(net->parameters(), 0.1), handles(initialize(net, sgd, options)) {}
   Line net;
   torch::optim::SGD sgd;
@@ -47,7 +43,7 @@ TEST(Misuse, AHalfNetworkIsNamed) {
 }
 
 TEST(Misuse, AWrappedNetworkIsRefused) {
-  Training training("O1");
+  MisusedTraining training("O1");
   Line other;
   torch::optim::SGD sgd(other->parameters(), 0.1);
   EXPECT_THAT([&] { initialize(training.model, sgd); },
@@ -96,7 +92,7 @@ TEST(Misuse, EmptyHandlesAndDuplicatesAreRefused) {
 }
 
 TEST(Misuse, ALossThatIsNoScalarIsRefused) {
-  Training training("O1");
+  MisusedTraining training("O1");
   EXPECT_THAT(
       [&] {
         auto scaled = scale_loss(training.model(torch::ones({2, 3})), training.optimizer);
@@ -108,12 +104,12 @@ TEST(Misuse, ALossThatIsNoScalarIsRefused) {
 }
 
 TEST(Misuse, ALossIdOutOfRangeIsRefused) {
-  Training training("O1");
+  MisusedTraining training("O1");
   for (const int id : {-1, 1, 100}) {
     EXPECT_THAT(
         [&] {
           auto scaled =
-              scale_loss(training.model(row()).sum(), training.optimizer, {.loss_id = id});
+              scale_loss(training.model(torch::ones({1, 3})).sum(), training.optimizer, {.loss_id = id});
         },
         ThrowsMessage<ConfigError>(HasSubstr("num_losses")));
     EXPECT_THROW(training.optimizer.loss_scale(id), ConfigError);
@@ -124,7 +120,7 @@ TEST(Misuse, ALossIdOutOfRangeIsRefused) {
 
 TEST(Misuse, StepBeforeBackwardIsAnErrorWhereScalesOrMastersExist) {
   for (const std::string& level : kLevels) {
-    Training training(level);
+    MisusedTraining training(level);
     const bool is_error = level == "O1" || level == "O2" || level == "O5";
     if (is_error) {
       EXPECT_THAT([&] { training.optimizer.step(); }, ThrowsMessage<Error>(HasSubstr("scale_loss")))
@@ -137,23 +133,23 @@ TEST(Misuse, StepBeforeBackwardIsAnErrorWhereScalesOrMastersExist) {
 
 TEST(Misuse, APlainBackwardIsAnErrorWhereMastersWouldMissIt) {
   for (const std::string& level : kLevels) {
-    Training training(level);
-    training.model(row()).sum().backward();
+    MisusedTraining training(level);
+    training.model(torch::ones({1, 3})).sum().backward();
     if (level == "O2" || level == "O5") {
       EXPECT_THAT([&] { training.optimizer.step(); },
                   ThrowsMessage<Error>(AllOf(HasSubstr("'line.weight'"), HasSubstr("scale_loss"))))
           << level;
       training.optimizer.zero_grad();
-      scale_loss(training.model(row()).sum(), training.optimizer).backward();
+      scale_loss(training.model(torch::ones({1, 3})).sum(), training.optimizer).backward();
     }
     EXPECT_TRUE(training.optimizer.step().applied()) << level;
   }
 }
 
 TEST(Misuse, NestedScopesOnOneOptimizerAreRefused) {
-  Training training("O1");
-  ScaledLoss outer = scale_loss(training.model(row()).sum(), training.optimizer);
-  EXPECT_THROW(auto inner = scale_loss(training.model(row()).sum(), training.optimizer), Error);
+  MisusedTraining training("O1");
+  ScaledLoss outer = scale_loss(training.model(torch::ones({1, 3})).sum(), training.optimizer);
+  EXPECT_THROW(auto inner = scale_loss(training.model(torch::ones({1, 3})).sum(), training.optimizer), Error);
   EXPECT_THROW(training.optimizer.step(), Error);
   outer.backward();
   outer.close();
@@ -161,15 +157,15 @@ TEST(Misuse, NestedScopesOnOneOptimizerAreRefused) {
 }
 
 TEST(Misuse, StepWhileGradientsAreScaledIsRefused) {
-  Training training("O2");
-  scale_loss(training.model(row()).sum(), training.optimizer, {.delay_unscale = true}).backward();
+  MisusedTraining training("O2");
+  scale_loss(training.model(torch::ones({1, 3})).sum(), training.optimizer, {.delay_unscale = true}).backward();
   EXPECT_THAT([&] { training.optimizer.step(); }, ThrowsMessage<Error>(HasSubstr("delay_unscale")));
 }
 
 TEST(Misuse, TheSameOptimizerTwiceForOneLossIsRefused) {
-  Training training("O1");
+  MisusedTraining training("O1");
   Optimizer& one = training.optimizer;
-  EXPECT_THROW(auto scaled = scale_loss(training.model(row()).sum(), {one, one}), ConfigError);
+  EXPECT_THROW(auto scaled = scale_loss(training.model(torch::ones({1, 3})).sum(), {one, one}), ConfigError);
 }
 
 }  // namespace

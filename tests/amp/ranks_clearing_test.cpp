@@ -24,10 +24,6 @@ using parallel::testing_ranks::Rank;
 using parallel::testing_ranks::start;
 using testing::HasSubstr;
 
-at::Tensor row(double factor = 1) {
-  return torch::tensor({{0.5F, -1.0F, 2.0F}}) * factor;
-}
-
 template <class Function>
 std::string error_of(const Function& function) {
   try {
@@ -38,8 +34,8 @@ std::string error_of(const Function& function) {
   }
 }
 
-struct Training {
-  explicit Training(const std::string& level) : sgd(net->parameters(), 0.125) {
+struct ClearingTraining {
+  explicit ClearingTraining(const std::string& level) : sgd(net->parameters(), 0.125) {
     auto made = initialize(net, sgd, at_level(level));
     model.emplace(made.first);
     optimizer.emplace(made.second);
@@ -56,8 +52,8 @@ struct Training {
 };
 
 /// The master after steps before each of which gradients of some kind were cleared.
-at::Tensor trained(const std::string& level, const std::function<void(Training&)>& clear) {
-  Training training(level);
+at::Tensor trained(const std::string& level, const std::function<void(ClearingTraining&)>& clear) {
+  ClearingTraining training(level);
   constexpr double kInf = std::numeric_limits<double>::infinity();
   for (int step = 0; step < 4; ++step) {
     clear(training);
@@ -81,12 +77,12 @@ const Rank kCleared("amp gradients cleared by the wrapper", [] {
   start();
   for (const std::string level : {"O0", "O1", "O2", "O5"}) {
     at(level);
-    const at::Tensor expected = trained(level, [](Training& t) { t.optimizer->zero_grad(); });
-    using Clear = std::function<void(Training&)>;
+    const at::Tensor expected = trained(level, [](ClearingTraining& t) { t.optimizer->zero_grad(); });
+    using Clear = std::function<void(ClearingTraining&)>;
     for (const Clear& clear :
-         {Clear([](Training& t) { t.ddp->zero_grad(); }),
-          Clear([](Training& t) { (*t.ddp)->zero_grad(/*set_to_none=*/false); }),
-          Clear([](Training& t) { (*t.model)->zero_grad(); })}) {
+         {Clear([](ClearingTraining& t) { t.ddp->zero_grad(); }),
+          Clear([](ClearingTraining& t) { (*t.ddp)->zero_grad(/*set_to_none=*/false); }),
+          Clear([](ClearingTraining& t) { (*t.model)->zero_grad(); })}) {
       const at::Tensor got = trained(level, clear);
       EXPECT_TRUE(torch::equal(got, expected)) << level << '\n' << got << '\n' << expected;
     }
@@ -102,7 +98,7 @@ const Rank kPlain("amp plain backwards", [] {
   for (const std::string level : {"O2", "O5"}) {
     for (const bool sets_to_none : {true, false}) {
       at(level);
-      Training training(level);
+      ClearingTraining training(level);
       const auto refuses = [&] {
         training.loss().backward();
         EXPECT_THAT(error_of([&] { training.optimizer->step(); }),
@@ -166,7 +162,7 @@ const Rank kAlone("amp checkpoint of several goes on alone", [] {
   start();
   for (const std::string level : {"O1", "O2"}) {
     at(level);
-    Training training(level);
+    ClearingTraining training(level);
     training.backward();
     EXPECT_TRUE(training.optimizer->step().applied());
     const std::string path = testing::TempDir() + "mezzo_alone_" + std::to_string(::getpid());

@@ -22,10 +22,6 @@ using parallel::testing_ranks::expect_all_pass;
 using parallel::testing_ranks::Rank;
 using parallel::testing_ranks::start;
 
-at::Tensor row(double factor = 1) {
-  return torch::tensor({{0.5F, -1.0F, 2.0F}}) * factor;
-}
-
 const Rank kSmall("amp accumulates small gradients", [] {
   start();
   for (const std::string level : {"O1", "O2"}) {
@@ -76,7 +72,7 @@ at::Tensor batch(int step, int of_rank) {
   return torch::randn({4, 3});
 }
 
-void expect_near(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b,
+void expect_near_alone(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b,
                  double tolerance, const std::string& what) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     const at::Tensor error = (a[i].detach() - b[i].detach()).abs().max();
@@ -85,8 +81,8 @@ void expect_near(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>
 }
 
 // What a step makes of two micro-batches, of which the first was only accumulated.
-struct Training {
-  explicit Training(const std::string& level)
+struct GradientTraining {
+  explicit GradientTraining(const std::string& level)
       : net(layers(3)), sgd(net->parameters(), torch::optim::SGDOptions(0.5)) {
     auto made = initialize(net, sgd, at_level(level));
     model.emplace(made.first);
@@ -109,7 +105,7 @@ struct Training {
 };
 
 std::vector<at::Tensor> undisturbed(const std::string& level) {
-  Training training(level);
+  GradientTraining training(level);
   training.optimizer->zero_grad();
   training.accumulate(1);
   training.reduce(2);
@@ -123,7 +119,7 @@ const Rank kUndone("amp undoes what was accumulated", [] {
   start();
   for (const std::string level : {"O0", "O1", "O2"}) {
     const std::vector<at::Tensor> expected = undisturbed(level);
-    Training training(level);
+    GradientTraining training(level);
     // The order of the buckets is known when it breaks, and the first of them have left.
     training.optimizer->zero_grad();
     training.reduce(9);
@@ -152,7 +148,7 @@ const Rank kUndone("amp undoes what was accumulated", [] {
     at(level + ": goes on");
     training.reduce(2);
     training.optimizer->step();
-    expect_near(training.masters(), expected, level == "O0" ? 1e-6 : 2e-3, level);
+    expect_near_alone(training.masters(), expected, level == "O0" ? 1e-6 : 2e-3, level);
     for (const at::Tensor& one : training.masters()) {
       const at::Tensor all = world().all_gather(one.detach().contiguous());
       EXPECT_TRUE(torch::equal(all[0], all[1])) << level;
@@ -172,17 +168,17 @@ const Rank kSaved("amp saves what was accumulated", [] {
     at(level);
     const std::vector<at::Tensor> expected = undisturbed(level);
     {
-      Training training(level);
+      GradientTraining training(level);
       training.optimizer->zero_grad();
       training.accumulate(1);
       save_checkpoint(path, *training.model, *training.optimizer);
     }
-    Training training(level);
+    GradientTraining training(level);
     training.reduce(7);
     load_checkpoint(path, *training.model, *training.optimizer);
     training.reduce(2);
     training.optimizer->step();
-    expect_near(training.masters(), expected, 0, level);
+    expect_near_alone(training.masters(), expected, 0, level);
   }
   std::filesystem::remove(path);
 });

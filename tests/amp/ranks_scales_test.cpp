@@ -18,10 +18,6 @@ using parallel::testing_ranks::Rank;
 using parallel::testing_ranks::start;
 using testing::HasSubstr;
 
-at::Tensor row(double factor = 1) {
-  return torch::tensor({{0.5F, -1.0F, 2.0F}}) * factor;
-}
-
 const Rank kLeft("amp overflow after a rank has left", [] {
   start();
   for (const std::string level : {"O1", "O2"}) {

@@ -22,12 +22,6 @@ using parallel::testing_ranks::Rank;
 using parallel::testing_ranks::start;
 using testing::HasSubstr;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-at::Tensor row(double factor = 1) {
-  return torch::tensor({{0.5F, -1.0F, 2.0F}}) * factor;
-}
-
 /// One training of each rank's own; rank 1 overflows in the second of three steps.
 void train_with_overflow(const Options& options, bool shared) {
   Line net;
@@ -212,7 +206,7 @@ std::string checkpoint_of(int of_rank) {
   return std::string(std::getenv("CHECKPOINT")) + std::to_string(of_rank);
 }
 
-struct Training {
+struct RankTraining {
   torch::nn::Sequential net{torch::nn::Linear(64, 128), torch::nn::BatchNorm1d(128),
                             torch::nn::Linear(128, 4)};
   torch::optim::Adam adam{net->parameters(), torch::optim::AdamOptions(1e-3)};
@@ -221,7 +215,7 @@ struct Training {
 // A file that may not grow beyond LIMIT bytes: the system ends rank 0 in the middle of writing.
 const Rank kSaves("amp dies while saving", [] {
   start(std::chrono::seconds(10));
-  Training training;
+  RankTraining training;
   auto [model, optimizer] = initialize(training.net, training.adam, at_level("O2"));
   const parallel::DistributedDataParallel ddp(model);
   for (int step = 1; step < 6; ++step) {
@@ -241,7 +235,7 @@ const Rank kSaves("amp dies while saving", [] {
 
 /// The step in a checkpoint; an exception where it is damaged.
 int step_of(const std::string& path) {
-  Training training;
+  RankTraining training;
   auto [model, optimizer] = initialize(training.net, training.adam, at_level("O2"));
   return std::stoi(load_checkpoint(path, model, optimizer).entries.at("step"));
 }

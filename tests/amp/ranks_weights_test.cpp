@@ -22,8 +22,6 @@ using parallel::testing_ranks::Rank;
 using parallel::testing_ranks::start;
 using testing::HasSubstr;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 struct Way {
   std::string name;
   std::function<void(const at::Tensor&)> write;
@@ -54,10 +52,6 @@ Line line_of(double factor) {
   const torch::NoGradGuard no_grad;
   net->line->weight.mul_(factor);
   return net;
-}
-
-at::Tensor row(double factor = 1) {
-  return torch::tensor({{0.5F, -1.0F, 2.0F}}) * factor;
 }
 
 const Rank kWrites("amp collectives write weights", [] {
@@ -261,7 +255,7 @@ torch::nn::Sequential layers() {
 
 /// A network whose gradients are rounded on the way: as near as the low type allows.
 template <class Fused, class InnerOptions>
-void expect_near(const std::string& level, const InnerOptions& options) {
+void expect_near_of_level(const std::string& level, const InnerOptions& options) {
   torch::nn::Sequential together = layers();
   torch::nn::Sequential single = layers();
   Fused shared(together->parameters(), options);
@@ -303,9 +297,9 @@ const Rank kNear("amp deferred and fused, near", [] {
   start();
   for (const std::string level : {"O1", "O2", "O4", "O5"}) {
     at(level);
-    expect_near<optim::FusedSGD>(level, optim::FusedSGDOptions(0.1).momentum(0.5));
+    expect_near_of_level<optim::FusedSGD>(level, optim::FusedSGDOptions(0.1).momentum(0.5));
     // A large epsilon: else tiny gradients would count by their signs alone.
-    expect_near<optim::FusedAdam>(level, optim::FusedAdamOptions(0.02).eps(0.1));
+    expect_near_of_level<optim::FusedAdam>(level, optim::FusedAdamOptions(0.02).eps(0.1));
   }
 });
 

@@ -12,8 +12,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 /// The loss's gradient with respect to the line's weight is `x`.
 at::Tensor x_row(double factor = 1) {
   return torch::tensor({{0.5F, -1.0F, 2.0F}}) * factor;

@@ -15,9 +15,9 @@ struct Fit {
   at::Tensor y = x.matmul(torch::tensor({{2.0F}, {-1.0F}, {0.5F}}));
 };
 
-Options dynamic(const std::string& level) {
+Options dynamic_closure(const std::string& level) {
   Options options = at_level(level);
-  options.loss_scale = "dynamic";
+  options.loss_scale = "dynamic_closure";
   return options;
 }
 
@@ -62,7 +62,7 @@ TEST(StepClosure, AnEvaluationThatOverflowsIsRepeatedAtALowerScale) {
     } else {
       inner = std::make_unique<torch::optim::SGD>(net->parameters(), 0.1);
     }
-    auto [model, optimizer] = initialize(net, *inner, dynamic(level));
+    auto [model, optimizer] = initialize(net, *inner, dynamic_closure(level));
     int evaluations = 0;
     const StepResult result =
         optimizer.step([&model = model, &optimizer = optimizer, &fit, &evaluations] {
@@ -91,7 +91,7 @@ TEST(StepClosure, GivesUpAfter20EvaluationsWithEverythingAsBefore) {
     } else {
       inner = std::make_unique<torch::optim::SGD>(net->parameters(), 0.1);
     }
-    auto [model, optimizer] = initialize(net, *inner, dynamic(level));
+    auto [model, optimizer] = initialize(net, *inner, dynamic_closure(level));
     const at::Tensor master = master_params(optimizer)[0].detach().clone();
     const at::Tensor weight = net->line->weight.detach().clone();
     int evaluations = 0;

@@ -3,6 +3,7 @@
 
 #include <torch/torch.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,13 @@ struct LineImpl : torch::nn::Module {
   torch::nn::Linear line;
 };
 TORCH_MODULE(Line);
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
+
+/// An input of Line.
+inline at::Tensor row(double factor = 1) {
+  return torch::tensor({{0.5F, -1.0F, 2.0F}}) * factor;
+}
 
 inline const std::vector<std::string> kLevels{"O0", "O1", "O2", "O3", "O4", "O5"};
 

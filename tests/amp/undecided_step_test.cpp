@@ -1,4 +1,4 @@
-// Training whose scale, flag and decision live on a device: by the CUDA kernels compiled for the
+// UndecidedTraining whose scale, flag and decision live on a device: by the CUDA kernels compiled for the
 // processor and, where there is a GPU, on it. The same training on the host goes along as the
 // reference.
 #include <torch/torch.h>
@@ -34,12 +34,12 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-struct Case {
+struct UndecidedCase {
   std::string level;
   bool defers;
 };
 
-class UndecidedStep : public testing::TestWithParam<std::tuple<Place, Case>> {
+class UndecidedStep : public testing::TestWithParam<std::tuple<Place, UndecidedCase>> {
  protected:
   void SetUp() override {
     if (place() == Place::kGpu && !testing_cuda::why_no_gpu().empty()) {
@@ -61,21 +61,21 @@ class UndecidedStep : public testing::TestWithParam<std::tuple<Place, Case>> {
 };
 INSTANTIATE_TEST_SUITE_P(Amp, UndecidedStep,
                          testing::Combine(testing::Values(Place::kEmulation, Place::kGpu),
-                                          testing::Values(Case{"O1", false}, Case{"O1", true},
-                                                          Case{"O2", false}, Case{"O2", true},
-                                                          Case{"O5", false})),
+                                          testing::Values(UndecidedCase{"O1", false}, UndecidedCase{"O1", true},
+                                                          UndecidedCase{"O2", false}, UndecidedCase{"O2", true},
+                                                          UndecidedCase{"O5", false})),
                          [](const auto& row) {
-                           const Case& one = std::get<1>(row.param);
+                           const UndecidedCase& one = std::get<1>(row.param);
                            return testing_cuda::name_of(std::get<0>(row.param)) + "_" + one.level +
                                   (one.defers ? "_deferred" : "");
                          });
 
-struct Training {
+struct UndecidedTraining {
   Net net;
   optim::FusedSGD sgd;
   std::optional<std::pair<Model<Net>, Optimizer>> amp;
 
-  Training(const at::Device& device, const Options& options)
+  UndecidedTraining(const at::Device& device, const Options& options)
       : net(made_on(device)), sgd(net->parameters(), optim::FusedSGDOptions(0.05).momentum(0.9)) {
     amp.emplace(initialize(net, sgd, options));
   }
@@ -107,7 +107,7 @@ struct Training {
   }
 };
 
-void expect_near(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& expected,
+void expect_near_decided(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& expected,
                  double tolerance) {
   ASSERT_EQ(got.size(), expected.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -132,11 +132,11 @@ class HeardMessages {
 };
 
 TEST_P(UndecidedStep, TrainsSkipsAndCountsAsOnTheHost) {
-  Training host(at::kCPU, options());
+  UndecidedTraining host(at::kCPU, options());
   for (int step = 0; step < 9; ++step) host.step(step, step == 2 || step == 7 ? kInfinity : 1);
   const testing_cuda::KernelsAt kernels(place());
   HeardMessages heard;
-  Training ours(device(), options());
+  UndecidedTraining ours(device(), options());
   for (int step = 0; step < 9; ++step) {
     const bool spoilt = step == 2 || step == 7;
     const auto before = ours.values();
@@ -146,18 +146,18 @@ TEST_P(UndecidedStep, TrainsSkipsAndCountsAsOnTheHost) {
     EXPECT_EQ(result.scale_before(), scale) << step;
     EXPECT_EQ(result.scale_after(), ours.optimizer().loss_scale()) << step;
     EXPECT_EQ(result.reason().empty(), !spoilt) << step;
-    if (spoilt) expect_near(ours.values(), before, 1e-30);  // the batch norm's statistics, too
+    if (spoilt) expect_near_decided(ours.values(), before, 1e-30);  // the batch norm's statistics, too
   }
   EXPECT_EQ(ours.optimizer().applied_steps(), 7);
   EXPECT_EQ(ours.optimizer().skipped_steps(), 2);
   EXPECT_EQ(ours.optimizer().loss_scale(), host.optimizer().loss_scale());
-  expect_near(ours.values(), host.values(), 2e-2);
+  expect_near_decided(ours.values(), host.values(), 2e-2);
   EXPECT_NE(heard.texts.find("step skipped: loss 0"), std::string::npos) << heard.texts;
 }
 
 TEST_P(UndecidedStep, WhatASkippedStepLeftDoesNotSpoilTheNextOne) {
   const testing_cuda::KernelsAt kernels(place());
-  Training ours(device(), options());
+  UndecidedTraining ours(device(), options());
   ours.step(0);
   ours.step(1, kInfinity);
   // Nobody calls zero_grad().
@@ -169,7 +169,7 @@ TEST_P(UndecidedStep, WhatASkippedStepLeftDoesNotSpoilTheNextOne) {
 
 TEST_P(UndecidedStep, GradientsThatAccumulateOverScopesAddUp) {
   const auto run = [&](const at::Device& where) {
-    Training training(where, options());
+    UndecidedTraining training(where, options());
     for (int step = 0; step < 3; ++step) {
       training.optimizer().zero_grad();
       for (int part = 0; part < 2; ++part) {
@@ -183,12 +183,12 @@ TEST_P(UndecidedStep, GradientsThatAccumulateOverScopesAddUp) {
   };
   const auto expected = run(at::kCPU);
   const testing_cuda::KernelsAt kernels(place());
-  expect_near(run(device()), expected, 2e-2);
+  expect_near_decided(run(device()), expected, 2e-2);
 }
 
 TEST_P(UndecidedStep, ASchedulesStepsFollowTheStepsThatWereTaken) {
   const testing_cuda::KernelsAt kernels(place());
-  Training ours(device(), options());
+  UndecidedTraining ours(device(), options());
   torch::optim::StepLR step_lr(ours.sgd, 1, 0.5);
   Schedule schedule(step_lr, ours.optimizer());
   for (int step = 0; step < 6; ++step) {
@@ -197,7 +197,7 @@ TEST_P(UndecidedStep, ASchedulesStepsFollowTheStepsThatWereTaken) {
   }
   // One more while the last decision may still be on its way.
   EXPECT_EQ(ours.optimizer().applied_steps(), 4);
-  Training bare(at::kCPU, options());
+  UndecidedTraining bare(at::kCPU, options());
   torch::optim::StepLR expected(bare.sgd, 1, 0.5);
   for (int step = 0; step < 4; ++step) expected.step();
   EXPECT_DOUBLE_EQ(ours.sgd.param_groups()[0].options().get_lr(),
@@ -206,13 +206,13 @@ TEST_P(UndecidedStep, ASchedulesStepsFollowTheStepsThatWereTaken) {
 
 TEST_P(UndecidedStep, CountersAndScaleTravelInAnArchive) {
   const testing_cuda::KernelsAt kernels(place());
-  Training ours(device(), options());
+  UndecidedTraining ours(device(), options());
   for (int step = 0; step < 4; ++step) ours.step(step, step == 3 ? kInfinity : 1);
   std::stringstream file;
   torch::serialize::OutputArchive out;
   out << ours.optimizer();
   out.save_to(file);
-  Training other(device(), options());
+  UndecidedTraining other(device(), options());
   other.step(9);
   torch::serialize::InputArchive in;
   in.load_from(file);
@@ -223,17 +223,17 @@ TEST_P(UndecidedStep, CountersAndScaleTravelInAnArchive) {
 
 TEST_P(UndecidedStep, AStepThatRepeatsASkippedOneMovesNothing) {
   const testing_cuda::KernelsAt kernels(place());
-  Training ours(device(), options());
+  UndecidedTraining ours(device(), options());
   ours.step(0);
   ours.step(1, kInfinity);
   const auto before = ours.values();
   ours.optimizer().step();  // the gradients that overflowed are nobody's any more
-  expect_near(ours.values(), before, 1e-30);
+  expect_near_decided(ours.values(), before, 1e-30);
 }
 
 TEST_P(UndecidedStep, BlocksThatWereDelayedAtSeveralScalesAddUp) {
   const auto run = [&](const at::Device& where) {
-    Training training(where, options());
+    UndecidedTraining training(where, options());
     for (const bool delayed : {false, true, true, false}) {
       torch::manual_seed(3);
       const at::Tensor x = torch::randn({16, 12}).to(where);
@@ -246,12 +246,12 @@ TEST_P(UndecidedStep, BlocksThatWereDelayedAtSeveralScalesAddUp) {
   };
   const auto expected = run(at::kCPU);
   const testing_cuda::KernelsAt kernels(place());
-  expect_near(run(device()), expected, 2e-2);
+  expect_near_decided(run(device()), expected, 2e-2);
 }
 
 TEST_P(UndecidedStep, AWeightThatWasWrittenBeforeASkippedStepIsCastAgain) {
   const testing_cuda::KernelsAt kernels(place());
-  Training ours(device(), options());
+  UndecidedTraining ours(device(), options());
   for (const bool invalidates : {false, true}) {
     if (invalidates && options().opt_level != "O1") break;  // masters notice no raw writes
     ours.step(0);
@@ -278,7 +278,7 @@ TEST_P(UndecidedStep, AWeightThatWasWrittenBeforeASkippedStepIsCastAgain) {
 
 TEST_P(UndecidedStep, WhatASkippedStepLeftDoesNotReachAnotherOptimizerOfTheWeights) {
   const testing_cuda::KernelsAt kernels(place());
-  Net net = Training::made_on(device());
+  Net net = UndecidedTraining::made_on(device());
   optim::FusedSGD first_sgd(net->parameters(), optim::FusedSGDOptions(0.05));
   optim::FusedSGD second_sgd(net->parameters(), optim::FusedSGDOptions(0.05));
   auto [model, optimizers] = initialize(net, std::tie(first_sgd, second_sgd), options());
@@ -296,7 +296,7 @@ TEST_P(UndecidedStep, OfSeveralLossesNoneIsBlamed) {
   Options two = options();
   two.num_losses = 2;
   two.defer_unscale = false;
-  Training ours(device(), two);
+  UndecidedTraining ours(device(), two);
   const at::Tensor x = torch::ones({16, 12}).to(device());
   scale_loss(ours.amp->first(x).sum() * kInfinity, ours.optimizer(), {.loss_id = 0}).backward();
   scale_loss(ours.amp->first(x).sum(), ours.optimizer(), {.loss_id = 1}).backward();
@@ -310,7 +310,7 @@ TEST_P(UndecidedStep, TheStopAtTheFloorComesInTimeAndNamesAParameter) {
   Options at_floor = options();
   at_floor.verbosity = 0;
   at_floor.min_loss_scale = at_floor.init_loss_scale;
-  Training ours(device(), at_floor);
+  UndecidedTraining ours(device(), at_floor);
   for (int step = 0; step < 49; ++step) ours.step(step, kInfinity);
   try {
     ours.step(49, kInfinity);
@@ -326,7 +326,7 @@ TEST_P(UndecidedStep, AStaticScaleSkipsAndStays) {
   const testing_cuda::KernelsAt kernels(place());
   Options fixed = options();
   fixed.loss_scale = 100.1;
-  Training ours(device(), fixed);
+  UndecidedTraining ours(device(), fixed);
   for (int step = 0; step < 3; ++step) {
     const StepResult result = ours.step(step, step == 1 ? kInfinity : 1);
     EXPECT_EQ(result.skipped(), step == 1);
@@ -338,24 +338,24 @@ TEST_P(UndecidedStep, AStaticScaleSkipsAndStays) {
 TEST_P(UndecidedStep, ACheckpointHoldsNoGradientOfASkippedStep) {
   const testing_cuda::KernelsAt kernels(place());
   const std::string path = testing::TempDir() + "mezzo_undecided_checkpoint";
-  Training ours(device(), options());
+  UndecidedTraining ours(device(), options());
   ours.step(0);
   ours.step(1, kInfinity);
   save_checkpoint(path, ours.amp->first, ours.optimizer());
-  Training other(device(), options());
+  UndecidedTraining other(device(), options());
   load_checkpoint(path, other.amp->first, other.optimizer());
   std::remove(path.c_str());
   EXPECT_EQ(other.optimizer().skipped_steps(), 1);
   for (const at::Tensor& master : master_params(other.optimizer())) {
     EXPECT_FALSE(master.grad().defined());
   }
-  for (Training* training : {&ours, &other}) training->step(2);
-  expect_near(other.values(), ours.values(), 1e-30);
+  for (UndecidedTraining* training : {&ours, &other}) training->step(2);
+  expect_near_decided(other.values(), ours.values(), 1e-30);
 }
 
 TEST_P(UndecidedStep, AnOptimizerThatWasTrainedBeforeAndIsTrainedAfterCountsOn) {
   const auto run = [&](const at::Device& where) {
-    Net net = Training::made_on(where);
+    Net net = UndecidedTraining::made_on(where);
     optim::FusedAdam adam(net->parameters(), optim::FusedAdamOptions(0.01));
     const at::Tensor x = torch::linspace(-1, 1, 16 * 12).reshape({16, 12}).to(where);
     const auto bare_steps = [&] {

@@ -12,8 +12,6 @@
 namespace mezzo::amp {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 const std::vector<std::string> kTrainingLevels{"O0", "O1", "O2", "O4", "O5"};
 
 // 1
@@ -274,20 +272,20 @@ struct Pages {
   Pages to(at::ScalarType type) const { return {words.to(type), lengths}; }
 };
 
-struct ReaderImpl : torch::nn::Module {
-  ReaderImpl() : line(register_module("line", torch::nn::Linear(4, 2))) {}
+struct SequenceReaderImpl : torch::nn::Module {
+  SequenceReaderImpl() : line(register_module("line", torch::nn::Linear(4, 2))) {}
   std::map<std::string, at::Tensor> forward(const Pages& pages) {
     EXPECT_EQ(pages.words.scalar_type(), line->weight.scalar_type());
     return {{"scores", line(pages.words)}, {"lengths", pages.lengths}};
   }
   torch::nn::Linear line;
 };
-TORCH_MODULE(Reader);
+TORCH_MODULE(SequenceReader);
 
 // 10
 TEST(UseCase, CustomBatchTypes) {
   for (const std::string level : {"O0", "O2", "O3", "O5"}) {
-    Reader net;
+    SequenceReader net;
     auto model = initialize(net, at_level(level));
     const auto result = model(Pages{});
     EXPECT_EQ(result.at("scores").scalar_type(), at::kFloat) << level;

@@ -9,10 +9,6 @@
 namespace mezzo::amp {
 namespace {
 
-at::Tensor row() {
-  return torch::tensor({{0.5F, -1.0F, 2.0F}});
-}
-
 /// Values that half cannot hold.
 at::Tensor exact_values() {
   return torch::tensor({{0.1234567F, -0.7654321F, 0.3333333F}});

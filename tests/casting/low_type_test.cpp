@@ -23,7 +23,7 @@ INSTANTIATE_TEST_SUITE_P(Types, LowType,
                                           testing::Values(ComputeMode::kNative,
                                                           ComputeMode::kEmulated)));
 
-at::Tensor random(at::IntArrayRef sizes) {
+at::Tensor random_of(at::IntArrayRef sizes) {
   return torch::randn(sizes);
 }
 
@@ -35,8 +35,8 @@ void expect_close(const at::Tensor& got, const at::Tensor& reference, double tol
 
 TEST_P(LowType, ComputesProductsInTheLowType) {
   torch::manual_seed(1);
-  const at::Tensor a = random({5, 7});
-  const at::Tensor b = random({7, 3});
+  const at::Tensor a = random_of({5, 7});
+  const at::Tensor b = random_of({7, 3});
   const Autocast scope(Policy::defaults(low()));
   const at::Tensor product = torch::mm(a, b);
   EXPECT_EQ(product.scalar_type(), low());
@@ -46,7 +46,7 @@ TEST_P(LowType, ComputesProductsInTheLowType) {
 TEST_P(LowType, ComputesConvolutionsInTheLowTypeForwardAndBackward) {
   torch::manual_seed(2);
   torch::nn::Conv2d conv(torch::nn::Conv2dOptions(3, 4, 3).padding(1));
-  const at::Tensor x = random({2, 3, 6, 6});
+  const at::Tensor x = random_of({2, 3, 6, 6});
   torch::nn::Conv2d reference(torch::nn::Conv2dOptions(3, 4, 3).padding(1));
   reference->to(at::kDouble);
   {
@@ -70,7 +70,7 @@ TEST_P(LowType, ComputesConvolutionsInTheLowTypeForwardAndBackward) {
 TEST_P(LowType, LinearLayersGetContiguousFloatGradients) {
   torch::manual_seed(3);
   torch::nn::Linear linear(8, 5);
-  const at::Tensor x = random({4, 8});
+  const at::Tensor x = random_of({4, 8});
   at::Tensor y;
   {
     const Autocast scope(Policy::defaults(low()));
@@ -84,7 +84,7 @@ TEST_P(LowType, LinearLayersGetContiguousFloatGradients) {
 }
 
 TEST_P(LowType, ComputesSoftmaxNormsAndLossesInFloat) {
-  const at::Tensor x = random({4, 6}).to(low());
+  const at::Tensor x = random_of({4, 6}).to(low());
   const Autocast scope(Policy::defaults(low()));
   EXPECT_EQ(torch::softmax(x, 1).scalar_type(), at::kFloat);
   EXPECT_EQ(torch::log_softmax(x, 1).scalar_type(), at::kFloat);
@@ -99,11 +99,11 @@ TEST_P(LowType, ComputesSoftmaxNormsAndLossesInFloat) {
 
 TEST_P(LowType, RespectsAnExplicitDtype) {
   const Autocast scope(Policy::defaults(low()));
-  EXPECT_EQ(torch::softmax(random({2, 2}).to(low()), 1, low()).scalar_type(), low());
+  EXPECT_EQ(torch::softmax(random_of({2, 2}).to(low()), 1, low()).scalar_type(), low());
 }
 
 TEST_P(LowType, LeavesNeutralOperatorsAlone) {
-  const at::Tensor x = random({2, 3, 4, 4});
+  const at::Tensor x = random_of({2, 3, 4, 4});
   const Autocast scope(Policy::defaults(low()));
   EXPECT_EQ(torch::relu(x).scalar_type(), at::kFloat);
   EXPECT_EQ(torch::relu(x.to(low())).scalar_type(), low());
@@ -113,13 +113,13 @@ TEST_P(LowType, LeavesNeutralOperatorsAlone) {
 TEST_P(LowType, BatchNormKeepsItsInputsType) {
   torch::nn::BatchNorm2d norm(3);
   const Autocast scope(Policy::defaults(low()));
-  EXPECT_EQ(norm(random({2, 3, 4, 4}).to(low())).scalar_type(), low());
-  EXPECT_EQ(norm(random({2, 3, 4, 4})).scalar_type(), at::kFloat);
+  EXPECT_EQ(norm(random_of({2, 3, 4, 4}).to(low())).scalar_type(), low());
+  EXPECT_EQ(norm(random_of({2, 3, 4, 4})).scalar_type(), at::kFloat);
   EXPECT_EQ(norm->running_mean.scalar_type(), at::kFloat);
 }
 
 TEST_P(LowType, PromotesSequencesToTheWidest) {
-  const at::Tensor x = random({2, 2});
+  const at::Tensor x = random_of({2, 2});
   const Autocast scope(Policy::defaults(low()));
   EXPECT_EQ(torch::cat({x, x.to(low())}).scalar_type(), at::kFloat);
   EXPECT_EQ(torch::cat({x.to(low()), x.to(low())}).scalar_type(), low());
@@ -128,11 +128,11 @@ TEST_P(LowType, PromotesSequencesToTheWidest) {
 }
 
 TEST_P(LowType, NeverTouchesDoubles) {
-  const at::Tensor x = random({3, 3}).to(at::kDouble);
+  const at::Tensor x = random_of({3, 3}).to(at::kDouble);
   const Autocast scope(Policy::defaults(low()));
   EXPECT_EQ(torch::mm(x, x).scalar_type(), at::kDouble);
   EXPECT_EQ(torch::softmax(x, 1).scalar_type(), at::kDouble);
-  EXPECT_THROW(torch::mm(x, random({3, 3})), c10::Error)
+  EXPECT_THROW(torch::mm(x, random_of({3, 3})), c10::Error)
       << "a mixed call is left alone whole, so LibTorch refuses it";
 }
 
@@ -145,24 +145,24 @@ TEST_P(LowType, NeverTouchesIntegers) {
 TEST_P(LowType, InPlaceResultsKeepTheTypeOfSelf) {
   at::Tensor y = torch::zeros({2, 2});
   const Autocast scope(Policy::defaults(low()));
-  y.addmm_(random({2, 3}).to(low()), random({3, 2}));
+  y.addmm_(random_of({2, 3}).to(low()), random_of({3, 2}));
   EXPECT_EQ(y.scalar_type(), at::kFloat);
   at::Tensor z = torch::zeros({2, 2}, low());
-  z.addmm_(random({2, 3}).to(low()), random({3, 2}));
+  z.addmm_(random_of({2, 3}).to(low()), random_of({3, 2}));
   EXPECT_EQ(z.scalar_type(), low());
 }
 
 TEST_P(LowType, OutVariantsKeepTheTypeOfOut) {
   at::Tensor out = torch::zeros({2, 2});
   const Autocast scope(Policy::defaults(low()));
-  torch::mm_out(out, random({2, 3}).to(low()), random({3, 2}));
+  torch::mm_out(out, random_of({2, 3}).to(low()), random_of({3, 2}));
   EXPECT_EQ(out.scalar_type(), at::kFloat);
 }
 
 TEST_P(LowType, RunsRecurrentLayersWithPackedSequencesToo) {
   torch::manual_seed(4);
   torch::nn::LSTM lstm(torch::nn::LSTMOptions(3, 4).num_layers(2));
-  const at::Tensor x = random({5, 2, 3});
+  const at::Tensor x = random_of({5, 2, 3});
   const auto packed = torch::nn::utils::rnn::pack_padded_sequence(x, torch::tensor({5, 3}));
   const at::Tensor expected = std::get<0>(lstm->forward(x));
   at::Tensor y;
@@ -182,7 +182,7 @@ TEST_P(LowType, RunsRecurrentLayersWithPackedSequencesToo) {
 
 template <typename Layer>
 void expect_low_forward_and_backward(Layer layer, at::ScalarType low) {
-  const at::Tensor x = random({5, 2, 3});
+  const at::Tensor x = random_of({5, 2, 3});
   const auto packed = torch::nn::utils::rnn::pack_padded_sequence(x, torch::tensor({5, 3}));
   at::Tensor y;
   at::Tensor of_packed;
@@ -213,18 +213,18 @@ TEST_P(LowType, RunsRecurrentCells) {
   torch::nn::GRUCell gru(3, 4);
   torch::nn::LSTMCell lstm(3, 4);
   const Autocast scope(Policy::defaults(low()));
-  EXPECT_EQ(gru(random({2, 3})).scalar_type(), low());
-  EXPECT_EQ(std::get<0>(lstm(random({2, 3}))).scalar_type(), low());
+  EXPECT_EQ(gru(random_of({2, 3})).scalar_type(), low());
+  EXPECT_EQ(std::get<0>(lstm(random_of({2, 3}))).scalar_type(), low());
 }
 
 TEST_P(LowType, RunsAttention) {
-  const at::Tensor q = random({1, 2, 4, 8});
+  const at::Tensor q = random_of({1, 2, 4, 8});
   const Autocast scope(Policy::defaults(low()));
   EXPECT_EQ(at::scaled_dot_product_attention(q, q, q).scalar_type(), low());
 }
 
 TEST_P(LowType, ABackwardInsideTheScopeCastsNothing) {
-  const at::Tensor w = random({4, 4}).requires_grad_();
+  const at::Tensor w = random_of({4, 4}).requires_grad_();
   const at::Tensor loss = (torch::mm(w, w) * torch::mm(w, w)).sum();
   loss.backward({}, /*retain_graph=*/true);
   const at::Tensor expected = w.grad().clone();
@@ -248,7 +248,7 @@ TEST_P(LowType, AScopeOpenedInsideABackwardPassCasts) {
       return g;
     }
   };
-  const at::Tensor x = random({2, 2}).requires_grad_();
+  const at::Tensor x = random_of({2, 2}).requires_grad_();
   Recompute::apply(x).sum().backward();
 }
 

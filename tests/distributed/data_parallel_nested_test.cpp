@@ -166,7 +166,7 @@ TEST(DistributedDataParallel, AForwardInsideOfABackwardChangesNothing) {
   expect_all_pass("ddp nested forwards", {.ranks = 3});
 }
 
-const Rank kAgain("ddp wrapped again", [] {
+const Rank kWrappedAgain("ddp wrapped again", [] {
   start();
   Branches single = net_of(1);
   Branches net = net_of(1);

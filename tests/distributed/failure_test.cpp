@@ -54,7 +54,7 @@ TEST(Failures, ADeadRankIsNamed) {
   EXPECT_THAT(result.report, HasSubstr("rank 0 reported"));
 }
 
-const Rank kThrows("throws", [] {
+const Rank kOneThrows("throws", [] {
   start(10s);
   if (rank() == 0) throw std::runtime_error("a mistake of rank 0");
   barrier();
@@ -87,7 +87,7 @@ TEST(Failures, ASleepingRankIsNamedAfterTheTimeout) {
   }
 }
 
-const Rank kAgain("after a failure", [] {
+const Rank kAfterFailure("after a failure", [] {
   start(10s);
   if (rank() == 1) return;
   EXPECT_THROW(barrier(), Error);
@@ -180,7 +180,7 @@ TEST(Failures, ARankThatDiesSleepsOrLeavesInATrainingIsNamedByTheOthers) {
   }
 }
 
-const Rank kUneven("fewer batches without join", [] {
+const Rank kFewerBatches("fewer batches without join", [] {
   start(2s);
   train_until("nothing", Stage::kBefore, rank() == 1 ? 3 : 5);
 });

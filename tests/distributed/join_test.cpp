@@ -163,7 +163,7 @@ TEST(Join, BatchNormsGoOnWithTheRanksThatHaveData) {
   expect_all_pass("join with batch norms", {.ranks = 4});
 }
 
-const Rank kGroups("join with groups of batch norms", [] {
+const Rank kJoinGroups("join with groups of batch norms", [] {
   start();
   at("a group of which one has left");
   expect_trains_as_alone({.batches = {3, 3, 3, 1}, .group_size = 2});
@@ -212,7 +212,7 @@ TEST(Join, HoldsForSeveralModelsAndAgain) {
   expect_all_pass("join with two models", {.ranks = 3});
 }
 
-const Rank kThrows("join left by an exception", [] {
+const Rank kJoinThrows("join left by an exception", [] {
   start();
   torch::manual_seed(7);
   torch::nn::Linear first(3, 3), second(3, 1);
@@ -274,7 +274,7 @@ struct Freezing {
   DistributedDataParallel<torch::nn::Sequential> ddp{torch::nn::Sequential(first, second)};
 };
 
-const Rank kFrozen("join with a layer that is frozen", [] {
+const Rank kFrozenJoin("join with a layer that is frozen", [] {
   start();
   const Freezing net;
   auto guard = net.ddp.join();

@@ -105,7 +105,7 @@ at::Tensor difficult(std::int64_t size, at::ScalarType type) {
   return values.to(type);
 }
 
-const Rank kWays("ways of averages", [] {
+const Rank kAverageWays("ways of averages", [] {
   start();
   Lane& lane = world().internals().calls();
   for (const auto type : {at::kHalf, at::kBFloat16}) {

@@ -11,7 +11,7 @@ using testing_ranks::expect_all_report;
 using testing_ranks::Rank;
 using testing_ranks::start;
 
-const Rank kGradients("reducer gradients", [] {
+const Rank kReducedGradients("reducer gradients", [] {
   start();
   torch::manual_seed(rank());
   torch::nn::Sequential net(torch::nn::Linear(5, 7), torch::nn::ReLU(), torch::nn::Linear(7, 3));
@@ -84,7 +84,7 @@ TEST(Reducer, TakesGradientsOfAnotherTypeThanTheirParameters) {
   expect_all_pass("reducer gradients of another type");
 }
 
-const Rank kFrozen("reducer frozen parameters", [] {
+const Rank kFrozenReduced("reducer frozen parameters", [] {
   // Of three equal weights the average need not be the weight.
   start();
   const at::Tensor a = torch::full({3}, 0.1, torch::requires_grad());

@@ -12,12 +12,12 @@ INSTANTIATE_TEST_SUITE_P(Distributed, SyncBatchNormOnCuda,
                                          testing_cuda::Place::kGpu),
                          [](const auto& row) { return testing_cuda::name_of(row.param); });
 
-struct Case {
+struct CudaCase {
   std::vector<std::int64_t> sizes;
   bool channels_last, residual, relu, affine;
 };
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all{
+const std::vector<CudaCase>& cuda_cases() {
+  static const std::vector<CudaCase> all{
       {{5, 16, 7, 9}, false, true, true, true}, {{5, 16, 8, 8}, false, false, false, true},
       {{6, 24, 5, 5}, true, true, true, true},  {{3, 5, 4, 6}, true, false, true, false},
       {{40, 33}, false, true, false, true},     {{2, 3, 1000}, false, false, true, true},
@@ -25,7 +25,7 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-std::vector<at::Tensor> run(const at::Device& device, at::ScalarType type, const Case& one) {
+std::vector<at::Tensor> run(const at::Device& device, at::ScalarType type, const CudaCase& one) {
   torch::manual_seed(9);
   const auto leaf = [&](const at::Tensor& tensor) {
     at::Tensor result = tensor.to(type).to(device);
@@ -61,7 +61,7 @@ std::vector<at::Tensor> run(const at::Device& device, at::ScalarType type, const
 
 TEST_P(SyncBatchNormOnCuda, AgreesWithTheProcessorForwardAndBackward) {
   for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble}) {
-    for (const Case& one : cases()) {
+    for (const CudaCase& one : cuda_cases()) {
       const auto here = run(at::kCPU, type, one);
       const testing_cuda::KernelsAt kernels(place());
       const auto there = run(device(), type, one);

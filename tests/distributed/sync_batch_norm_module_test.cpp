@@ -20,7 +20,7 @@ using testing_ranks::expect_all_pass;
 using testing_ranks::expect_near;
 using testing_ranks::Rank;
 using testing_ranks::start;
-using Sizes = std::vector<std::int64_t>;
+using ModuleSizes = std::vector<std::int64_t>;
 
 const Rank kErrors("sync batch norm errors", [] {
   start();
@@ -98,7 +98,7 @@ TEST(SyncBatchNorm, TakesOneSampleInEvaluationAndPrintsItself) {
   SyncBatchNorm norm(SyncBatchNormOptions{.num_features = 4, .momentum = std::nullopt});
   EXPECT_THROW(norm(torch::randn({4})), ConfigError);
   norm->eval();
-  EXPECT_EQ(norm(torch::ones({4})).sizes(), (Sizes{4}));
+  EXPECT_EQ(norm(torch::ones({4})).sizes(), (ModuleSizes{4}));
   std::ostringstream text;
   text << norm;
   EXPECT_THAT(text.str(), HasSubstr("SyncBatchNorm(4, eps=1e-05, momentum=none"));
@@ -139,7 +139,7 @@ const Rank kKinds("sync batch norm kinds of ranks", [] {
     const bool mine = inputs && rank() == 0;
     const at::Tensor x = all[rank()].clone().requires_grad_(mine);
     const at::Tensor y = norm(x);
-    EXPECT_EQ(y.sizes(), (Sizes{5}));
+    EXPECT_EQ(y.sizes(), (ModuleSizes{5}));
     const std::int64_t before = world().counts().collectives;
     (y * g[rank()]).sum().backward();
     EXPECT_EQ(world().counts().collectives - before, inputs ? 1 : 0);

@@ -233,7 +233,7 @@ TEST(SyncBatchNorm, EqualsBatchNormOnAllBatchesTogetherWithOneCollectiveEachWay)
   expect_all_pass("sync batch norm", {.ranks = 4});
 }
 
-const Rank kGroups("sync batch norm groups", [] {
+const Rank kNormGroups("sync batch norm groups", [] {
   start();
   EXPECT_FALSE(create_syncbn_process_group(0).has_value());
   EXPECT_THROW(create_syncbn_process_group(3), ConfigError);
@@ -256,7 +256,7 @@ TEST(SyncBatchNorm, KeepsToItsGroup) {
   expect_all_pass("sync batch norm groups", {.ranks = 4});
 }
 
-const Rank kTwice("sync batch norm twice", [] {
+const Rank kNormTwice("sync batch norm twice", [] {
   start();
   for (const bool relu : {false, true}) {
     at(relu ? "relu" : "plain");

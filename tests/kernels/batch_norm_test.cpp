@@ -12,9 +12,9 @@ using testing_support::Array;
 using testing_support::kFloats;
 using testing_support::tolerance_of;
 
-const OneWorker kOne;
+const OneWorker kOneBatch;
 
-class TwoHalves final : public Workers {
+class BatchTwoHalves final : public Workers {
  public:
   void run(std::int64_t items, const Task& task) const override {
     if (items / 2 > 0) task(0, items / 2);
@@ -22,7 +22,7 @@ class TwoHalves final : public Workers {
   }
 };
 
-Rows rows_of(const Array& array) {
+Rows batch_rows_of(const Array& array) {
   return {array.data(), array.dtype()};
 }
 RowsOut out_of(Array& array) {
@@ -72,22 +72,22 @@ constexpr How kHows[] = {
 
 void run(Everything& e, const How& how, const Workers& workers) {
   std::vector<double> scratch(at(batch_scratch(e.shape)));
-  batch_moments(rows_of(e.x), e.shape, {e.mean.data(), e.m2.data()}, scratch.data(), workers);
+  batch_moments(batch_rows_of(e.x), e.shape, {e.mean.data(), e.m2.data()}, scratch.data(), workers);
   const double count = static_cast<double>(e.shape.count());
   for (std::size_t c = 0; c < e.rstd.size(); ++c) e.rstd[c] = 1 / std::sqrt(e.m2[c] / count + kEps);
   BatchNormalise norm;
   norm.shape = e.shape;
-  norm.x = rows_of(e.x);
-  if (how.residual) norm.residual = rows_of(e.residual);
+  norm.x = batch_rows_of(e.x);
+  if (how.residual) norm.residual = batch_rows_of(e.residual);
   norm.y = out_of(e.y);
   norm.mean = e.mean.data();
   norm.rstd = e.rstd.data();
-  if (how.affine) norm.weight = rows_of(e.weight);
-  if (how.affine) norm.bias = rows_of(e.bias);
+  if (how.affine) norm.weight = batch_rows_of(e.weight);
+  if (how.affine) norm.bias = batch_rows_of(e.bias);
   norm.relu = how.relu;
   batch_normalise(norm, workers);
-  BatchGradient gradient{e.shape, rows_of(e.dy), rows_of(e.x), {}, e.mean.data()};
-  if (how.relu) gradient.relu_output = rows_of(e.y);
+  BatchGradient gradient{e.shape, batch_rows_of(e.dy), batch_rows_of(e.x), {}, e.mean.data()};
+  if (how.relu) gradient.relu_output = batch_rows_of(e.y);
   batch_backward_reduce(gradient, e.sum_dy.data(), e.sum_dy_xmu.data(), scratch.data(), workers);
   std::vector<double> mean_dy = e.sum_dy;
   std::vector<double> mean_dy_xmu = e.sum_dy_xmu;
@@ -170,7 +170,7 @@ TEST_P(BatchNorms, AgreeWithTheirDefinitionForAllTypesShapesAndOptions) {
         // Weights of the input's type, or of another.
         const DType weights = how.residual ? dtype : wide ? DType::kFloat32 : DType::kFloat64;
         Everything e(dtype, weights, shape);
-        run(e, how, kOne);
+        run(e, how, kOneBatch);
         expect_definition(e, how, wide ? 1e-12 : 2e-6);
         if (HasFatalFailure()) return;
       }
@@ -179,11 +179,11 @@ TEST_P(BatchNorms, AgreeWithTheirDefinitionForAllTypesShapesAndOptions) {
 }
 
 TEST_P(BatchNorms, GiveTheSameBitsForAnyNumberOfWorkers) {
-  const TwoHalves halves;
+  const BatchTwoHalves halves;
   for (const BatchShape& shape : kShapes) {
     Everything one(DType::kFloat32, DType::kFloat32, shape);
     Everything two = one;
-    run(one, kHows[2], kOne);
+    run(one, kHows[2], kOneBatch);
     run(two, kHows[2], halves);
     EXPECT_EQ(one.mean, two.mean);
     EXPECT_EQ(one.m2, two.m2);
@@ -199,7 +199,7 @@ TEST_P(BatchNorms, AreAsExactFarFromZero) {
     for (const BatchShape& shape :
          {BatchShape{64, 33, 1}, BatchShape{3000, 8, 1}, BatchShape{8, 3, 4096}}) {
       Everything e(dtype, dtype, shape, 1e4);
-      run(e, kHows[0], kOne);
+      run(e, kHows[0], kOneBatch);
       const double count = static_cast<double>(shape.count());
       for (std::int64_t c = 0; c < shape.channels; ++c) {
         double mean = 0;
@@ -230,7 +230,7 @@ TEST_P(BatchNorms, ASingleOutlierDoesNotSpoilTheOthers) {
   double mean = 0;
   double m2 = 0;
   std::vector<double> scratch(at(batch_scratch({1, 1, 4096})));
-  batch_moments(rows_of(x), {1, 1, 4096}, {&mean, &m2}, scratch.data(), kOne);
+  batch_moments(batch_rows_of(x), {1, 1, 4096}, {&mean, &m2}, scratch.data(), kOneBatch);
   double expected = 0;
   for (const double value : x.values()) expected += value / 4096;
   EXPECT_NEAR(mean, expected, 1e-4);
@@ -242,7 +242,7 @@ TEST_P(BatchNorms, NanAndInfinityStayVisible) {
     for (const BatchShape& shape : {BatchShape{40, 20, 1}, BatchShape{2, 20, 21}}) {
       Everything e(DType::kFloat32, DType::kFloat32, shape);
       e.x.set(3 * shape.places, bad);
-      run(e, kHows[1], kOne);
+      run(e, kHows[1], kOneBatch);
       EXPECT_TRUE(std::isnan(e.y[3 * shape.places]));
       EXPECT_FALSE(std::isnan(e.y[4 * shape.places]));
       EXPECT_TRUE(std::isnan(e.dx[3 * shape.places]));
@@ -252,12 +252,12 @@ TEST_P(BatchNorms, NanAndInfinityStayVisible) {
 
 TEST_P(BatchNorms, WithoutTheMeansTheStatisticsAreConstants) {
   Everything e(DType::kFloat32, DType::kFloat32, {6, 5, 7});
-  run(e, kHows[0], kOne);
+  run(e, kHows[0], kOneBatch);
   BatchBackwardApply apply;
-  apply.gradient = {e.shape, rows_of(e.dy), rows_of(e.x), {}, e.mean.data()};
+  apply.gradient = {e.shape, batch_rows_of(e.dy), batch_rows_of(e.x), {}, e.mean.data()};
   apply.rstd = e.rstd.data();
   apply.dx = out_of(e.dx);
-  batch_backward_apply(apply, kOne);
+  batch_backward_apply(apply, kOneBatch);
   for (std::int64_t i = 0; i < e.dx.count(); ++i)
     EXPECT_NEAR(e.dx[i], e.dy[i] * e.rstd[at(i / 7 % 5)], 1e-6);
 }

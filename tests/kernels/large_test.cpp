@@ -11,8 +11,8 @@ namespace mezzo::kernels {
 namespace {
 
 constexpr std::int64_t kCount = (std::int64_t{1} << 31) + 3;
-constexpr std::uint16_t kInfinity = 0x7c00;
-constexpr std::uint16_t kOne = 0x3c00;
+constexpr std::uint16_t kHalfInfinity = 0x7c00;
+constexpr std::uint16_t kHalfOne = 0x3c00;
 
 struct Free {
   void operator()(void* memory) const { std::free(memory); }
@@ -31,9 +31,9 @@ TEST(LargeSlow, TheLastElementIsLookedAtAndSummed) {
   Lists lists(one);
   const Input in{memory.get(), DType::kFloat16, kCount};
   EXPECT_TRUE(lists.all_finite({&in, 1}));
-  memory[kCount - 1] = kOne;
+  memory[kCount - 1] = kHalfOne;
   EXPECT_EQ(lists.norm({&in, 1}, Norm::kTwo), 1);
-  memory[kCount - 1] = kInfinity;
+  memory[kCount - 1] = kHalfInfinity;
   EXPECT_FALSE(lists.all_finite({&in, 1}));
 }
 
@@ -41,7 +41,7 @@ TEST(LargeSlow, AStepReachesTheLastElement) {
   const Halves weights = zeros();
   const Halves grads = zeros();
   if (weights == nullptr || grads == nullptr) GTEST_SKIP() << "no 8.6 GB of address space";
-  for (const std::int64_t i : {std::int64_t{0}, kCount / 2, kCount - 1}) grads[i] = kOne;
+  for (const std::int64_t i : {std::int64_t{0}, kCount / 2, kCount - 1}) grads[i] = kHalfOne;
   StepRow row;
   row.param = weights.get();
   row.grad = grads.get();
@@ -53,7 +53,7 @@ TEST(LargeSlow, AStepReachesTheLastElement) {
   const OneWorker one;
   Lists(one).sgd({&row, 1}, {&sgd, 1}, {});
   for (const std::int64_t i : {std::int64_t{0}, kCount / 2, kCount - 1}) {
-    EXPECT_EQ(weights[i], kOne) << i;
+    EXPECT_EQ(weights[i], kHalfOne) << i;
   }
   EXPECT_EQ(weights[kCount - 2], 0);
 }

@@ -10,7 +10,7 @@ namespace {
 
 using namespace testing_support;
 
-const OneWorker kOne;
+const OneWorker kOneNorm;
 
 struct NormCase {
   const char* name;
@@ -20,7 +20,7 @@ struct NormCase {
   bool from_output;
   bool bias = weight && !rms;
 };
-constexpr NormCase kCases[] = {{"Layer", false, true, false, false},
+constexpr NormCase kNormCases[] = {{"Layer", false, true, false, false},
                                {"LayerWithoutWeights", false, false, false, false},
                                {"LayerWithResidual", false, true, true, false},
                                {"LayerFromItsOutput", false, true, false, true},
@@ -38,7 +38,7 @@ class Norms : public testing::TestWithParam<std::tuple<const KernelSet*, NormCas
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, Norms,
                          testing::Combine(testing::ValuesIn(usable_kernel_sets()),
-                                          testing::ValuesIn(kCases)),
+                                          testing::ValuesIn(kNormCases)),
                          [](const auto& row) {
                            return std::string(std::get<0>(row.param)->name) + "_" +
                                   std::get<1>(row.param).name;
@@ -166,7 +166,7 @@ TEST_P(Norms, AgreeWithTheirDefinitionForAllTypesAndShapes) {
                                         {0, 8}}) {
       const DType stats = dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
       Buffers b(dtype, stats, rows, columns, norm().rms, stats);
-      run(b, norm(), kOne);
+      run(b, norm(), kOneNorm);
       const Expected e = definition(b, norm());
       const double rounding = 2 * tolerance_of(dtype);
       // What was normalised is known from the rounded output only.
@@ -195,7 +195,7 @@ TEST_P(Norms, GiveTheSameBitsForAnyNumberOfWorkers) {
   const TwoHalves halves;
   Buffers one(DType::kFloat32, DType::kFloat32, 500, 33, norm().rms, DType::kFloat32);
   Buffers two = one;
-  run(one, norm(), kOne);
+  run(one, norm(), kOneNorm);
   run(two, norm(), halves);
   EXPECT_EQ(one.y, two.y);
   EXPECT_EQ(one.dx, two.dx);
@@ -214,7 +214,7 @@ TEST(NormRows, AFarMeanDoesNotDrownTheVariance) {
   f.x = {x.data(), DType::kFloat32};
   f.y = {y.data(), DType::kFloat32};
   f.rstd = rstd.data();
-  norm_forward(f, kOne);
+  norm_forward(f, kOneNorm);
   EXPECT_EQ(rstd[0], 1);
   EXPECT_EQ(y[0], 1);
   EXPECT_EQ(y[1], -1);
@@ -227,7 +227,7 @@ TEST(NormRows, HalfRowsThatWouldOverflowInHalfDoNot) {
   f.shape = {1, 2048, 0, true, false};
   f.x = {x.data(), DType::kFloat16};
   f.y = {y.data(), DType::kFloat16};
-  norm_forward(f, kOne);
+  norm_forward(f, kOneNorm);
   for (const double value : y.values()) ASSERT_LT(std::abs(value), 2);
 }
 

@@ -14,7 +14,7 @@ namespace {
 using amp::Line;
 using testing::HasSubstr;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfiniteGradient = std::numeric_limits<double>::infinity();
 
 at::Tensor row() {
   return torch::tensor({{0.5F, -1.0F, 2.0F}});
@@ -160,7 +160,7 @@ TEST(Fp16OptimizerGradients, AnOverflowThatWasClearedBehindItsBackSkipsNothing) 
   for (const at::ScalarType type : kFloatAndHalf) {
     Training t(type);
     const at::Tensor before = t.weight();
-    t.own_backward(kInf);
+    t.own_backward(kInfiniteGradient);
     t.optimizer->update_master_grads();
     EXPECT_TRUE(t.optimizer->overflow());
     t.sgd->zero_grad();

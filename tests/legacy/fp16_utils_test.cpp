@@ -16,7 +16,7 @@ using amp::inputs;
 using amp::Line;
 using amp::TinyNet;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfiniteValue = std::numeric_limits<double>::infinity();
 
 TEST(NetworkToHalf, MakesAllHalfButBatchNorms) {
   for (const bool affine : {true, false}) {
@@ -232,7 +232,7 @@ TEST(LegacyScalers, ScaleAndLookAtGradients) {
   fixed.backward((w * 3).sum());
   EXPECT_TRUE(torch::equal(w.grad(), torch::full({2}, 24.0)));
   EXPECT_TRUE(torch::equal(fixed.scale_gradient(w.grad()), torch::full({2}, 192.0)));
-  w.mutable_grad().fill_(kInf);
+  w.mutable_grad().fill_(kInfiniteValue);
   EXPECT_FALSE(fixed.has_overflow({w}));
   fixed.update_scale(true);
   EXPECT_EQ(fixed.loss_scale(), 8);

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfiniteLoss = std::numeric_limits<double>::infinity();
 
 /// Adds nothing; its result has the type that it was called with.
 at::Tensor custom(const at::Tensor& x) {
@@ -52,10 +52,10 @@ std::unique_ptr<torch::optim::Optimizer> make(bool adam, const TinyNet& net) {
 }
 
 at::Tensor loss_at(int step, const at::Tensor& output) {
-  return torch::nn::functional::cross_entropy(output, targets()) * (step == 7 ? kInf : 1);
+  return torch::nn::functional::cross_entropy(output, targets()) * (step == 7 ? kInfiniteLoss : 1);
 }
 
-at::Tensor batch(int step) {
+at::Tensor batch_of(int step) {
   return inputs() * (1 + 0.25 * (step % 4)) + 0.125 * (step % 3);
 }
 
@@ -69,7 +69,7 @@ std::vector<at::Tensor> trained_by_o1(bool adam, const LossScale& scale) {
   auto [model, optimizer] = initialize(net, *inner, options);
   for (int step = 0; step < 20; ++step) {
     optimizer.zero_grad();
-    scale_loss(loss_at(step, model(batch(step))), optimizer).backward();
+    scale_loss(loss_at(step, model(batch_of(step))), optimizer).backward();
     optimizer.step();
   }
   return values_of(*net);
@@ -89,13 +89,13 @@ TEST(LegacyAmp, TheHandleAndO1GiveTheSameTrainingBitForBit) {
           OptimWrapper optimizer = handle.wrap_optimizer(*sgd);
           for (int step = 0; step < 20; ++step) {
             optimizer.zero_grad();
-            optimizer.scale_loss(loss_at(step, net(batch(step)))).backward();
+            optimizer.scale_loss(loss_at(step, net(batch_of(step)))).backward();
             optimizer.step();
           }
         } else {
           for (int step = 0; step < 20; ++step) {
             sgd->zero_grad();
-            handle.scale_loss(loss_at(step, net(batch(step))), *sgd).backward();
+            handle.scale_loss(loss_at(step, net(batch_of(step))), *sgd).backward();
             sgd->step();
           }
         }
@@ -134,7 +134,7 @@ TEST(LegacyAmp, ADisabledHandleDoesNothingAndHandlesNest) {
     const at::Tensor loss = loss_of(net);
     EXPECT_TRUE((*inner.scale_loss(loss, sgd)).is_same(loss));
     OptimWrapper wrapper = inner.wrap_optimizer(sgd);
-    wrapper.scale_loss(loss_of(net) * kInf).backward();
+    wrapper.scale_loss(loss_of(net) * kInfiniteLoss).backward();
     const at::Tensor before = net->first->bias.detach().clone();
     wrapper.step();
     EXPECT_FALSE(torch::equal(net->first->bias, before)) << "nothing is checked";
@@ -179,7 +179,7 @@ TEST(LegacyAmp, AnOverflowDropsTheGradientsOfABareOptimizer) {
   torch::optim::Adam adam(net->parameters(), 1e-2);
   AmpHandle handle = init();
   const at::Tensor before = net->first->weight.detach().clone();
-  handle.scale_loss(loss_of(net) * kInf, adam).backward();
+  handle.scale_loss(loss_of(net) * kInfiniteLoss, adam).backward();
   EXPECT_FALSE(net->first->weight.grad().defined());
   EXPECT_THAT(listener.heard, HasSubstr("65536 -> 32768"));
   adam.step();
@@ -226,12 +226,12 @@ TEST(LegacyAmp, OfTwoLossesOfABareOptimizerTheOverflowedOneMovesNothing) {
   AmpHandle handle = init({.loss_scale = 8});
   const auto bias = [&] { return net->second->bias.detach().clone(); };
   const at::Tensor before = bias();
-  (handle.scale_loss(net->second->bias.sum() * kInf, sgd)).backward();
+  (handle.scale_loss(net->second->bias.sum() * kInfiniteLoss, sgd)).backward();
   (handle.scale_loss(net->second->bias.sum(), sgd)).backward();
   sgd.step();
   EXPECT_TRUE(torch::equal(bias(), before - 0.125)) << "as legacy_amp.h says";
   (handle.scale_loss(net->second->bias.sum(), sgd)).backward();
-  (handle.scale_loss(net->second->bias.sum() * kInf, sgd)).backward();
+  (handle.scale_loss(net->second->bias.sum() * kInfiniteLoss, sgd)).backward();
   sgd.step();
   EXPECT_TRUE(torch::equal(bias(), before - 0.125)) << "an overflow drops what was there";
 }
@@ -244,7 +244,7 @@ TEST(LegacyAmp, TheEndOfTheScaleIsAnErrorOfTheNextLoss) {
   try {
     for (; losses < 200; ++losses) {
       torch::optim::SGD sgd(net->parameters(), 0.1);
-      handle.scale_loss(loss_of(net) * kInf, sgd).backward();
+      handle.scale_loss(loss_of(net) * kInfiniteLoss, sgd).backward();
     }
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("at its floor"));
@@ -261,7 +261,7 @@ TEST(LegacyAmp, WrappedOptimizersHaveAScaleForEachLossAndSkipIfOneOverflows) {
   const auto bias = [&] { return net->second->bias.detach().clone(); };
   at::Tensor before = bias();
   optimizer.scale_loss(loss_of(net)).backward();
-  optimizer.scale_loss(loss_of(net) * kInf).backward();
+  optimizer.scale_loss(loss_of(net) * kInfiniteLoss).backward();
   optimizer.step();
   EXPECT_TRUE(torch::equal(bias(), before));
   {

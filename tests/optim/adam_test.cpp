@@ -10,24 +10,24 @@ namespace {
 
 using namespace testing_support;
 
-struct PathCase {
+struct AdamCase {
   const char* name;
   bool decoupled;
   double weight_decay;
   bool amsgrad;
 };
-constexpr PathCase kPaths[] = {{"Adam", false, 0, false},
+constexpr AdamCase kAdamPaths[] = {{"Adam", false, 0, false},
                                {"AdamWithL2", false, 0.1, false},
                                {"AdamW", true, 0.1, false},
                                {"AdamAmsgrad", false, 0.01, true},
                                {"AdamWAmsgrad", true, 0.01, true}};
 
-class AdamPath : public testing::TestWithParam<PathCase> {};
-INSTANTIATE_TEST_SUITE_P(Optim, AdamPath, testing::ValuesIn(kPaths),
+class AdamPath : public testing::TestWithParam<AdamCase> {};
+INSTANTIATE_TEST_SUITE_P(Optim, AdamPath, testing::ValuesIn(kAdamPaths),
                          [](const auto& row) { return std::string(row.param.name); });
 
 TEST_P(AdamPath, AgreesWithTorchOptimFor100StepsInEveryKernelSet) {
-  const PathCase& c = GetParam();
+  const AdamCase& c = GetParam();
   for (const std::string& set : kernel_sets()) {
     set_kernel_set(set);
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {

@@ -8,23 +8,23 @@ namespace {
 
 using namespace testing_support;
 
-struct PathCase {
+struct SgdCase {
   const char* name;
   double momentum, dampening, weight_decay;
   bool nesterov;
 };
-constexpr PathCase kPaths[] = {{"Plain", 0, 0, 0, false},
+constexpr SgdCase kSgdPaths[] = {{"Plain", 0, 0, 0, false},
                                {"WeightDecay", 0, 0, 0.1, false},
                                {"Momentum", 0.9, 0, 0, false},
                                {"Dampening", 0.9, 0.5, 0.01, false},
                                {"Nesterov", 0.9, 0, 0.01, true}};
 
-class SgdPath : public testing::TestWithParam<PathCase> {};
-INSTANTIATE_TEST_SUITE_P(Optim, SgdPath, testing::ValuesIn(kPaths),
+class SgdPath : public testing::TestWithParam<SgdCase> {};
+INSTANTIATE_TEST_SUITE_P(Optim, SgdPath, testing::ValuesIn(kSgdPaths),
                          [](const auto& row) { return std::string(row.param.name); });
 
 TEST_P(SgdPath, AgreesWithTorchOptimFor100StepsInEveryKernelSet) {
-  const PathCase& c = GetParam();
+  const SgdCase& c = GetParam();
   for (const std::string& set : kernel_sets()) {
     set_kernel_set(set);
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {

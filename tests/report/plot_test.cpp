@@ -74,6 +74,23 @@ TEST(Plot, StepsHoldAValueUntilTheNext) {
   EXPECT_EQ(count(svg, "H548.0L548.0"), 1);
 }
 
+TEST(Plot, StepsAreDrawnAsOnePointPerChange) {
+  LinePlot plot = plot_of({});
+  plot.steps = true;
+  for (int step = 0; step < 3000; ++step) {
+    plot.series[0].points.push_back({static_cast<double>(step), step < 1000 ? 4.0 : 2.0});
+  }
+  const std::string svg = to_svg(plot);
+  EXPECT_EQ(count(svg, "M"), 1);
+  // The change and the end, each after a horizontal line.
+  EXPECT_EQ(count(svg, "H"), 2);
+
+  plot.series[0].points[500].y = std::nan("");
+  const std::string interrupted = to_svg(plot);
+  EXPECT_EQ(count(interrupted, "M"), 2);
+  EXPECT_EQ(count(interrupted, "H"), 3) << "to the gap, at the change, to the end";
+}
+
 TEST(Plot, BarsOfManyPartsStandInARow) {
   const std::string svg = to_svg(BarPlot{"test", {{"a", {{1, 0, "one"}, {3, 1, "three"}}, "4"}}});
   EXPECT_EQ(count(svg, "<rect"), 2);

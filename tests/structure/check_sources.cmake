@@ -28,8 +28,11 @@ forbidden("the operating system is asked in src/core/platform*.cpp alone" "${pos
 
 set(library ${ours})
 list(FILTER library EXCLUDE REGEX "^src/cli/")
-forbidden("the library is silent and does not end its program" "(^|[^a-z_:])(std::)?(cout|cerr|printf|puts|abort|exit|quick_exit) *(<<|\\()"
-          ${library})
+set(silent ${library})
+list(REMOVE_ITEM silent src/core/messages.cpp         # the default place of messages is standard error
+                        src/core/platform_process.cpp) # children that it forks end there
+forbidden("the library is silent and does not end its program"
+          "(^|[^a-z_:])(std::)?((cout|cerr|clog) *<<|(v?f?printf|f?puts|f?putc|putchar|perror|abort|_?[eE]xit|quick_exit|terminate) *\\()" ${silent})
 set(unconfigured ${library})
 list(FILTER unconfigured EXCLUDE REGEX "^src/(core/platform[a-z_]*\\.cpp|distributed/)")
 forbidden("the library has no configuration by environment variables" "(^|[^a-z_])(secure_)?getenv *\\(" ${unconfigured})
@@ -44,8 +47,8 @@ file(GLOB_RECURSE texts RELATIVE ${ROOT} ${ROOT}/*.md ${ROOT}/*.cmake ${ROOT}/CM
 list(FILTER texts EXCLUDE REGEX "^(build|out|\\.deps)/")
 forbidden("a path of one machine" "(^|[^A-Za-z0-9_.}])/(home|root|work|Users|mnt)/[a-z]" ${ours} ${texts} run .ci/run .ci/lint .ci/lint_groups.awk)
 
-# One concept a file: the aim is 400 lines, and 500 is too long. Tables may be longer: they say so in their name.
-set(limit 500)
+# One concept a file. Tables may be longer: they say so in their name.
+set(limit 400)
 list(FILTER sources EXCLUDE REGEX "(_table|_rows)\\.(cpp|h|inl)$")
 foreach(file IN LISTS public_headers sources)
   file(STRINGS ${ROOT}/${file} lines)

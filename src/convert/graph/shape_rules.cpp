@@ -246,7 +246,7 @@ struct ShapeRule {
 
 // Sorted by name. What is neither here nor open gives its first output the shape of its first
 // input.
-constexpr ShapeRule kRules[] = {
+constexpr ShapeRule kShapeRules[] = {
     {"Add", broadcast_all},
     {"And", broadcast_all},
     {"ArgMax", position},
@@ -313,7 +313,7 @@ constexpr ShapeRule kRules[] = {
     {"Where", broadcast_all},
     {"Xor", broadcast_all},
 };
-static_assert(std::ranges::is_sorted(kRules, {}, &ShapeRule::op), "bisected: keep sorted by op");
+static_assert(std::ranges::is_sorted(kShapeRules, {}, &ShapeRule::op), "bisected: keep sorted by op");
 
 }  // namespace
 
@@ -335,9 +335,9 @@ std::optional<Dims> output_shape(const Graph& graph, const Node& node, std::size
   if (!node.domain.empty() || std::ranges::find(kOpen, node.op) != std::end(kOpen))
     return std::nullopt;
   const Place place(graph, node, output, known);
-  const auto* rule = std::ranges::lower_bound(kRules, node.op, {}, &ShapeRule::op);
+  const auto* rule = std::ranges::lower_bound(kShapeRules, node.op, {}, &ShapeRule::op);
   Shape dims;
-  if (rule != std::end(kRules) && rule->op == node.op) {
+  if (rule != std::end(kShapeRules) && rule->op == node.op) {
     dims = rule->shape(place);
   } else if (output == 0 && graph.value(node.outputs[0]).type.is_plain_tensor()) {
     dims = place.in(0);

@@ -8,12 +8,12 @@
 namespace mezzo::convert {
 namespace {
 
-struct Row {
+struct ElementRow {
   std::string_view name;
   std::size_t size;
 };
 
-constexpr std::array<Row, 17> kRows{{{"undefined", 0},
+constexpr std::array<ElementRow, 17> kRows{{{"undefined", 0},
                                      {"float32", 4},
                                      {"uint8", 1},
                                      {"int8", 1},

@@ -9,10 +9,10 @@
 #include "kernels/cpu/batch_norms.inl"
 // clang-format on
 
-void set_batch_norms(KernelSet& set);
-void set_batch_norms(KernelSet& set) {
-  set.batch_moments = batch_moments_of;
-  set.batch_normalise = batch_normalise_part;
-  set.batch_backward_reduce = batch_backward_reduce_part;
-  set.batch_backward_apply = batch_backward_apply_part;
+BatchNormKernels batch_norm_kernels();
+BatchNormKernels batch_norm_kernels() {
+  return {.moments = batch_moments_of,
+          .normalise = batch_normalise_part,
+          .backward_reduce = batch_backward_reduce_part,
+          .backward_apply = batch_backward_apply_part};
 }

@@ -14,26 +14,28 @@
 // clang-format on
 
 /// Batch norms have a file of their own: the compiler inlines less in large ones.
-void set_batch_norms(KernelSet& set);
+BatchNormKernels batch_norm_kernels();
 
 static KernelSet kernel_set_named(const char* name) {
-  KernelSet set;
-  set.name = name;
-  set.all_finite = all_finite;
-  set.max_magnitude = max_magnitude;
-  set.square_sum = square_sum;
-  set.scale = scale;
-  set.axpby = axpby;
-  set.copy = copy;
-  set.copy_as = copy_as;
-  set.adam = adam;
-  set.sgd = sgd;
-  set.adagrad = adagrad;
-  set.lamb_moments = lamb_moments_of;
-  set.lamb_apply = lamb_apply;
-  set.novograd = novograd;
-  set.norm_forward = norm_forward_rows;
-  set.norm_backward = norm_backward_rows;
-  set_batch_norms(set);
-  return set;
+  const BatchNormKernels batch = batch_norm_kernels();
+  return {.name = name,
+          .all_finite = all_finite,
+          .max_magnitude = max_magnitude,
+          .square_sum = square_sum,
+          .scale = scale,
+          .axpby = axpby,
+          .copy = copy,
+          .copy_as = copy_as,
+          .adam = adam,
+          .sgd = sgd,
+          .adagrad = adagrad,
+          .lamb_moments = lamb_moments_of,
+          .lamb_apply = lamb_apply,
+          .novograd = novograd,
+          .norm_forward = norm_forward_rows,
+          .norm_backward = norm_backward_rows,
+          .batch_moments = batch.moments,
+          .batch_normalise = batch.normalise,
+          .batch_backward_reduce = batch.backward_reduce,
+          .batch_backward_apply = batch.backward_apply};
 }

@@ -7,10 +7,10 @@
 namespace mezzo::convert {
 namespace {
 
-// Ways of values through nodes, into bodies and functions, and out of them.
-class Ways {
+// RegionWays of values through nodes, into bodies and functions, and out of them.
+class RegionWays {
  public:
-  explicit Ways(const Graph& graph) : graph_(graph) {}
+  explicit RegionWays(const Graph& graph) : graph_(graph) {}
 
   // All values that a way leads to from those of that name, or that lead to them.
   std::vector<bool> reached(const NamePattern& name, bool forward) const {
@@ -69,7 +69,7 @@ class Ways {
 
 std::vector<NodeId> nodes_between(const Graph& graph, const NamePattern& from,
                                   const NamePattern& to) {
-  const Ways ways(graph);
+  const RegionWays ways(graph);
   const std::vector<bool> behind = ways.reached(from, true);
   const std::vector<bool> before = ways.reached(to, false);
   const auto any = [](const std::vector<ValueId>& ids, const std::vector<bool>& set) {

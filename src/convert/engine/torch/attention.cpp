@@ -68,14 +68,14 @@ Tensors attention(const Call& c) {
 }
 
 // Sorted by name.
-constexpr TorchOperator kOperators[] = {
+constexpr TorchOperator kAttentionOperators[] = {
     {"Attention", attention},
 };
 
 }  // namespace
 
 std::span<const TorchOperator> attention_operators() {
-  return kOperators;
+  return kAttentionOperators;
 }
 
 }  // namespace mezzo::convert

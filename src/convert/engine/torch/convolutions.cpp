@@ -278,7 +278,7 @@ Tensors global_max(const Call& c) {
 }
 
 // Sorted by name.
-constexpr TorchOperator kOperators[] = {
+constexpr TorchOperator kConvolutionsOperators[] = {
     {"AveragePool", average_pool},
     {"Conv", convolution},
     {"ConvTranspose", transposed_convolution},
@@ -301,7 +301,7 @@ Tensor convolved(const Call& c, const Tensor& x, const Tensor& weight,
 }
 
 std::span<const TorchOperator> convolution_operators() {
-  return kOperators;
+  return kConvolutionsOperators;
 }
 
 }  // namespace mezzo::convert

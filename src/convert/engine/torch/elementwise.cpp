@@ -284,7 +284,7 @@ Tensors comparison(const Call& c) {
 }
 
 // Sorted by name.
-constexpr TorchOperator kOperators[] = {
+constexpr TorchOperator kElementwiseOperators[] = {
     {"Abs", unary<at::abs>},
     {"Acos", unary<at::acos>},
     {"Acosh", unary<at::acosh>},
@@ -361,7 +361,7 @@ constexpr TorchOperator kOperators[] = {
 }  // namespace
 
 std::span<const TorchOperator> elementwise_operators() {
-  return kOperators;
+  return kElementwiseOperators;
 }
 
 }  // namespace mezzo::convert

@@ -207,7 +207,7 @@ Tensors columns_to_image(const Call& c) {
 }
 
 // Sorted by name.
-constexpr TorchOperator kOperators[] = {
+constexpr TorchOperator kImagesOperators[] = {
     {"AffineGrid", affine_grid}, {"Col2Im", columns_to_image}, {"GridSample", grid_sample},
     {"Resize", resize},          {"Upsample", resize},
 };
@@ -215,7 +215,7 @@ constexpr TorchOperator kOperators[] = {
 }  // namespace
 
 std::span<const TorchOperator> image_operators() {
-  return kOperators;
+  return kImagesOperators;
 }
 
 }  // namespace mezzo::convert

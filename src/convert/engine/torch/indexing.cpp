@@ -223,7 +223,7 @@ Tensors non_max_suppression(const Call& c) {
 }
 
 // Sorted by name.
-constexpr TorchOperator kOperators[] = {
+constexpr TorchOperator kIndexingOperators[] = {
     {"Compress", compress},
     {"Gather", gather},
     {"GatherElements", gather_elements},
@@ -241,7 +241,7 @@ constexpr TorchOperator kOperators[] = {
 }  // namespace
 
 std::span<const TorchOperator> indexing_operators() {
-  return kOperators;
+  return kIndexingOperators;
 }
 
 }  // namespace mezzo::convert

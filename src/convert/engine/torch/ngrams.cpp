@@ -89,12 +89,12 @@ Tensors tf_idf(const Call& c) {
 }
 
 // Sorted by name.
-constexpr TorchOperator kOperators[] = {{"TfIdfVectorizer", tf_idf}};
+constexpr TorchOperator kNgramsOperators[] = {{"TfIdfVectorizer", tf_idf}};
 
 }  // namespace
 
 std::span<const TorchOperator> ngram_operators() {
-  return kOperators;
+  return kNgramsOperators;
 }
 
 }  // namespace mezzo::convert

@@ -164,7 +164,7 @@ Tensors determinant(const Call& c) {
 }
 
 // Sorted by name.
-constexpr TorchOperator kOperators[] = {
+constexpr TorchOperator kProductsOperators[] = {
     {"BatchNormalization", batch_normalization},
     {"Det", determinant},
     {"Einsum", einsum},
@@ -182,7 +182,7 @@ constexpr TorchOperator kOperators[] = {
 }  // namespace
 
 std::span<const TorchOperator> product_operators() {
-  return kOperators;
+  return kProductsOperators;
 }
 
 }  // namespace mezzo::convert

@@ -131,7 +131,7 @@ Tensors quantised_convolution(const Call& c) {
 }
 
 // Sorted by name.
-constexpr TorchOperator kOperators[] = {
+constexpr TorchOperator kQuantisedOperators[] = {
     {"ConvInteger", integer_convolution},
     {"DequantizeLinear", dequantize},
     {"DynamicQuantizeLinear", dynamic_quantize},
@@ -144,7 +144,7 @@ constexpr TorchOperator kOperators[] = {
 }  // namespace
 
 std::span<const TorchOperator> quantised_operators() {
-  return kOperators;
+  return kQuantisedOperators;
 }
 
 }  // namespace mezzo::convert

@@ -49,7 +49,7 @@ Tensors bernoulli(const Call& c) {
 }
 
 // Sorted by name.
-constexpr TorchOperator kOperators[] = {
+constexpr TorchOperator kRandomOperators[] = {
     {"Bernoulli", bernoulli},
     {"RandomNormal", of_shape<normal_numbers>},
     {"RandomNormalLike", alike<normal_numbers>},
@@ -60,7 +60,7 @@ constexpr TorchOperator kOperators[] = {
 }  // namespace
 
 std::span<const TorchOperator> random_operators() {
-  return kOperators;
+  return kRandomOperators;
 }
 
 }  // namespace mezzo::convert

@@ -171,12 +171,12 @@ Tensors rnn(const Call& c) {
 }
 
 // Sorted by name.
-constexpr TorchOperator kOperators[] = {{"GRU", gru}, {"LSTM", lstm}, {"RNN", rnn}};
+constexpr TorchOperator kRecurrentOperators[] = {{"GRU", gru}, {"LSTM", lstm}, {"RNN", rnn}};
 
 }  // namespace
 
 std::span<const TorchOperator> recurrent_operators() {
-  return kOperators;
+  return kRecurrentOperators;
 }
 
 }  // namespace mezzo::convert

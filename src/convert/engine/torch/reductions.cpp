@@ -161,7 +161,7 @@ Tensors softmax_cross_entropy(const Call& c) {
 }
 
 // Sorted by name.
-constexpr TorchOperator kOperators[] = {
+constexpr TorchOperator kReductionsOperators[] = {
     {"ArgMax", position<true>},
     {"ArgMin", position<false>},
     {"CumSum", cumulative_sum},
@@ -186,7 +186,7 @@ constexpr TorchOperator kOperators[] = {
 }  // namespace
 
 std::span<const TorchOperator> reduction_operators() {
-  return kOperators;
+  return kReductionsOperators;
 }
 
 }  // namespace mezzo::convert

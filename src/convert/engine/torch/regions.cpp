@@ -125,14 +125,14 @@ Tensors region_align(const Call& c) {
 }
 
 // Sorted by name.
-constexpr TorchOperator kOperators[] = {
+constexpr TorchOperator kRegionsOperators[] = {
     {"RoiAlign", region_align},
 };
 
 }  // namespace
 
 std::span<const TorchOperator> region_operators() {
-  return kOperators;
+  return kRegionsOperators;
 }
 
 }  // namespace mezzo::convert

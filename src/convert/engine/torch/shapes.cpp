@@ -251,7 +251,7 @@ Tensors space_to_depth(const Call& c) {
 }
 
 // Sorted by name.
-constexpr TorchOperator kOperators[] = {
+constexpr TorchOperator kShapesOperators[] = {
     {"Concat", concat},
     {"ConstantOfShape", constant_of_shape},
     {"DepthToSpace", depth_to_space},
@@ -276,7 +276,7 @@ constexpr TorchOperator kOperators[] = {
 }  // namespace
 
 std::span<const TorchOperator> shape_operators() {
-  return kOperators;
+  return kShapesOperators;
 }
 
 }  // namespace mezzo::convert

@@ -145,7 +145,7 @@ Tensors mel_weights(const Call& c) {
 }
 
 // Sorted by name.
-constexpr TorchOperator kOperators[] = {
+constexpr TorchOperator kSpectraOperators[] = {
     {"BlackmanWindow", blackman_window}, {"DFT", fourier},
     {"HammingWindow", hamming_window},   {"HannWindow", hann_window},
     {"MelWeightMatrix", mel_weights},    {"STFT", short_time_fourier},
@@ -154,7 +154,7 @@ constexpr TorchOperator kOperators[] = {
 }  // namespace
 
 std::span<const TorchOperator> spectrum_operators() {
-  return kOperators;
+  return kSpectraOperators;
 }
 
 }  // namespace mezzo::convert

@@ -95,7 +95,7 @@ Tensors momentum(const Call& c) {
 }
 
 // Sorted by name.
-constexpr TorchOperator kOperators[] = {
+constexpr TorchOperator kTrainingOperators[] = {
     {"Adagrad", adagrad},
     {"Adam", adam},
     {"Momentum", momentum},
@@ -104,7 +104,7 @@ constexpr TorchOperator kOperators[] = {
 }  // namespace
 
 std::span<const TorchOperator> training_operators() {
-  return kOperators;
+  return kTrainingOperators;
 }
 
 }  // namespace mezzo::convert
