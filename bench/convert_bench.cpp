@@ -16,8 +16,8 @@
 #include "convert/onnx/concat.h"
 #include "convert/onnx/fields.h"
 #include "convert/onnx/wire.h"
-#include "core/platform.h"
 #include "core/raise.h"
+#include "platform/libraries.h"
 #include "suites.h"
 
 namespace mezzo::bench {

@@ -9,9 +9,9 @@
 #include <chrono>
 #include <filesystem>
 
-#include "core/platform.h"
 #include "core/torch.h"
 #include "kernels/cuda_library.h"
+#include "platform/libraries.h"
 
 namespace mezzo::bench {
 namespace {

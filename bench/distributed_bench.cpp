@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "core/platform.h"
 #include "core/raise.h"
+#include "platform/libraries.h"
 #include "ranks/launcher.h"
 #include "suites.h"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "core/platform.h"
+#include "platform/files.h"
 
 namespace mezzo::bench {
 namespace {

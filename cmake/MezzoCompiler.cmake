@@ -45,4 +45,8 @@ function(mezzo_unity target)
     set(size ${ARGV1})
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${MEZZO_UNITY} UNITY_BUILD_BATCH_SIZE ${size})
+  if(MEZZO_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # g++ takes each source of a unit for a header, whose classes other units could see.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  endif()
 endfunction()

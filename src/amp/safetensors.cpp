@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "amp/safetensors_header.h"
-#include "core/platform.h"
 #include "core/raise.h"
+#include "platform/files.h"
 
 namespace mezzo {
 namespace {

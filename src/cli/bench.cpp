@@ -4,9 +4,9 @@
 #include <iostream>
 
 #include "cli/command.h"
-#include "core/platform.h"
-#include "core/platform_process.h"
 #include "core/raise.h"
+#include "platform/libraries.h"
+#include "platform/process.h"
 
 namespace mezzo::cli {
 namespace {

@@ -10,10 +10,10 @@
 #include "cli/command.h"
 #include "cli/option_names.h"
 #include "cli/progress.h"
-#include "core/platform.h"
 #include "core/raise.h"
-#include "core/temporaries.h"
 #include "mezzo/convert.h"
+#include "platform/files.h"
+#include "platform/temporaries.h"
 
 namespace mezzo::cli {
 namespace {
@@ -63,7 +63,7 @@ void check_beside_plan(const CLI::App& app) {
   }
 }
 
-convert::Options resolve(const CLI::App& app, const ConvertOptions& options) {
+convert::Options as_given(const CLI::App& app, const ConvertOptions& options) {
   check_beside_plan(app);
   convert::Options resolved = options.model;
   resolved.cast_optional_params = options.cast_weights;
@@ -202,7 +202,7 @@ int run(const CLI::App& app, const ConvertOptions& options) {
   check_reports(options.reports);
   check_files(options);
   platform::remove_temporaries_when_stopped();
-  convert::Options resolved = resolve(app, options);
+  convert::Options resolved = as_given(app, options);
   std::optional<ProgressBar> bar;
   if (!options.quiet) {
     bar.emplace();

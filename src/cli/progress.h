@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/platform.h"
+#include "platform/machine.h"
 
 namespace mezzo::cli {
 

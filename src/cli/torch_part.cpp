@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "core/platform.h"
 #include "core/raise.h"
+#include "platform/libraries.h"
 
 namespace mezzo::cli {
 namespace {

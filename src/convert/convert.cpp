@@ -21,8 +21,8 @@
 #include "convert/standard/low_forms.h"
 #include "convert/standard/operator_facts.h"
 #include "core/raise.h"
-#include "core/temporaries.h"
 #include "mezzo/convert.h"
+#include "platform/temporaries.h"
 
 namespace mezzo::convert {
 namespace {

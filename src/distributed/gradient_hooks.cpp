@@ -15,9 +15,9 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-class Notice final : public autograd::FunctionPostHook {
+class HookNotice final : public autograd::FunctionPostHook {
  public:
-  explicit Notice(std::function<void()> call) : call_(std::move(call)) {}
+  explicit HookNotice(std::function<void()> call) : call_(std::move(call)) {}
   autograd::variable_list operator()(const autograd::variable_list& outputs,
                                      const autograd::variable_list&) override {
     call_();
@@ -41,7 +41,7 @@ GradientHooks::GradientHooks(const std::vector<at::Tensor>& parameters,
   for (int i = 0; i < static_cast<int>(parameters.size()); ++i) {
     auto accumulator = autograd::impl::grad_accumulator(parameters[static_cast<std::size_t>(i)]);
     const auto key =
-        accumulator->add_post_hook(std::make_unique<Notice>([arrived, i] { arrived(i); }));
+        accumulator->add_post_hook(std::make_unique<HookNotice>([arrived, i] { arrived(i); }));
     registered_.push_back({std::move(accumulator), key});
   }
 }

@@ -1,7 +1,7 @@
 #include <ATen/Context.h>
 
-#include "core/platform.h"
 #include "distributed/nccl_part.h"
+#include "platform/libraries.h"
 
 namespace mezzo::parallel {
 namespace {

@@ -7,13 +7,13 @@
 #include <mutex>
 #include <numeric>
 
-#include "core/platform_process.h"
 #include "distributed/averaging.h"
 #include "distributed/current.h"
 #include "distributed/flat.h"
 #include "distributed/group.h"
 #include "distributed/rendezvous.h"
 #include "distributed/scratch.h"
+#include "platform/process.h"
 
 namespace mezzo::parallel {
 namespace {

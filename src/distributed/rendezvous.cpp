@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <atomic>
 
-#include "core/platform_network.h"
-#include "core/platform_process.h"
 #include "distributed/nccl_part.h"
+#include "platform/network.h"
+#include "platform/process.h"
 #include "ranks/rank_list.h"
 #include "ranks/starter.h"
 
@@ -101,7 +101,8 @@ Starter identify(const InitOptions& options, const MeetingPoint& point) {
 void sign_in(Store& store, const Starter& self, std::chrono::milliseconds limit) {
   const auto key = [](int rank) { return "ready/" + std::to_string(rank); };
   if (store.add("claim/" + std::to_string(self.rank), 1) > 1) {
-    raise(kInRendezvous, "rank ", self.rank, " signed in twice: two processes have this rank, or the ",
+    raise(kInRendezvous, "rank ", self.rank,
+          " signed in twice: two processes have this rank, or the ",
           "store (a file?) is left from an earlier run");
   }
   store.set(key(self.rank), std::to_string(self.world_size));
@@ -110,14 +111,14 @@ void sign_in(Store& store, const Starter& self, std::chrono::milliseconds limit)
   for (int rank = 0; rank < self.world_size; ++rank) keys.push_back(key(rank));
   const std::vector<int> missing = store.wait(keys, limit);
   if (!missing.empty()) {
-    raise(kInRendezvous, "rank ", self.rank, " waited ", limit.count(), " ms for ", missing.size(), " of ",
-          self.world_size, " ranks that did not come: ", ranks::listed(missing));
+    raise(kInRendezvous, "rank ", self.rank, " waited ", limit.count(), " ms for ", missing.size(),
+          " of ", self.world_size, " ranks that did not come: ", ranks::listed(missing));
   }
   for (int rank = 0; rank < self.world_size; ++rank) {
     const std::string size = store.get(key(rank));
     if (size != std::to_string(self.world_size)) {
-      raise<ConfigError>(kInRendezvous, "rank ", self.rank, " expects ", self.world_size, " ranks, rank ",
-                         rank, " expects ", size);
+      raise<ConfigError>(kInRendezvous, "rank ", self.rank, " expects ", self.world_size,
+                         " ranks, rank ", rank, " expects ", size);
     }
   }
 }
@@ -225,7 +226,8 @@ std::shared_ptr<Session> meet(const InitOptions& given) {
     throw;
   } catch (const std::exception& failure) {
     if (!point.path.empty()) {
-      raise(kInRendezvous, "the ranks cannot meet in ", options.init_method, ": ", text_of(failure));
+      raise(kInRendezvous, "the ranks cannot meet in ", options.init_method, ": ",
+            text_of(failure));
     }
     raise(kInRendezvous, "the store vanished while rank ", self.rank,
           " waited for the others: its host (rank 0 or the launcher) ended: ", text_of(failure));

@@ -12,10 +12,10 @@
 #include <future>
 #include <thread>
 
-#include "core/platform_network.h"
 #include "distributed/communicator.h"
 #include "distributed/engine_store.h"
 #include "mezzo/export.h"
+#include "platform/network.h"
 #include "ranks/launcher.h"
 
 namespace mezzo::parallel {

@@ -3,8 +3,8 @@
 #include <atomic>
 #include <vector>
 
-#include "core/platform.h"
 #include "core/raise.h"
+#include "platform/libraries.h"
 
 namespace mezzo::kernels {
 namespace {

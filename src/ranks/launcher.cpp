@@ -6,8 +6,8 @@
 #include <ostream>
 #include <sstream>
 
-#include "core/platform_network.h"
 #include "core/raise.h"
+#include "platform/network.h"
 #include "ranks/rank_output.h"
 
 namespace mezzo::ranks {
@@ -24,12 +24,15 @@ void validate(const LaunchOptions& o) {
     raise<ConfigError>(kInLauncher, "--nproc-per-node is ", o.processes_per_node,
                        ", expected at least 1");
   }
-  if (o.nodes < 1) raise<ConfigError>(kInLauncher, "--nnodes is ", o.nodes, ", expected at least 1");
+  if (o.nodes < 1)
+    raise<ConfigError>(kInLauncher, "--nnodes is ", o.nodes, ", expected at least 1");
   if (o.node_rank < 0 || o.node_rank >= o.nodes) {
-    raise<ConfigError>(kInLauncher, "--node-rank is ", o.node_rank, ", expected 0 to ", o.nodes - 1);
+    raise<ConfigError>(kInLauncher, "--node-rank is ", o.node_rank, ", expected 0 to ",
+                       o.nodes - 1);
   }
   if (o.nodes > 1 && o.master_port == 0) {
-    raise<ConfigError>(kInLauncher, "several nodes need --master-addr and --master-port: the same on ",
+    raise<ConfigError>(kInLauncher,
+                       "several nodes need --master-addr and --master-port: the same on ",
                        "all, the address being node 0's");
   }
   if (o.master_port < 0 || o.master_port > 65535) {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/platform_process.h"
+#include "platform/process.h"
 
 namespace mezzo::ranks {
 

@@ -2,8 +2,8 @@
 #include <chrono>
 #include <iostream>
 
-#include "core/platform.h"
 #include "mezzo/report.h"
+#include "platform/machine.h"
 #include "report/text.h"
 
 namespace mezzo::report {

@@ -2,9 +2,9 @@
 #include <string_view>
 #include <thread>
 
-#include "core/platform.h"
 #include "mezzo/report.h"
 #include "mezzo/version.h"
+#include "platform/machine.h"
 
 namespace mezzo::report {
 

@@ -29,7 +29,7 @@ struct LinePlot {
   std::function<std::string(double)> tick;  ///< a value of the y axis as text
   bool logarithmic = false;                 ///< y in powers of two
   bool steps = false;                       ///< values hold until the next point
-  std::vector<Series> series;
+  std::vector<Series> series = {};
 };
 
 /// Without any finite point: a sentence that says so.

@@ -3,8 +3,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "core/platform.h"
 #include "core/raise.h"
+#include "platform/files.h"
 #include "report/event_json.h"
 #include "report/report_json.h"
 

@@ -6,8 +6,8 @@
 
 #include "builder.h"
 #include "convert/onnx/array.h"
-#include "core/platform.h"
 #include "mezzo/convert.h"
+#include "platform/machine.h"
 
 namespace mezzo::convert {
 namespace {

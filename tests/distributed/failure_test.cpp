@@ -4,8 +4,8 @@
 #include <csignal>
 #include <thread>
 
-#include "core/platform_network.h"
 #include "distributed/several.h"
+#include "platform/network.h"
 
 namespace mezzo::parallel {
 namespace {

@@ -5,11 +5,11 @@
 #include <csignal>
 #include <thread>
 
-#include "core/platform.h"
-#include "core/platform_network.h"
-#include "core/platform_process.h"
 #include "distributed/branches.h"
 #include "distributed/several.h"
+#include "platform/libraries.h"
+#include "platform/network.h"
+#include "platform/process.h"
 
 namespace mezzo::parallel {
 namespace {

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "core/platform_network.h"
 #include "distributed/several.h"
 #include "mezzo/parallel.h"
+#include "platform/network.h"
 
 namespace mezzo::parallel {
 namespace {

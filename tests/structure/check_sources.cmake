@@ -21,20 +21,20 @@ forbidden("LibTorch's umbrella headers cost every user 15-40 s" "^ *# *include *
           ${public_headers})
 
 set(posix "^ *# *include *<(unistd|fcntl|dlfcn|pthread|signal|poll|sched|netdb|spawn|sys/[a-z]+|netinet/[a-z]+|arpa/[a-z]+)\\.h>")
-forbidden("the operating system is asked in src/core/platform*.cpp alone" "${posix}" ${public_headers})
+forbidden("the operating system is asked in src/platform alone" "${posix}" ${public_headers})
 set(portable ${sources})
-list(FILTER portable EXCLUDE REGEX "^src/core/platform[a-z_]*\\.cpp$")
-forbidden("the operating system is asked in src/core/platform*.cpp alone" "${posix}" ${portable})
+list(FILTER portable EXCLUDE REGEX "^src/platform/")
+forbidden("the operating system is asked in src/platform alone" "${posix}" ${portable})
 
 set(library ${ours})
 list(FILTER library EXCLUDE REGEX "^src/cli/")
 set(silent ${library})
 list(REMOVE_ITEM silent src/core/messages.cpp         # the default place of messages is standard error
-                        src/core/platform_process.cpp) # children that it forks end there
+                        src/platform/process.cpp) # children that it forks end there
 forbidden("the library is silent and does not end its program"
           "(^|[^a-z_:])(std::)?((cout|cerr|clog) *<<|(v?f?printf|f?puts|f?putc|putchar|perror|abort|_?[eE]xit|quick_exit|terminate) *\\()" ${silent})
 set(unconfigured ${library})
-list(FILTER unconfigured EXCLUDE REGEX "^src/(core/platform[a-z_]*\\.cpp|distributed/)")
+list(FILTER unconfigured EXCLUDE REGEX "^src/(platform|distributed)/")
 forbidden("the library has no configuration by environment variables" "(^|[^a-z_])(secure_)?getenv *\\(" ${unconfigured})
 set(behind_the_door ${ours})
 list(REMOVE_ITEM behind_the_door src/core/torch.h)

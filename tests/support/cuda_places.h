@@ -8,8 +8,8 @@
 #include <string>
 
 #include "bridge/device.h"
-#include "core/platform.h"
 #include "kernels/cuda_library.h"
+#include "platform/libraries.h"
 
 namespace mezzo::testing_cuda {
 

@@ -9,8 +9,8 @@
 #include "convert/engine/local_errors.h"
 #include "convert/graph/constants.h"
 #include "convert/onnx/fields.h"
-#include "core/platform.h"
 #include "core/raise.h"
+#include "platform/libraries.h"
 
 namespace mezzo::convert {
 namespace {

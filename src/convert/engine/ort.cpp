@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "convert/onnx/concat.h"
-#include "core/platform.h"
-#include "core/platform_process.h"
 #include "core/raise.h"
+#include "platform/libraries.h"
+#include "platform/process.h"
 
 namespace mezzo::convert {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "convert/onnx/concat.h"
 #include "convert/onnx/tensor.h"
-#include "core/platform.h"
 #include "core/raise.h"
+#include "platform/files.h"
 
 namespace mezzo::convert {
 namespace {

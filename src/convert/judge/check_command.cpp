@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "convert/onnx/concat.h"
-#include "core/platform_process.h"
 #include "core/raise.h"
+#include "platform/process.h"
 
 namespace mezzo::convert {
 namespace {

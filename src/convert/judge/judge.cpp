@@ -8,7 +8,6 @@
 #include "convert/onnx/concat.h"
 #include "convert/onnx/fields.h"
 #include "convert/rewrite/candidate.h"
-#include "core/platform.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {

@@ -14,7 +14,7 @@
 #include "convert/judge/sensitivity.h"
 #include "convert/prepare/prepare.h"
 #include "convert/rewrite/apply.h"
-#include "core/temporaries.h"
+#include "platform/temporaries.h"
 
 namespace mezzo::convert {
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "convert/onnx/wire.h"
-#include "core/platform.h"
+#include "platform/files.h"
 
 namespace mezzo::convert {
 

@@ -264,17 +264,17 @@ Tensors max_unpool(const Call& c) {
   return {at::constant_pad_nd(y, behind, 0)};
 }
 
-Dims spatial(const Tensor& x) {
+Dims pooled_axes(const Tensor& x) {
   Dims axes(static_cast<std::size_t>(std::max<std::int64_t>(x.dim() - 2, 0)));
   std::iota(axes.begin(), axes.end(), 2);
   return axes;
 }
 
 Tensors global_average(const Call& c) {
-  return {at::mean(c.in(0), spatial(c.in(0)), true)};
+  return {at::mean(c.in(0), pooled_axes(c.in(0)), true)};
 }
 Tensors global_max(const Call& c) {
-  return {at::amax(c.in(0), spatial(c.in(0)), true)};
+  return {at::amax(c.in(0), pooled_axes(c.in(0)), true)};
 }
 
 // Sorted by name.

@@ -1,5 +1,3 @@
-#include "core/platform.h"
-
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <unistd.h>
@@ -8,9 +6,12 @@
 #include <fstream>
 #include <optional>
 
-#include "core/platform_process.h"
-#include "core/temporaries.h"
 #include "mezzo/error.h"
+#include "platform/files.h"
+#include "platform/libraries.h"
+#include "platform/machine.h"
+#include "platform/process.h"
+#include "platform/temporaries.h"
 
 namespace mezzo::platform {
 namespace {

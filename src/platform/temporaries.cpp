@@ -5,7 +5,7 @@
 #include <set>
 #include <thread>
 
-#include "core/temporaries.h"
+#include "platform/temporaries.h"
 
 namespace mezzo::platform {
 namespace {

@@ -1,5 +1,4 @@
-// Other processes: starting them, reading what they write, ending them. POSIX stays in
-// platform_process.cpp.
+// Other processes: starting them, reading what they write, ending them.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "core/platform_network.h"
+#include "platform/network.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

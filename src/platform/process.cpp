@@ -1,4 +1,4 @@
-#include "core/platform_process.h"
+#include "platform/process.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-// Hosts, addresses and connections. POSIX stays in platform_network.cpp.
+// Hosts, addresses and connections.
 #pragma once
 
 #include <chrono>

@@ -1,89 +1,19 @@
-#include "core/platform.h"
+#include "platform/files.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
-#include <glob.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <sstream>
+#include <string>
 
 #include "core/raise.h"
-#include "core/temporaries.h"
+#include "platform/temporaries.h"
 
 namespace mezzo::platform {
-
-std::int64_t peak_resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
-}
-
-std::int64_t resident_bytes() {
-  std::ifstream statm("/proc/self/statm");
-  std::int64_t pages = 0;
-  std::int64_t resident = 0;
-  statm >> pages >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
-}
-
-bool is_terminal(int descriptor) {
-  return isatty(descriptor) != 0;
-}
-
-int terminal_columns(int descriptor) {
-  constexpr int kUsual = 80;
-  winsize size{};
-  if (ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsual;
-  return size.ws_col;
-}
-
-void* open_library(const std::string& name, std::string* why) {
-  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr && why != nullptr) *why = dlerror();
-  return handle;
-}
-
-std::filesystem::path program_path() {
-  std::error_code unknown;
-  return std::filesystem::read_symlink("/proc/self/exe", unknown);
-}
-
-std::vector<std::string> library_candidates(const std::string& name, const std::string& package) {
-  std::vector<std::string> found{name};
-  std::vector<std::string> patterns;
-  Dl_info own{};
-  if (dladdr(reinterpret_cast<const void*>(&library_candidates), &own) != 0) {
-    patterns.push_back(std::filesystem::path(own.dli_fname).parent_path().string() + "/" + name);
-  }
-  for (const char* folder : {"/usr/local/lib/", "/usr/lib/*-linux-gnu/", "/usr/lib/"}) {
-    patterns.push_back(folder + name);
-  }
-  for (const char* folder :
-       {"/usr/local/lib/python3*/dist-packages/", "/usr/lib/python3*/dist-packages/",
-        "/usr/local/lib/python3*/site-packages/"}) {
-    patterns.push_back((std::filesystem::path(folder) / package / name).string());
-  }
-  for (const std::string& pattern : patterns) {
-    glob_t matches{};
-    if (glob((pattern + "*").c_str(), 0, nullptr, &matches) == 0) {
-      for (std::size_t i = 0; i < matches.gl_pathc; ++i) found.emplace_back(matches.gl_pathv[i]);
-    }
-    globfree(&matches);
-  }
-  return found;
-}
-
-void* find_symbol(void* library, const std::string& name) {
-  return dlsym(library, name.c_str());
-}
-
 namespace {
 
 void flush_to_disk(const std::filesystem::path& path) {
@@ -167,32 +97,6 @@ void MappedFile::release(std::string_view part) const {
   const std::size_t begin = (offset + page - 1) / page * page;
   const std::size_t end = (offset + part.size()) / page * page;
   if (begin < end) madvise(const_cast<char*>(data_) + begin, end - begin, MADV_DONTNEED);
-}
-
-namespace {
-
-/// The first value that the system tells of the processor under this name; empty if there is none.
-std::string processor_entry(const std::string& name) {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.rfind(name, 0) == 0 && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return {};
-}
-
-}  // namespace
-
-std::string processor_name() {
-  const std::string name = processor_entry("model name");
-  return name.empty() ? "unknown" : name;
-}
-
-std::vector<std::string> processor_flags() {
-  std::istringstream words(processor_entry("flags"));
-  std::vector<std::string> flags;
-  for (std::string word; words >> word;) flags.push_back(word);
-  return flags;
 }
 
 }  // namespace mezzo::platform

@@ -1,0 +1,29 @@
+// The machine and this process, as the system shows them: memory, terminals, the processor.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mezzo::platform {
+
+/// The largest resident size this process had so far, in bytes.
+std::int64_t peak_resident_bytes();
+
+/// The resident size now, in bytes.
+std::int64_t resident_bytes();
+
+/// Is this file descriptor (1: standard output, 2: standard error) a terminal?
+bool is_terminal(int descriptor);
+
+/// The width of that terminal in characters; 80 where it cannot be told.
+int terminal_columns(int descriptor);
+
+/// The processor's name, as the system tells it.
+std::string processor_name();
+
+/// What the processor can do, in the system's words ("avx2", "avx512_bf16"); empty where it does
+/// not tell.
+std::vector<std::string> processor_flags();
+
+}  // namespace mezzo::platform
