@@ -19,7 +19,8 @@ struct LayerCase {
   std::int64_t rows, columns;
 };
 // About 100 MB of bfloat16 each: more than the caches hold.
-constexpr LayerCase kCases[] = {{65536, 768}, {65536, 1024}, {16384, 4096}, {8192, 8192}, {4096, 16384}};
+constexpr LayerCase kCases[] = {
+    {65536, 768}, {65536, 1024}, {16384, 4096}, {8192, 8192}, {4096, 16384}};
 
 void norm_case(Report& report, const LayerCase& c, int repeats, double bandwidth) {
   const auto options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);

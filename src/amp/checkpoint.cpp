@@ -29,7 +29,8 @@ Session& session_of(const ModelStates& models, const OptimizerStates& optimizers
   }
   for (const auto& optimizer : optimizers) {
     if (&optimizer->session() != &session) {
-      raise<ConfigError>(kInCheckpoint, "models and optimizers come from different calls of initialize");
+      raise<ConfigError>(kInCheckpoint,
+                         "models and optimizers come from different calls of initialize");
     }
   }
   for (const auto& optimizer : session.optimizers()) {
@@ -74,8 +75,8 @@ void check_file(const SafetensorsFile& file, const std::string& path) {
   const auto version = file.metadata.find("version");
   const int number = version == file.metadata.end() ? 0 : std::atoi(version->second.c_str());
   if (number > kVersion) {
-    raise(kInCheckpoint, "'", path, "' has version ", number, " of the format; this library reads up to ",
-          kVersion);
+    raise(kInCheckpoint, "'", path, "' has version ", number,
+          " of the format; this library reads up to ", kVersion);
   }
   const auto sum = file.metadata.find("checksum");
   if (number < 1 || sum == file.metadata.end() || sum->second != checksum_of(file)) {
@@ -127,7 +128,8 @@ void save_training(const std::string& path, const ModelStates& models,
   }
   if (options.rng_state) save_generators(file);
   for (const auto& [name, tensor] : options.tensors) {
-    if (!tensor.defined()) raise<ConfigError>(kInCheckpoint, "the tensor '", name, "' is undefined");
+    if (!tensor.defined())
+      raise<ConfigError>(kInCheckpoint, "the tensor '", name, "' is undefined");
     if (tensor.layout() != at::kStrided) {
       raise<ConfigError>(kInCheckpoint, "the tensor '", name, "' is ", tensor.layout(),
                          "; a checkpoint holds strided ones: convert it with to_dense()");

@@ -103,7 +103,8 @@ std::string to_text(double value) {
 
 const std::string& entry(const SafetensorsFile& file, const std::string& key) {
   const auto found = file.metadata.find(key);
-  if (found == file.metadata.end()) raise(kInCheckpointOptimizer, "the entry '", key, "' is missing");
+  if (found == file.metadata.end())
+    raise(kInCheckpointOptimizer, "the entry '", key, "' is missing");
   return found->second;
 }
 
@@ -261,10 +262,12 @@ void check_optimizer(OptimizerState& optimizer, const std::string& prefix, bool 
   // Files from before that entry say "Adam or AdamW" of every FusedAdam.
   const bool is_old = from == kEitherAdam && !was_fused;
   if (!reads(own, from, (is_fused(optimizer.inner()) && was_fused) || is_old)) {
-    raise(kInCheckpointOptimizer, "'", path, "' holds the state of an optimizer of class ", from, "; got ", own);
+    raise(kInCheckpointOptimizer, "'", path, "' holds the state of an optimizer of class ", from,
+          "; got ", own);
   }
   if (entry(file, prefix + "shapes") != shapes_of(optimizer.inner())) {
-    raise(kInCheckpointOptimizer, "'", path, "' holds the state of an optimizer with other parameters: ",
+    raise(kInCheckpointOptimizer, "'", path,
+          "' holds the state of an optimizer with other parameters: ",
           entry(file, prefix + "shapes"), " there, ", shapes_of(optimizer.inner()), " here");
   }
   if (!file.tensors.contains(prefix + "state"))
@@ -272,8 +275,8 @@ void check_optimizer(OptimizerState& optimizer, const std::string& prefix, bool 
   const int losses = static_cast<int>(optimizer.session().num_losses());
   const auto scaled = gradients ? scaled_in(file, prefix) : std::nullopt;
   if (scaled && scaled->loss_id >= losses) {
-    raise(kInCheckpointOptimizer, "'", path, "' holds gradients that are scaled for the loss ", scaled->loss_id,
-          "; num_losses is ", losses, " here");
+    raise(kInCheckpointOptimizer, "'", path, "' holds gradients that are scaled for the loss ",
+          scaled->loss_id, "; num_losses is ", losses, " here");
   }
 }
 

@@ -119,8 +119,8 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
   const auto known = impl_->progress.find(&optimizer);
   if (known != impl_->progress.end()) {
     raise(kInGradScaler, known->second.stepped
-                      ? "unscale_() after step() without update() between them"
-                      : "unscale_() a second time without update() since the first");
+                             ? "unscale_() after step() without update() between them"
+                             : "unscale_() a second time without update() since the first");
   }
   impl_->unscale(optimizer);
 }

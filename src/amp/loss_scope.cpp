@@ -65,9 +65,11 @@ LossScope::LossScope(const at::Tensor& loss,
   scaling::LossScaler& scaler = session.scaler(options_.loss_id, kInLossScope);
   for (const auto& optimizer : optimizers_) {
     for (const OptimizerState* other : states_) {
-      if (other == optimizer.get()) raise<ConfigError>(kInLossScope, "an optimizer was given twice");
+      if (other == optimizer.get())
+        raise<ConfigError>(kInLossScope, "an optimizer was given twice");
     }
-    if (&optimizer->session() != &session) optimizer->session().scaler(options_.loss_id, kInLossScope);
+    if (&optimizer->session() != &session)
+      optimizer->session().scaler(options_.loss_id, kInLossScope);
     states_.push_back(optimizer.get());
   }
   for (OptimizerState* state : states_) state->check_entry(kInLossScope);

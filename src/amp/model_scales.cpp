@@ -32,8 +32,8 @@ void ModelHandle::set_loss_scales(const at::Tensor& scales) const {
   const auto losses = static_cast<std::int64_t>(session.num_losses());
   if (!scales.defined() || scales.sizes() != at::IntArrayRef({losses, kFields}) ||
       scales.scalar_type() != at::kDouble || !scales.is_cpu() || !scales.is_contiguous()) {
-    raise<ConfigError>(kInModelScales, "expected what loss_scales() gives: doubles of shape [", losses,
-                       ", ", kFields, "] on the host");
+    raise<ConfigError>(kInModelScales, "expected what loss_scales() gives: doubles of shape [",
+                       losses, ", ", kFields, "] on the host");
   }
   const double* next = scales.const_data_ptr<double>();
   for (int loss = 0; loss < losses; ++loss, next += kFields) {

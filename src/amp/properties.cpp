@@ -80,8 +80,8 @@ void check_against_level(const amp::Options& options, const Level& level) {
   }
   // Other levels cast no operator: a program may keep its policy when it goes to O0 to compare.
   if (level.cast_ops && options.policy && options.policy->low() != scalar_type_of(level.low)) {
-    raise<ConfigError>(kInProperties, "the policy casts to ", options.policy->low(), ", but ", level.name,
-                       " casts to ", scalar_type_of(level.low));
+    raise<ConfigError>(kInProperties, "the policy casts to ", options.policy->low(), ", but ",
+                       level.name, " casts to ", scalar_type_of(level.low));
   }
 }
 

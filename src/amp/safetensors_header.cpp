@@ -197,17 +197,18 @@ void check_places(const SafetensorsHeader& header, std::uint64_t data_size,
   std::uint64_t end = 0;
   for (const TensorPlace* place : by_place) {
     if (place->begin < end) {
-      raise(kInSafetensorsHeader, "'", file, "': '", place->name, "' overlaps another tensor at byte ",
-            place->begin);
+      raise(kInSafetensorsHeader, "'", file, "': '", place->name,
+            "' overlaps another tensor at byte ", place->begin);
     }
     if (place->begin > end) {
-      raise(kInSafetensorsHeader, "'", file, "': there is a hole before '", place->name, "' at byte ", end);
+      raise(kInSafetensorsHeader, "'", file, "': there is a hole before '", place->name,
+            "' at byte ", end);
     }
     end = place->end;
   }
   if (end != data_size) {
-    raise(kInSafetensorsHeader, "'", file, "': the tensors need ", end, " bytes, the file has ", data_size,
-          "; it is ", end > data_size ? "truncated" : "longer than its header says");
+    raise(kInSafetensorsHeader, "'", file, "': the tensors need ", end, " bytes, the file has ",
+          data_size, "; it is ", end > data_size ? "truncated" : "longer than its header says");
   }
 }
 

@@ -147,7 +147,8 @@ std::shared_ptr<SyncBatchNormImpl> synchronised(const torch::nn::Module& module,
 void convert_batch_norms(torch::nn::Module& root, const std::optional<ProcessGroup>& group,
                          bool channel_last) {
   if (group && !group->is_member()) {
-    raise<ConfigError>(kInConvertSyncbn, "this process is no member of the process group that was given");
+    raise<ConfigError>(kInConvertSyncbn,
+                       "this process is no member of the process group that was given");
   }
   Conversion conversion({group, channel_last});
   conversion.check(root, "");

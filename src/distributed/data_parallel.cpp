@@ -34,27 +34,30 @@ std::vector<ReducedParameter> distinct(NamedTensors all) {
 
 void validate(const DDPOptions& o, const std::vector<ReducedParameter>& parameters) {
   if (o.message_size < 1) {
-    raise<ConfigError>(kInDataParallel, "message_size is ", o.message_size, ", expected at least 1");
+    raise<ConfigError>(kInDataParallel, "message_size is ", o.message_size,
+                       ", expected at least 1");
   }
   if (!std::isfinite(o.gradient_predivide_factor) || o.gradient_predivide_factor <= 0) {
-    raise<ConfigError>(kInDataParallel, "gradient_predivide_factor is ", o.gradient_predivide_factor,
-                       ", expected a positive number");
+    raise<ConfigError>(kInDataParallel, "gradient_predivide_factor is ",
+                       o.gradient_predivide_factor, ", expected a positive number");
   }
   if (o.num_allreduce_streams < 1) {
     raise<ConfigError>(kInDataParallel, "num_allreduce_streams is ", o.num_allreduce_streams,
                        ", expected at least 1");
   }
   if (o.delay_allreduce && !o.allreduce_trigger_params.empty()) {
-    raise<ConfigError>(kInDataParallel, "allreduce_trigger_params have no meaning with delay_allreduce");
+    raise<ConfigError>(kInDataParallel,
+                       "allreduce_trigger_params have no meaning with delay_allreduce");
   }
   if (o.delay_allreduce && o.num_allreduce_streams > 1) {
-    raise<ConfigError>(kInDataParallel, "num_allreduce_streams above 1 has no meaning with delay_allreduce");
+    raise<ConfigError>(kInDataParallel,
+                       "num_allreduce_streams above 1 has no meaning with delay_allreduce");
   }
   if (!o.allreduce_communicators.empty() &&
       (o.num_allreduce_streams < 2 ||
        static_cast<int>(o.allreduce_communicators.size()) != o.num_allreduce_streams)) {
-    raise<ConfigError>(kInDataParallel, o.allreduce_communicators.size(), " allreduce_communicators and ",
-                       o.num_allreduce_streams,
+    raise<ConfigError>(kInDataParallel, o.allreduce_communicators.size(),
+                       " allreduce_communicators and ", o.num_allreduce_streams,
                        " num_allreduce_streams: expected equal numbers above 1");
   }
   if (parameters.empty()) raise<ConfigError>(kInDataParallel, "the module has no parameters");
@@ -75,7 +78,8 @@ std::vector<std::uint8_t> triggers_of(const DDPOptions& options,
     const auto found = std::find_if(parameters.begin(), parameters.end(),
                                     [&](const auto& p) { return p.tensor.is_same(trigger); });
     if (found == parameters.end()) {
-      raise<ConfigError>(kInDataParallel, "allreduce_trigger_params[", t, "] is no parameter of the module");
+      raise<ConfigError>(kInDataParallel, "allreduce_trigger_params[", t,
+                         "] is no parameter of the module");
     }
     triggers[static_cast<std::size_t>(found - parameters.begin())] = 1;
   }
@@ -265,7 +269,8 @@ DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, LevelS
   } else {
     for (const ProcessGroup& one : s.options.allreduce_communicators) {
       if (one.ranks() != s.group->ranks()) {
-        raise<ConfigError>(kInDataParallel, "an allreduce_communicator has other ranks than the module's");
+        raise<ConfigError>(kInDataParallel,
+                           "an allreduce_communicator has other ranks than the module's");
       }
       s.lanes.push_back(one.internals().open_lane("gradients"));
     }
@@ -363,7 +368,8 @@ void DataParallel::zero_grad(bool set_to_none) {
 
 std::vector<at::Tensor> DataParallel::buffers() const {
   if (!state_->options.retain_allreduce_buffers) {
-    raise<ConfigError>(kInDataParallel, "allreduce_buffers() needs retain_allreduce_buffers = true");
+    raise<ConfigError>(kInDataParallel,
+                       "allreduce_buffers() needs retain_allreduce_buffers = true");
   }
   return state_->reducer->buffers();
 }

@@ -39,7 +39,8 @@ void agree_on_change(Lane& lane, const std::vector<std::string>& lines) {
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& failure) {
-    raise(kInGradientLayout, "parameters were frozen, unfrozen or given another type on this rank, and not ",
+    raise(kInGradientLayout,
+          "parameters were frozen, unfrozen or given another type on this rank, and not ",
           "all ranks did the same: ", failure.what());
   }
 }

@@ -63,7 +63,8 @@ bool GradientReducer::prepare() {
 
 void GradientReducer::check_claims() const {
   if (taken_.empty()) return;
-  raise<ConfigError>(kInGradientReducer, "a later DistributedDataParallel wraps parameter '", taken_,
+  raise<ConfigError>(kInGradientReducer, "a later DistributedDataParallel wraps parameter '",
+                     taken_,
                      "', and averages its gradients; use that one, and wrap networks that share "
                      "parameters as one module");
 }
@@ -109,7 +110,8 @@ void GradientReducer::hook(int parameter) {
   look_for_overflow(parameter);
   arrived_[index(parameter)] = true;
   if (schedule_->arrive(parameter) == ranks::BucketSchedule::Arrival::kTooLate) {
-    raise(kInGradientReducer, "the gradient of '", name_of(parameter), "' was added to again in one backward ",
+    raise(kInGradientReducer, "the gradient of '", name_of(parameter),
+          "' was added to again in one backward ",
           "after it had been sent (a nested backward, as in recomputation?): use delay_allreduce");
   }
 }
@@ -241,11 +243,13 @@ void GradientReducer::settle(const std::vector<double>& notes) {
     }
   }
   if (report.broke_off) {
-    raise(kInGradientReducer, "a backward pass broke off on another rank: the gradients of this step are ",
+    raise(kInGradientReducer,
+          "a backward pass broke off on another rank: the gradients of this step are ",
           "incomplete on all ranks");
   }
   if (!settings_.unused_allowed && !unused.empty()) {
-    raise(kInGradientReducer, "with find_unused_parameters = false every parameter needs a gradient on every ",
+    raise(kInGradientReducer,
+          "with find_unused_parameters = false every parameter needs a gradient on every ",
           "rank; these had none somewhere:", unused);
   }
   const bool looked = overflow_watches() > 0 && buckets_->flat(0).is_cpu();

@@ -12,13 +12,15 @@ constexpr const char* kInSyncBatchNormModule = "SyncBatchNorm";
 
 void check_options(const SyncBatchNormOptions& options) {
   if (options.num_features < 1) {
-    raise<ConfigError>(kInSyncBatchNormModule, "num_features is ", options.num_features, "; expected at least 1");
+    raise<ConfigError>(kInSyncBatchNormModule, "num_features is ", options.num_features,
+                       "; expected at least 1");
   }
   if (!(options.eps >= 0)) {
     raise<ConfigError>(kInSyncBatchNormModule, "eps is ", options.eps, "; expected at least 0");
   }
   if (options.momentum && !(*options.momentum >= 0 && *options.momentum <= 1)) {
-    raise<ConfigError>(kInSyncBatchNormModule, "momentum is ", *options.momentum, "; expected 0 to 1, or none");
+    raise<ConfigError>(kInSyncBatchNormModule, "momentum is ", *options.momentum,
+                       "; expected 0 to 1, or none");
   }
 }
 
@@ -127,8 +129,8 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input, const at::Tensor&
     const bool last = options.channel_last || input.dim() == 1;
     const std::int64_t channels = input.size(last ? -1 : 1);
     if (channels != options.num_features) {
-      raise<ConfigError>(kInSyncBatchNormModule, "the input has ", channels, " channels (sizes ", input.sizes(),
-                         "); expected num_features = ", options.num_features);
+      raise<ConfigError>(kInSyncBatchNormModule, "the input has ", channels, " channels (sizes ",
+                         input.sizes(), "); expected num_features = ", options.num_features);
     }
   }
   at::Tensor y = sync_batch_norm(call);

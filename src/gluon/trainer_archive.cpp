@@ -3,8 +3,8 @@
 
 #include <ostream>
 
-#include "core/platform.h"
 #include "gluon/trainer_state.h"
+#include "platform/files.h"
 
 namespace mezzo::gluon::detail {
 namespace {

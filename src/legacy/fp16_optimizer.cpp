@@ -95,9 +95,9 @@ SavedScale read_scale(torch::serialize::InputArchive& archive, const scaling::Sc
   SavedScale saved{rules, {}};
   const bool dynamic = entry<bool>(archive, kDynamic, &IValue::toBool);
   if (dynamic != rules.dynamic) {
-    raise(kInFp16Optimizer, "the archive is of an optimizer with a ", dynamic ? "dynamic" : "static",
-          " scale, this one's is ", rules.dynamic ? "dynamic" : "static",
-          "; construct it with the same dynamic_loss_scale");
+    raise(kInFp16Optimizer, "the archive is of an optimizer with a ",
+          dynamic ? "dynamic" : "static", " scale, this one's is ",
+          rules.dynamic ? "dynamic" : "static", "; construct it with the same dynamic_loss_scale");
   }
   saved.state = {checked_scale(kInFp16Optimizer, entry<double>(archive, kScale, &IValue::toDouble)),
                  entry<std::int64_t>(archive, kUnskipped, &IValue::toInt),
@@ -120,8 +120,8 @@ std::vector<at::Tensor> read_masters(torch::serialize::InputArchive& archive,
     if (!saved.try_read(std::to_string(i), masters[i]))
       raise(kInFp16Optimizer, "the archive has no master ", i);
     if (masters[i].sizes() == slots[i]->master.sizes()) continue;
-    raise(kInFp16Optimizer, "master ", i, " has shape ", masters[i].sizes(), " in the archive, here ",
-          slots[i]->master.sizes());
+    raise(kInFp16Optimizer, "master ", i, " has shape ", masters[i].sizes(),
+          " in the archive, here ", slots[i]->master.sizes());
   }
   return masters;
 }

@@ -96,8 +96,8 @@ Starter read_starter(const Variables& variables) {
     if (has_rank && &dialect == kDialects) break;
   }
   if (!half.empty()) {
-    raise<ConfigError>(kInStarter, half, ": a process starter such as `mezzo launch` or torchrun sets ",
-                       "both");
+    raise<ConfigError>(kInStarter, half,
+                       ": a process starter such as `mezzo launch` or torchrun sets ", "both");
   }
   raise<ConfigError>(
       kInStarter,

@@ -172,7 +172,7 @@ TEST_P(WeightCasts, LeaveLowGradientsUntilADeferredStep) {
 }
 
 void expect_near_replay(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& expected,
-                 double tolerance, const std::string& what) {
+                        double tolerance, const std::string& what) {
   for (std::size_t i = 0; i < got.size(); ++i) {
     EXPECT_TRUE(
         torch::allclose(got[i].to(at::kDouble), expected[i].to(at::kDouble), tolerance, tolerance))

@@ -159,7 +159,8 @@ TEST(LossScope, WhatTwoOptimizersOwnAndAnotherLossLeftScaledAddsUp) {
     Line net;
     torch::optim::SGD first_sgd(net->parameters(), 0.1);
     torch::optim::SGD second_sgd(net->parameters(), 0.1);
-    auto [model, optimizers] = initialize(net, std::tie(first_sgd, second_sgd), dynamic_losses(level, 2));
+    auto [model, optimizers] =
+        initialize(net, std::tie(first_sgd, second_sgd), dynamic_losses(level, 2));
     scale_loss(model(x_row()).sum(), optimizers, {.loss_id = 0, .delay_unscale = true}).backward();
     scale_loss(model(x_row()).sum(), optimizers, {.loss_id = 1}).backward();
     EXPECT_TRUE(torch::allclose(scope_gradient(std::get<0>(optimizers)), 2 * x_row())) << level;
@@ -204,7 +205,8 @@ TEST(LossScope, ASharedParameterLeftScaledByEitherOfItsOptimizersIsUnscaledOnce)
         Line net;
         torch::optim::SGD first_sgd(net->parameters(), 0.1);
         torch::optim::SGD second_sgd(net->parameters(), 0.1);
-        auto [model, optimizers] = initialize(net, std::tie(first_sgd, second_sgd), dynamic_losses(level));
+        auto [model, optimizers] =
+            initialize(net, std::tie(first_sgd, second_sgd), dynamic_losses(level));
         auto& [first, second] = optimizers;
         Optimizer& leaves = first_leaves_it ? first : second;
         Optimizer& other = first_leaves_it ? second : first;
@@ -235,8 +237,8 @@ TEST(LossScope, WhatOneBlockLeftScaledForTwoOptimizersIsJudgedOnce) {
       Line second;
       torch::optim::SGD first_sgd(first->parameters(), 0.1);
       torch::optim::SGD second_sgd(second->parameters(), 0.1);
-      auto [models, optimizers] =
-          initialize(std::tie(first, second), std::tie(first_sgd, second_sgd), dynamic_losses(level, 3));
+      auto [models, optimizers] = initialize(
+          std::tie(first, second), std::tie(first_sgd, second_sgd), dynamic_losses(level, 3));
       auto& [a, b] = models;
       auto& [opt_a, opt_b] = optimizers;
       const at::Tensor both = a(x_row()).sum() + b(x_row()).sum() * (overflows ? kInf : 1);

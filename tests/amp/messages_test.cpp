@@ -43,7 +43,9 @@ TEST(Messages, TellOnceOfALossThatIsNotANumber) {
   auto [model, optimizer] = initialize(net, sgd, {.opt_level = "O1"});
   const Listener listener;
   for (int i = 0; i < 2; ++i) {
-    scale_loss(model(torch::ones({1, 3})).sum() * std::numeric_limits<double>::quiet_NaN(), optimizer).backward();
+    scale_loss(model(torch::ones({1, 3})).sum() * std::numeric_limits<double>::quiet_NaN(),
+               optimizer)
+        .backward();
     EXPECT_TRUE(optimizer.step().skipped());
   }
   EXPECT_EQ(listener.count("is not a finite number, first in 'line.weight': the step is skipped"),
@@ -235,7 +237,8 @@ TEST(Messages, VerbosityZeroIsSilent) {
   torch::optim::SGD sgd(net->parameters(), 0.1);
   const Listener listener;
   auto [model, optimizer] = initialize(net, sgd, at_level("O2"));
-  scale_loss(model(torch::ones({1, 3})).sum() * std::numeric_limits<double>::infinity(), optimizer).backward();
+  scale_loss(model(torch::ones({1, 3})).sum() * std::numeric_limits<double>::infinity(), optimizer)
+      .backward();
   optimizer.step();
   EXPECT_EQ(listener.heard, "");
 }

@@ -108,8 +108,8 @@ TEST(Misuse, ALossIdOutOfRangeIsRefused) {
   for (const int id : {-1, 1, 100}) {
     EXPECT_THAT(
         [&] {
-          auto scaled =
-              scale_loss(training.model(torch::ones({1, 3})).sum(), training.optimizer, {.loss_id = id});
+          auto scaled = scale_loss(training.model(torch::ones({1, 3})).sum(), training.optimizer,
+                                   {.loss_id = id});
         },
         ThrowsMessage<ConfigError>(HasSubstr("num_losses")));
     EXPECT_THROW(training.optimizer.loss_scale(id), ConfigError);
@@ -149,7 +149,9 @@ TEST(Misuse, APlainBackwardIsAnErrorWhereMastersWouldMissIt) {
 TEST(Misuse, NestedScopesOnOneOptimizerAreRefused) {
   MisusedTraining training("O1");
   ScaledLoss outer = scale_loss(training.model(torch::ones({1, 3})).sum(), training.optimizer);
-  EXPECT_THROW(auto inner = scale_loss(training.model(torch::ones({1, 3})).sum(), training.optimizer), Error);
+  EXPECT_THROW(
+      auto inner = scale_loss(training.model(torch::ones({1, 3})).sum(), training.optimizer),
+      Error);
   EXPECT_THROW(training.optimizer.step(), Error);
   outer.backward();
   outer.close();
@@ -158,14 +160,16 @@ TEST(Misuse, NestedScopesOnOneOptimizerAreRefused) {
 
 TEST(Misuse, StepWhileGradientsAreScaledIsRefused) {
   MisusedTraining training("O2");
-  scale_loss(training.model(torch::ones({1, 3})).sum(), training.optimizer, {.delay_unscale = true}).backward();
+  scale_loss(training.model(torch::ones({1, 3})).sum(), training.optimizer, {.delay_unscale = true})
+      .backward();
   EXPECT_THAT([&] { training.optimizer.step(); }, ThrowsMessage<Error>(HasSubstr("delay_unscale")));
 }
 
 TEST(Misuse, TheSameOptimizerTwiceForOneLossIsRefused) {
   MisusedTraining training("O1");
   Optimizer& one = training.optimizer;
-  EXPECT_THROW(auto scaled = scale_loss(training.model(torch::ones({1, 3})).sum(), {one, one}), ConfigError);
+  EXPECT_THROW(auto scaled = scale_loss(training.model(torch::ones({1, 3})).sum(), {one, one}),
+               ConfigError);
 }
 
 }  // namespace

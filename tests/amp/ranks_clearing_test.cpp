@@ -77,7 +77,8 @@ const Rank kCleared("amp gradients cleared by the wrapper", [] {
   start();
   for (const std::string level : {"O0", "O1", "O2", "O5"}) {
     at(level);
-    const at::Tensor expected = trained(level, [](ClearingTraining& t) { t.optimizer->zero_grad(); });
+    const at::Tensor expected =
+        trained(level, [](ClearingTraining& t) { t.optimizer->zero_grad(); });
     using Clear = std::function<void(ClearingTraining&)>;
     for (const Clear& clear :
          {Clear([](ClearingTraining& t) { t.ddp->zero_grad(); }),

@@ -73,7 +73,7 @@ at::Tensor batch(int step, int of_rank) {
 }
 
 void expect_near_alone(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b,
-                 double tolerance, const std::string& what) {
+                       double tolerance, const std::string& what) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     const at::Tensor error = (a[i].detach() - b[i].detach()).abs().max();
     EXPECT_LE(error.item<double>(), tolerance) << what << ", weight " << i;

@@ -1,6 +1,6 @@
-// UndecidedTraining whose scale, flag and decision live on a device: by the CUDA kernels compiled for the
-// processor and, where there is a GPU, on it. The same training on the host goes along as the
-// reference.
+// UndecidedTraining whose scale, flag and decision live on a device: by the CUDA kernels compiled
+// for the processor and, where there is a GPU, on it. The same training on the host goes along as
+// the reference.
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -59,16 +59,17 @@ class UndecidedStep : public testing::TestWithParam<std::tuple<Place, UndecidedC
     return result;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Amp, UndecidedStep,
-                         testing::Combine(testing::Values(Place::kEmulation, Place::kGpu),
-                                          testing::Values(UndecidedCase{"O1", false}, UndecidedCase{"O1", true},
-                                                          UndecidedCase{"O2", false}, UndecidedCase{"O2", true},
-                                                          UndecidedCase{"O5", false})),
-                         [](const auto& row) {
-                           const UndecidedCase& one = std::get<1>(row.param);
-                           return testing_cuda::name_of(std::get<0>(row.param)) + "_" + one.level +
-                                  (one.defers ? "_deferred" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Amp, UndecidedStep,
+    testing::Combine(testing::Values(Place::kEmulation, Place::kGpu),
+                     testing::Values(UndecidedCase{"O1", false}, UndecidedCase{"O1", true},
+                                     UndecidedCase{"O2", false}, UndecidedCase{"O2", true},
+                                     UndecidedCase{"O5", false})),
+    [](const auto& row) {
+      const UndecidedCase& one = std::get<1>(row.param);
+      return testing_cuda::name_of(std::get<0>(row.param)) + "_" + one.level +
+             (one.defers ? "_deferred" : "");
+    });
 
 struct UndecidedTraining {
   Net net;
@@ -107,8 +108,8 @@ struct UndecidedTraining {
   }
 };
 
-void expect_near_decided(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& expected,
-                 double tolerance) {
+void expect_near_decided(const std::vector<at::Tensor>& got,
+                         const std::vector<at::Tensor>& expected, double tolerance) {
   ASSERT_EQ(got.size(), expected.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
     EXPECT_LT((got[i] - expected[i]).abs().max().item<double>(), tolerance) << i;
@@ -146,7 +147,8 @@ TEST_P(UndecidedStep, TrainsSkipsAndCountsAsOnTheHost) {
     EXPECT_EQ(result.scale_before(), scale) << step;
     EXPECT_EQ(result.scale_after(), ours.optimizer().loss_scale()) << step;
     EXPECT_EQ(result.reason().empty(), !spoilt) << step;
-    if (spoilt) expect_near_decided(ours.values(), before, 1e-30);  // the batch norm's statistics, too
+    if (spoilt)
+      expect_near_decided(ours.values(), before, 1e-30);  // the batch norm's statistics, too
   }
   EXPECT_EQ(ours.optimizer().applied_steps(), 7);
   EXPECT_EQ(ours.optimizer().skipped_steps(), 2);

@@ -68,16 +68,16 @@ const std::vector<Family>& families_of(double value) {
          };
 }
 
-struct Setting {
+struct HeldSetting {
   at::ScalarType low;
   Mode mode;
   double value;
 };
 
-class HeldScalars : public testing::TestWithParam<Setting> {};
+class HeldScalars : public testing::TestWithParam<HeldSetting> {};
 
 TEST_P(HeldScalars, AnOperatorThatCannotHoldItsScalarIsTheFloatOne) {
-  const Setting setting = GetParam();
+  const HeldSetting setting = GetParam();
   const at::Tensor values = torch::tensor({0.25F, -0.5F, 2.0F, 0.75F});
   const Policy policy = Policy::defaults(setting.low);
   for (const Family& family : families_of(setting.value)) {
@@ -101,15 +101,15 @@ TEST_P(HeldScalars, AnOperatorThatCannotHoldItsScalarIsTheFloatOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Casting, HeldScalars,
-                         testing::Values(Setting{at::kHalf, Mode::kOperators, -1e9},
-                                         Setting{at::kHalf, Mode::kOperators, 1e-8},
-                                         Setting{at::kHalf, Mode::kOperators, 1e-5},
-                                         Setting{at::kHalf, Mode::kWholeModel, -1e9},
-                                         Setting{at::kHalf, Mode::kWholeModel, 1e-8},
-                                         Setting{at::kBFloat16, Mode::kOperators,
-                                                 std::numeric_limits<float>::lowest()},
-                                         Setting{at::kBFloat16, Mode::kWholeModel,
-                                                 std::numeric_limits<float>::lowest()}));
+                         testing::Values(HeldSetting{at::kHalf, Mode::kOperators, -1e9},
+                                         HeldSetting{at::kHalf, Mode::kOperators, 1e-8},
+                                         HeldSetting{at::kHalf, Mode::kOperators, 1e-5},
+                                         HeldSetting{at::kHalf, Mode::kWholeModel, -1e9},
+                                         HeldSetting{at::kHalf, Mode::kWholeModel, 1e-8},
+                                         HeldSetting{at::kBFloat16, Mode::kOperators,
+                                                     std::numeric_limits<float>::lowest()},
+                                         HeldSetting{at::kBFloat16, Mode::kWholeModel,
+                                                     std::numeric_limits<float>::lowest()}));
 
 TEST(HeldScalars, WhatIsHeldKeepsTheType) {
   const at::Tensor x = torch::ones({4}, at::kHalf);

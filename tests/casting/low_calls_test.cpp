@@ -13,13 +13,13 @@
 namespace mezzo::casting {
 namespace {
 
-struct Setting {
+struct LowCallSetting {
   at::ScalarType low;
   ComputeMode computed;
   Mode mode;
 };
 
-class LowCalls : public testing::TestWithParam<Setting> {
+class LowCalls : public testing::TestWithParam<LowCallSetting> {
  protected:
   void SetUp() override { set_compute_mode(low(), GetParam().computed); }
   void TearDown() override { set_compute_mode(low(), ComputeMode::kAuto); }
@@ -34,14 +34,14 @@ class LowCalls : public testing::TestWithParam<Setting> {
 };
 
 const auto kSettings =
-    testing::Values(Setting{at::kHalf, ComputeMode::kNative, Mode::kOperators},
-                    Setting{at::kHalf, ComputeMode::kEmulated, Mode::kOperators},
-                    Setting{at::kBFloat16, ComputeMode::kNative, Mode::kOperators},
-                    Setting{at::kBFloat16, ComputeMode::kEmulated, Mode::kOperators},
-                    Setting{at::kHalf, ComputeMode::kNative, Mode::kWholeModel},
-                    Setting{at::kHalf, ComputeMode::kEmulated, Mode::kWholeModel},
-                    Setting{at::kBFloat16, ComputeMode::kNative, Mode::kWholeModel},
-                    Setting{at::kBFloat16, ComputeMode::kEmulated, Mode::kWholeModel});
+    testing::Values(LowCallSetting{at::kHalf, ComputeMode::kNative, Mode::kOperators},
+                    LowCallSetting{at::kHalf, ComputeMode::kEmulated, Mode::kOperators},
+                    LowCallSetting{at::kBFloat16, ComputeMode::kNative, Mode::kOperators},
+                    LowCallSetting{at::kBFloat16, ComputeMode::kEmulated, Mode::kOperators},
+                    LowCallSetting{at::kHalf, ComputeMode::kNative, Mode::kWholeModel},
+                    LowCallSetting{at::kHalf, ComputeMode::kEmulated, Mode::kWholeModel},
+                    LowCallSetting{at::kBFloat16, ComputeMode::kNative, Mode::kWholeModel},
+                    LowCallSetting{at::kBFloat16, ComputeMode::kEmulated, Mode::kWholeModel});
 INSTANTIATE_TEST_SUITE_P(Casting, LowCalls, kSettings);
 
 TEST_P(LowCalls, InPlaceOperatorsKeepTheFirstTypeWhateverTheOthersHave) {

@@ -77,16 +77,16 @@ std::string_view family_of(std::string_view overload) {
   return {};
 }
 
-struct Setting {
+struct SweepSetting {
   std::string name;
   at::ScalarType low;
   ComputeMode computed;
   Mode mode;
 };
 
-const std::vector<Setting>& settings() {
-  static const std::vector<Setting> all = [] {
-    std::vector<Setting> made;
+const std::vector<SweepSetting>& settings() {
+  static const std::vector<SweepSetting> all = [] {
+    std::vector<SweepSetting> made;
     for (const at::ScalarType low : {at::kHalf, at::kBFloat16}) {
       for (const ComputeMode computed : {ComputeMode::kNative, ComputeMode::kEmulated}) {
         for (const Mode mode : {Mode::kOperators, Mode::kWholeModel}) {
@@ -132,7 +132,7 @@ bool may_round(std::string_view overload, const c10::OperatorHandle& op, bool al
 std::string try_sample(const std::string& name, const c10::OperatorHandle& op, const Stack& stack,
                        bool with_gradients, Drawing& drawing) {
   const std::size_t floats = count_floats(stack);
-  for (const Setting& setting : settings()) {
+  for (const SweepSetting& setting : settings()) {
     set_compute_mode(setting.low, setting.computed);
     const Policy policy = Policy::defaults(setting.low);
     for (int pattern = 0; pattern < (floats > 1 ? 4 : 1); ++pattern) {

@@ -21,14 +21,14 @@ struct NormCase {
   bool bias = weight && !rms;
 };
 constexpr NormCase kNormCases[] = {{"Layer", false, true, false, false},
-                               {"LayerWithoutWeights", false, false, false, false},
-                               {"LayerWithResidual", false, true, true, false},
-                               {"LayerFromItsOutput", false, true, false, true},
-                               {"LayerWithBiasFromItsOutput", false, false, false, true, true},
-                               {"Rms", true, true, false, false},
-                               {"RmsWithoutWeights", true, false, false, false},
-                               {"RmsWithResidual", true, true, true, false},
-                               {"RmsFromItsOutput", true, true, false, true}};
+                                   {"LayerWithoutWeights", false, false, false, false},
+                                   {"LayerWithResidual", false, true, true, false},
+                                   {"LayerFromItsOutput", false, true, false, true},
+                                   {"LayerWithBiasFromItsOutput", false, false, false, true, true},
+                                   {"Rms", true, true, false, false},
+                                   {"RmsWithoutWeights", true, false, false, false},
+                                   {"RmsWithResidual", true, true, true, false},
+                                   {"RmsFromItsOutput", true, true, false, true}};
 
 class Norms : public testing::TestWithParam<std::tuple<const KernelSet*, NormCase>> {
  protected:

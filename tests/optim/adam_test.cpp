@@ -17,10 +17,10 @@ struct AdamCase {
   bool amsgrad;
 };
 constexpr AdamCase kAdamPaths[] = {{"Adam", false, 0, false},
-                               {"AdamWithL2", false, 0.1, false},
-                               {"AdamW", true, 0.1, false},
-                               {"AdamAmsgrad", false, 0.01, true},
-                               {"AdamWAmsgrad", true, 0.01, true}};
+                                   {"AdamWithL2", false, 0.1, false},
+                                   {"AdamW", true, 0.1, false},
+                                   {"AdamAmsgrad", false, 0.01, true},
+                                   {"AdamWAmsgrad", true, 0.01, true}};
 
 class AdamPath : public testing::TestWithParam<AdamCase> {};
 INSTANTIATE_TEST_SUITE_P(Optim, AdamPath, testing::ValuesIn(kAdamPaths),

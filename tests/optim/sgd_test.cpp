@@ -14,10 +14,10 @@ struct SgdCase {
   bool nesterov;
 };
 constexpr SgdCase kSgdPaths[] = {{"Plain", 0, 0, 0, false},
-                               {"WeightDecay", 0, 0, 0.1, false},
-                               {"Momentum", 0.9, 0, 0, false},
-                               {"Dampening", 0.9, 0.5, 0.01, false},
-                               {"Nesterov", 0.9, 0, 0.01, true}};
+                                 {"WeightDecay", 0, 0, 0.1, false},
+                                 {"Momentum", 0.9, 0, 0, false},
+                                 {"Dampening", 0.9, 0.5, 0.01, false},
+                                 {"Nesterov", 0.9, 0, 0.01, true}};
 
 class SgdPath : public testing::TestWithParam<SgdCase> {};
 INSTANTIATE_TEST_SUITE_P(Optim, SgdPath, testing::ValuesIn(kSgdPaths),

@@ -313,7 +313,8 @@ constexpr ShapeRule kShapeRules[] = {
     {"Where", broadcast_all},
     {"Xor", broadcast_all},
 };
-static_assert(std::ranges::is_sorted(kShapeRules, {}, &ShapeRule::op), "bisected: keep sorted by op");
+static_assert(std::ranges::is_sorted(kShapeRules, {}, &ShapeRule::op),
+              "bisected: keep sorted by op");
 
 }  // namespace
 

@@ -14,22 +14,22 @@ struct ElementRow {
 };
 
 constexpr std::array<ElementRow, 17> kRows{{{"undefined", 0},
-                                     {"float32", 4},
-                                     {"uint8", 1},
-                                     {"int8", 1},
-                                     {"uint16", 2},
-                                     {"int16", 2},
-                                     {"int32", 4},
-                                     {"int64", 8},
-                                     {"string", 0},
-                                     {"bool", 1},
-                                     {"float16", 2},
-                                     {"float64", 8},
-                                     {"uint32", 4},
-                                     {"uint64", 8},
-                                     {"complex64", 8},
-                                     {"complex128", 16},
-                                     {"bfloat16", 2}}};
+                                            {"float32", 4},
+                                            {"uint8", 1},
+                                            {"int8", 1},
+                                            {"uint16", 2},
+                                            {"int16", 2},
+                                            {"int32", 4},
+                                            {"int64", 8},
+                                            {"string", 0},
+                                            {"bool", 1},
+                                            {"float16", 2},
+                                            {"float64", 8},
+                                            {"uint32", 4},
+                                            {"uint64", 8},
+                                            {"complex64", 8},
+                                            {"complex128", 16},
+                                            {"bfloat16", 2}}};
 
 // Types that only quantised models have.
 struct SmallRow {
