@@ -27,8 +27,8 @@ struct Operands {
   Reach reach = Reach::kPlain;
   bool off_cpu = false;  // some tensor lives on an accelerator
   bool unheld = false;   // the low type cannot hold one of the call's scalars
-  std::optional<at::ScalarType>
-      written;  // the type of the tensor that the operator writes in place or as `out`
+  // The type of the tensor that the operator writes in place or as `out`.
+  std::optional<at::ScalarType> written = std::nullopt;
 
   constexpr bool any() const { return float32 || half || bfloat16; }
   constexpr bool any_low() const { return half || bfloat16; }
@@ -38,8 +38,10 @@ struct Operands {
 /// Types of single tensors that decide where a network's own types are followed. Asked for only if
 /// the tensors of a call differ, or are low in an operator that has to run in float.
 struct Leads {
-  std::optional<at::ScalarType> weight;  // of the weight among the operands, if there is one
-  std::optional<at::ScalarType> first;   // of the first floating-point tensor
+  // Of the weight among the operands, if there is one.
+  std::optional<at::ScalarType> weight = std::nullopt;
+  // Of the first floating-point tensor.
+  std::optional<at::ScalarType> first = std::nullopt;
 };
 
 enum class Plan : std::uint8_t {

@@ -88,8 +88,18 @@ TEST(Ahead, GoesFromOneRowIntoTheNextPastEmptyOnesAndStopsBehindTheLast) {
 }
 
 TEST(Ahead, IsMovedOnByAsManyElementsAsAStepWorksOn) {
-  const AdamScalars<double> h{
-      .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .keep = 1, .grad_scale = 1};
+  const AdamScalars<double> h{.beta1 = 0.9,
+                              .one_minus_beta1 = 0.1,
+                              .beta2 = 0.999,
+                              .one_minus_beta2 = 0.001,
+                              .step_size = 0.01,
+                              .inv_sqrt_bias2 = 1,
+                              .eps = 1e-8,
+                              .keep = 1,
+                              .l2 = 0,
+                              .grad_scale = 1,
+                              .amsgrad = false,
+                              .eps_inside_sqrt = false};
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
     Array param = Array::random(dtype, 100, 1);
     Array grad = Array::random(dtype, 100, 2);

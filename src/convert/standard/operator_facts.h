@@ -23,9 +23,10 @@ enum class Kind : std::uint8_t {
 
 struct OperatorFacts {
   std::string_view op;
-  std::string_view aten;  ///< the row of the operator table with class and reason; empty: `own`
+  /// The row of the operator table with class and reason; empty: `own`.
+  std::string_view aten = {};
   CastClass own = CastClass::kNeutral;
-  std::string_view own_reason;
+  std::string_view own_reason = {};
   Kind kind = Kind::kOther;
   std::uint8_t deciding = 0;  ///< one bit an input: what it holds is compared, or is a place
 
