@@ -16,11 +16,11 @@ struct Result {
   std::string unit = "seconds";  // "seconds", "instructions", "bytes" or "count"
   double ours = 0;
   double peer = 0;
-  std::string peer_name;
-  double spread = 0;                         // relative: how far the repeats of the ratio lie apart
-  std::optional<double> target;              // the ratio peer/ours that must be reached
-  std::optional<double> bytes;               // moved, where bandwidth matters
-  std::optional<double> share_of_bandwidth;  // of the one measured in the same run
+  std::string peer_name = {};
+  double spread = 0;                  // relative: how far the repeats of the ratio lie apart
+  std::optional<double> target = {};  // the ratio peer/ours that must be reached
+  std::optional<double> bytes = {};   // moved, where bandwidth matters
+  std::optional<double> share_of_bandwidth = {};  // of the one measured in the same run
 
   /// peer/ours: above 1 is ahead. Two zeros are a tie.
   double ratio() const;

@@ -17,17 +17,17 @@ struct NormCase {
 constexpr NormCase kTypes[] = {
     {at::kFloat, "float", 1.3}, {at::kHalf, "half", 2}, {at::kBFloat16, "bfloat16", 2}};
 
-constexpr std::int64_t kRows = 4096;
-constexpr std::int64_t kColumns = 768;
+constexpr std::int64_t kLayerRows = 4096;
+constexpr std::int64_t kLayerColumns = 768;
 
 struct NormInputs {
   at::Tensor x, residual, weight, bias, dy;
   explicit NormInputs(at::ScalarType type)
-      : x(torch::randn({kRows, kColumns}).to(type).requires_grad_()),
-        residual(torch::randn({kRows, kColumns}).to(type).requires_grad_()),
-        weight(torch::randn({kColumns}).to(type).requires_grad_()),
-        bias(torch::randn({kColumns}).to(type).requires_grad_()),
-        dy(torch::randn({kRows, kColumns}).to(type)) {}
+      : x(torch::randn({kLayerRows, kLayerColumns}).to(type).requires_grad_()),
+        residual(torch::randn({kLayerRows, kLayerColumns}).to(type).requires_grad_()),
+        weight(torch::randn({kLayerColumns}).to(type).requires_grad_()),
+        bias(torch::randn({kLayerColumns}).to(type).requires_grad_()),
+        dy(torch::randn({kLayerRows, kLayerColumns}).to(type)) {}
 };
 
 using Norm = std::function<at::Tensor(const NormInputs&)>;
@@ -101,21 +101,24 @@ void run_layers(Report& report, const Settings& settings) {
     const std::string of = std::string(" 4096x768, ") + c.name;
     compare(
         report, settings, "layer norm" + of, c.target, in,
-        [](const NormInputs& i) { return nn::fused_layer_norm(i.x, {kColumns}, i.weight, i.bias); },
-        [](const NormInputs& i) { return at::layer_norm(i.x, {kColumns}, i.weight, i.bias); },
+        [](const NormInputs& i) {
+          return nn::fused_layer_norm(i.x, {kLayerColumns}, i.weight, i.bias);
+        },
+        [](const NormInputs& i) { return at::layer_norm(i.x, {kLayerColumns}, i.weight, i.bias); },
         "at::layer_norm");
     compare(
         report, settings, "RMS norm" + of, {}, in,
-        [](const NormInputs& i) { return nn::fused_rms_norm(i.x, {kColumns}, i.weight); },
-        [](const NormInputs& i) { return at::rms_norm(i.x, {kColumns}, i.weight, 1e-5); },
+        [](const NormInputs& i) { return nn::fused_rms_norm(i.x, {kLayerColumns}, i.weight); },
+        [](const NormInputs& i) { return at::rms_norm(i.x, {kLayerColumns}, i.weight, 1e-5); },
         "at::rms_norm");
     compare(
         report, settings, "add and layer norm" + of, {}, in,
         [](const NormInputs& i) {
-          return nn::fused_add_layer_norm(i.x, i.residual, {kColumns}, i.weight, i.bias).second;
+          return nn::fused_add_layer_norm(i.x, i.residual, {kLayerColumns}, i.weight, i.bias)
+              .second;
         },
         [](const NormInputs& i) {
-          return at::layer_norm(i.x + i.residual, {kColumns}, i.weight, i.bias);
+          return at::layer_norm(i.x + i.residual, {kLayerColumns}, i.weight, i.bias);
         },
         "add, at::layer_norm");
   }

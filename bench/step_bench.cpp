@@ -161,7 +161,7 @@ void low_weight_casts(Report& report) {
     std::int64_t after = 0;
     train({.opt_level = level, .init_loss_scale = 1024, .verbosity = 0}, 64, kIterations,
           [&](int i, double) {
-            after = cast_counts().low_weight_casts;
+            after = cast_counts().weight_casts;
             if (i == kUnmeasured) before = after;
           });
     report.add({.name = std::string("weight casts per iteration of 2 weights, FusedAdam, ") + level,

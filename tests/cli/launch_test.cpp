@@ -179,22 +179,22 @@ TEST_F(LaunchCommand, TellsHowEveryRankEndedAsJson) {
   const Outcome outcome =
       launch("--nproc-per-node 2 --json", "echo hello; [ $RANK = 0 ] || exit 4; sleep 60");
   EXPECT_EQ(outcome.code, 4);
-  const auto json = nlohmann::json::parse(outcome.out);
-  EXPECT_EQ(json["exit_code"], 4);
-  EXPECT_EQ(json["failure"]["rank"], 1);
-  EXPECT_EQ(json["failure"]["ended_by_launcher"], false);
-  EXPECT_EQ(json["failure"]["last_lines"], "hello\n");
-  EXPECT_EQ(json["ranks"].size(), 2U);
-  EXPECT_EQ(json["ranks"][0]["ended_by_launcher"], true);
-  EXPECT_EQ(json["ranks"][0]["signal"], SIGTERM);
+  const auto told = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(told["exit_code"], 4);
+  EXPECT_EQ(told["failure"]["rank"], 1);
+  EXPECT_EQ(told["failure"]["ended_by_launcher"], false);
+  EXPECT_EQ(told["failure"]["last_lines"], "hello\n");
+  EXPECT_EQ(told["ranks"].size(), 2U);
+  EXPECT_EQ(told["ranks"][0]["ended_by_launcher"], true);
+  EXPECT_EQ(told["ranks"][0]["signal"], SIGTERM);
   EXPECT_THAT(outcome.err, HasSubstr("[rank 0] hello\n"));
 }
 
 TEST_F(LaunchCommand, TellsOfRanksThatWroteBytesThatAreNoText) {
   const Outcome outcome = launch("--json", "printf 'a\\377b\\n'");
   EXPECT_EQ(outcome.code, kDone) << outcome.err;
-  const auto json = nlohmann::json::parse(outcome.out);
-  EXPECT_EQ(json["ranks"][0]["last_lines"],
+  const auto told = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(told["ranks"][0]["last_lines"],
             "a\xEF\xBF\xBD"
             "b\n");
 }

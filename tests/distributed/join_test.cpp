@@ -37,7 +37,7 @@ at::Tensor batch_of(int step, int of_rank) {
   return torch::randn({5, 3}, at::kDouble) + 0.3 * of_rank;
 }
 
-Normed net_of(unsigned seed) {
+Normed normed_net_of(unsigned seed) {
   torch::manual_seed(seed);
   return Normed();
 }
@@ -58,7 +58,7 @@ struct Loop {
 // The same network for the batches of the ranks that have one, in one process; its running
 // statistics are those of the last group.
 Normed trained_alone(const Loop& loop) {
-  Normed net = net_of(1);
+  Normed net = normed_net_of(1);
   // A world of its own, though there are others.
   net->norm->options.process_group = create_syncbn_process_group(1);
   torch::optim::SGD optimizer = optimizer_of(net);
@@ -89,7 +89,7 @@ Normed trained_alone(const Loop& loop) {
 }
 
 Normed trained_together(const Loop& loop) {
-  Normed net = net_of(static_cast<unsigned>(1 + rank()));
+  Normed net = normed_net_of(static_cast<unsigned>(1 + rank()));
   const auto group = create_syncbn_process_group(loop.group_size);
   net->norm->options.process_group = group;
   convert_syncbn_model(net, group);
@@ -146,7 +146,7 @@ const Rank kNorms("join with batch norms", [] {
     return nullptr;
   };
   {
-    Normed net = net_of(1);
+    Normed net = normed_net_of(1);
     convert_syncbn_model(net);
     DistributedDataParallel ddp(net, {.message_size = 5});
     ddp.register_comm_hook(by_hand);
