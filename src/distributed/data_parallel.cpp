@@ -17,7 +17,7 @@
 namespace mezzo::parallel::detail {
 namespace {
 
-constexpr const char* kInDataParallel = "DistributedDataParallel";
+constexpr const char* kInDDP = "DistributedDataParallel";
 
 // A tensor that two modules share is listed twice.
 std::vector<ReducedParameter> distinct(NamedTensors all) {
@@ -34,36 +34,33 @@ std::vector<ReducedParameter> distinct(NamedTensors all) {
 
 void validate(const DDPOptions& o, const std::vector<ReducedParameter>& parameters) {
   if (o.message_size < 1) {
-    raise<ConfigError>(kInDataParallel, "message_size is ", o.message_size,
-                       ", expected at least 1");
+    raise<ConfigError>(kInDDP, "message_size is ", o.message_size, ", expected at least 1");
   }
   if (!std::isfinite(o.gradient_predivide_factor) || o.gradient_predivide_factor <= 0) {
-    raise<ConfigError>(kInDataParallel, "gradient_predivide_factor is ",
-                       o.gradient_predivide_factor, ", expected a positive number");
+    raise<ConfigError>(kInDDP, "gradient_predivide_factor is ", o.gradient_predivide_factor,
+                       ", expected a positive number");
   }
   if (o.num_allreduce_streams < 1) {
-    raise<ConfigError>(kInDataParallel, "num_allreduce_streams is ", o.num_allreduce_streams,
+    raise<ConfigError>(kInDDP, "num_allreduce_streams is ", o.num_allreduce_streams,
                        ", expected at least 1");
   }
   if (o.delay_allreduce && !o.allreduce_trigger_params.empty()) {
-    raise<ConfigError>(kInDataParallel,
-                       "allreduce_trigger_params have no meaning with delay_allreduce");
+    raise<ConfigError>(kInDDP, "allreduce_trigger_params have no meaning with delay_allreduce");
   }
   if (o.delay_allreduce && o.num_allreduce_streams > 1) {
-    raise<ConfigError>(kInDataParallel,
-                       "num_allreduce_streams above 1 has no meaning with delay_allreduce");
+    raise<ConfigError>(kInDDP, "num_allreduce_streams above 1 has no meaning with delay_allreduce");
   }
   if (!o.allreduce_communicators.empty() &&
       (o.num_allreduce_streams < 2 ||
        static_cast<int>(o.allreduce_communicators.size()) != o.num_allreduce_streams)) {
-    raise<ConfigError>(kInDataParallel, o.allreduce_communicators.size(),
-                       " allreduce_communicators and ", o.num_allreduce_streams,
+    raise<ConfigError>(kInDDP, o.allreduce_communicators.size(), " allreduce_communicators and ",
+                       o.num_allreduce_streams,
                        " num_allreduce_streams: expected equal numbers above 1");
   }
-  if (parameters.empty()) raise<ConfigError>(kInDataParallel, "the module has no parameters");
+  if (parameters.empty()) raise<ConfigError>(kInDDP, "the module has no parameters");
   for (const ReducedParameter& parameter : parameters) {
     if (parameter.tensor.requires_grad() && !bridge::kernel_dtype(parameter.tensor.scalar_type())) {
-      raise<UnsupportedError>(kInDataParallel, "parameter '", parameter.name, "' is of type ",
+      raise<UnsupportedError>(kInDDP, "parameter '", parameter.name, "' is of type ",
                               c10::toString(parameter.tensor.scalar_type()),
                               "; only Float, Double, Half and BFloat16 are reduced");
     }
@@ -78,8 +75,7 @@ std::vector<std::uint8_t> triggers_of(const DDPOptions& options,
     const auto found = std::find_if(parameters.begin(), parameters.end(),
                                     [&](const auto& p) { return p.tensor.is_same(trigger); });
     if (found == parameters.end()) {
-      raise<ConfigError>(kInDataParallel, "allreduce_trigger_params[", t,
-                         "] is no parameter of the module");
+      raise<ConfigError>(kInDDP, "allreduce_trigger_params[", t, "] is no parameter of the module");
     }
     triggers[static_cast<std::size_t>(found - parameters.begin())] = 1;
   }
@@ -198,7 +194,7 @@ struct DataParallel::State {
 
   // Before it is done: ranks that send by different ways would take one thing for another.
   void agree_on_way(const std::string& way) const {
-    check_same_lines(*layout_lane, {"gradients travel by " + way}, kInDataParallel);
+    check_same_lines(*layout_lane, {"gradients travel by " + way}, kInDDP);
   }
 
   bool syncs() const { return enabled && pauses == 0; }
@@ -251,7 +247,7 @@ DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, LevelS
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.options = std::move(options);
-  s.group = group_or_world(s.options.process_group, kInDataParallel);
+  s.group = group_or_world(s.options.process_group, kInDDP);
   s.parameters = distinct(std::move(parameters));
   s.buffers = distinct(std::move(buffers));
   s.level = std::move(level);
@@ -261,7 +257,7 @@ DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, LevelS
   check_same_lines(group.calls(),
                    layout_lines(s.options, s.parameters, s.buffers, s.listed_masters(),
                                 s.loss_scales().size(0), triggers),
-                   kInDataParallel);
+                   kInDDP);
   if (s.options.allreduce_communicators.empty()) {
     for (int i = 0; i < s.options.num_allreduce_streams; ++i) {
       s.lanes.push_back(group.open_lane("gradients"));
@@ -269,8 +265,7 @@ DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, LevelS
   } else {
     for (const ProcessGroup& one : s.options.allreduce_communicators) {
       if (one.ranks() != s.group->ranks()) {
-        raise<ConfigError>(kInDataParallel,
-                           "an allreduce_communicator has other ranks than the module's");
+        raise<ConfigError>(kInDDP, "an allreduce_communicator has other ranks than the module's");
       }
       s.lanes.push_back(one.internals().open_lane("gradients"));
     }
@@ -347,7 +342,7 @@ void DataParallel::close_join() {
 }
 
 void DataParallel::set_hook(CommHook hook) {
-  if (!hook) raise<ConfigError>(kInDataParallel, "the communication hook is empty");
+  if (!hook) raise<ConfigError>(kInDDP, "the communication hook is empty");
   state_->agree_on_way("a communication hook");
   state_->reducer->sender().set_hook(std::move(hook));
 }
@@ -368,8 +363,7 @@ void DataParallel::zero_grad(bool set_to_none) {
 
 std::vector<at::Tensor> DataParallel::buffers() const {
   if (!state_->options.retain_allreduce_buffers) {
-    raise<ConfigError>(kInDataParallel,
-                       "allreduce_buffers() needs retain_allreduce_buffers = true");
+    raise<ConfigError>(kInDDP, "allreduce_buffers() needs retain_allreduce_buffers = true");
   }
   return state_->reducer->buffers();
 }

@@ -23,7 +23,7 @@ at::Tensor scope_gradient(const Optimizer& optimizer) {
 
 Options dynamic_losses(const std::string& level, int num_losses = 1) {
   Options options = at_level(level);
-  options.loss_scale = "dynamic_losses";
+  options.loss_scale = "dynamic";
   options.num_losses = num_losses;
   return options;
 }

@@ -17,7 +17,7 @@ struct Fit {
 
 Options dynamic_closure(const std::string& level) {
   Options options = at_level(level);
-  options.loss_scale = "dynamic_closure";
+  options.loss_scale = "dynamic";
   return options;
 }
 
