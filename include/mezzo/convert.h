@@ -146,7 +146,8 @@ struct Decision {
   std::string rule;  ///< who decided: "default", "list", "range", "name", "schema", "cut", ...
   std::string why;
   std::string otherwise;  ///< what stood against it, or what it would take; empty: nothing
-  std::string pin = {};   ///< the reason's name, as Options::without_pins has it; empty: none of them
+  std::string pin =
+      {};  ///< the reason's name, as Options::without_pins has it; empty: none of them
 };
 
 /// All decisions about one graph. Can be stored, compared as text, and applied to another

@@ -48,7 +48,7 @@ struct Operator {
   bool one_type = false;    ///< LibTorch throws where its floating arguments differ in type
   bool float_statistics = false;  ///< a norm: mean and variance are taken in float at every level
   bool guards_scalars = false;    ///< its scalars and 0-dimensional tensors take the type of the
-                                ///< other arguments: where that cannot hold them it runs in float
+                                  ///< other arguments: where that cannot hold them it runs in float
   std::array<std::optional<CastClass>, kSystemCount>
       listed{};          ///< what each System says, if at all
   std::string_view why;  ///< one clause
