@@ -63,6 +63,7 @@ class MEZZO_API Handle {
  public:
   explicit Handle(std::shared_ptr<detail::HandleState> state);
   Handle(Handle&& other) noexcept;
+  /// Ends the casts of this handle, then takes over `other`'s.
   Handle& operator=(Handle&& other) noexcept;
   ~Handle();
 

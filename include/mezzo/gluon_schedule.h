@@ -44,6 +44,7 @@ class MEZZO_API LRScheduler {
   /// The rate once warm-up is over.
   virtual double scheduled(std::int64_t num_update) const = 0;
 
+  /// The warm-up that the schedule was made with.
   const Warmup& warmup() const noexcept { return warmup_; }
 
  private:
