@@ -31,11 +31,10 @@ std::vector<std::string> warnings_of_narrowed_ids(const Graph& graph, const Conv
       return !is_counted && moves_values(node.op) ? Onward::kAll : Onward::kStop;
     });
     if (!is_counted) continue;
-    warnings.push_back(
-        concat({"the input '", value.name, "' is asked for in ", name_of(policy.low()),
-                ", which counts to ", std::to_string(counts_to),
-                " only, though the model makes integers of it; Options::io_of can "
-                "leave it float32"}));
+    warnings.push_back(concat(
+        {"the input '", value.name, "' is asked for in ", name_of(policy.low()),
+         ", which counts to ", std::to_string(counts_to),
+         " only, though the model makes integers of it; Options::io_of can ", "leave it float32"}));
   }
   return warnings;
 }

@@ -98,10 +98,11 @@ std::vector<ValueId> ways_back_to_goals(const Graph& graph, ValueId from, std::s
   // The farthest come last, so that few rounds are enough.
   for (bool is_changed = true; is_changed;) {
     is_changed = false;
-    for (auto id = passed.rbegin(); id != passed.rend(); ++id) {
+    for (std::size_t n = passed.size(); n-- > 0;) {
+      const ValueId id = passed[n];
       const bool does =
-          std::ranges::any_of(before[*id], [&](ValueId in) { return leads.contains(in); });
-      is_changed = (does && leads.insert(*id).second) || is_changed;
+          std::ranges::any_of(before[id], [&](ValueId in) { return leads.contains(in); });
+      is_changed = (does && leads.insert(id).second) || is_changed;
     }
   }
   std::erase_if(passed, [&](ValueId id) { return !leads.contains(id); });

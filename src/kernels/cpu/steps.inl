@@ -65,7 +65,9 @@ class Asked {
                 static_cast<std::uintptr_t>(shift * size)),
           each(static_cast<std::uintptr_t>(size)) {}
     inline void ask(std::int64_t i) const {
+      // A number, not a pointer, since what is asked for may lie behind the memory's end.
       __builtin_prefetch(
+          // NOLINTNEXTLINE(performance-no-int-to-ptr)
           reinterpret_cast<const void*>(begin + static_cast<std::uintptr_t>(i) * each));
     }
   };

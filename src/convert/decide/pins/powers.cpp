@@ -25,8 +25,7 @@ class Powers {
   explicit Powers(const PinContext& context) : context_(context), graph_(context.graph) {}
 
   void run() {
-    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
-      const Node& node = graph_.nodes[n];
+    for (const Node& node : graph_.nodes) {
       if (!context_.is_standard(node)) continue;
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] != kNone && tells_powers_apart(node, i)) look_back(node.inputs[i]);
