@@ -1,12 +1,6 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
-#include <torch/optim/adagrad.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/adamw.h>
-#include <torch/optim/lbfgs.h>
-#include <torch/optim/rmsprop.h>
-#include <torch/optim/sgd.h>
 #include <torch/serialize/archive.h>
 
 #include <algorithm>
@@ -20,34 +14,21 @@
 #include "amp/checkpoint_parts.h"
 #include "amp/gradients.h"
 #include "amp/module_types.h"
-#include "amp/param_state.h"
 #include "core/raise.h"
 #include "mezzo/model_values.h"
 #include "mezzo/optim.h"
+#include "optim/kinds.h"
 
 namespace mezzo::detail {
 namespace {
 
 constexpr std::string_view kInCheckpointOptimizer = "checkpoint";
 
-constexpr std::string_view kEitherAdam = "Adam or AdamW";
-
-/// Which of LibTorch's two a FusedAdam is; its groups may differ.
-std::string class_of_adam(const optim::FusedAdam& adam) {
-  std::size_t decoupled = 0;
-  for (const auto& group : adam.param_groups()) {
-    const auto* options = dynamic_cast<const optim::FusedAdamOptions*>(&group.options());
-    if (options != nullptr && options->adam_w_mode()) ++decoupled;
-  }
-  if (decoupled == adam.param_groups().size()) return "AdamW";
-  return decoupled == 0 ? "Adam" : std::string(kEitherAdam);
-}
-
 /// Does an optimizer of class `to` go on where one of class `from` stopped? Only where
 /// `options_tell` which Adam each group is, the other one does too.
 bool reads(const std::string& to, const std::string& from, bool options_tell) {
   const auto is_adam = [](const std::string& name) {
-    return name == kEitherAdam || name == "Adam" || name == "AdamW";
+    return name == optim::kEitherAdam || name == "Adam" || name == "AdamW";
   };
   return to == from || (options_tell && is_adam(to) && is_adam(from));
 }
@@ -106,6 +87,14 @@ const std::string& entry(const SafetensorsFile& file, const std::string& key) {
   if (found == file.metadata.end())
     raise(kInCheckpointOptimizer, "the entry '", key, "' is missing");
   return found->second;
+}
+
+/// The class of the optimizer that wrote the file. Older files have the compiler's name for classes
+/// that had none of their own.
+std::string class_in(const SafetensorsFile& file, const std::string& prefix,
+                     const torch::optim::Optimizer& reader) {
+  const std::string& written = entry(file, prefix + "class");
+  return written == typeid(reader).name() ? optim::name_of(reader) : optim::name_from_file(written);
 }
 
 /// How gradients in the file are still scaled, if they are.
@@ -185,32 +174,9 @@ void load_gradients(OptimizerState& optimizer, const std::string& prefix,
 
 }  // namespace
 
-std::string class_of(const torch::optim::Optimizer& optimizer) {
-  using torch::optim::Adagrad;
-  using torch::optim::Adam;
-  using torch::optim::AdamW;
-  using torch::optim::LBFGS;
-  using torch::optim::RMSprop;
-  using torch::optim::SGD;
-  const auto is = [&]<typename T>(const T*) {
-    return dynamic_cast<const T*>(&optimizer) != nullptr;
-  };
-  if (is(static_cast<const SGD*>(nullptr)) || is(static_cast<const optim::FusedSGD*>(nullptr)))
-    return "SGD";
-  if (const auto* adam = dynamic_cast<const optim::FusedAdam*>(&optimizer)) {
-    return class_of_adam(*adam);
-  }
-  if (is(static_cast<const Adam*>(nullptr))) return "Adam";
-  if (is(static_cast<const AdamW*>(nullptr))) return "AdamW";
-  if (is(static_cast<const Adagrad*>(nullptr))) return "Adagrad";
-  if (is(static_cast<const RMSprop*>(nullptr))) return "RMSprop";
-  if (is(static_cast<const LBFGS*>(nullptr))) return "LBFGS";
-  return typeid(optimizer).name();
-}
-
 void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool gradients,
                     SafetensorsFile& file) {
-  file.metadata[prefix + "class"] = class_of(optimizer.inner());
+  file.metadata[prefix + "class"] = optim::name_of(optimizer.inner());
   if (is_fused(optimizer.inner())) file.metadata[prefix + "fused"] = "1";
   file.metadata[prefix + "shapes"] = shapes_of(optimizer.inner());
   file.tensors.insert(prefix + "state", bytes_of(archive_of(optimizer)));
@@ -256,11 +222,11 @@ void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool g
 void check_optimizer(OptimizerState& optimizer, const std::string& prefix, bool gradients,
                      const SafetensorsFile& file, const std::string& path) {
   optimizer.slots().sync();
-  const std::string own = class_of(optimizer.inner());
-  const std::string& from = entry(file, prefix + "class");
+  const std::string own = optim::name_of(optimizer.inner());
+  const std::string from = class_in(file, prefix, optimizer.inner());
   const bool was_fused = file.metadata.contains(prefix + "fused");
   // Files from before that entry say "Adam or AdamW" of every FusedAdam.
-  const bool is_old = from == kEitherAdam && !was_fused;
+  const bool is_old = from == optim::kEitherAdam && !was_fused;
   if (!reads(own, from, (is_fused(optimizer.inner()) && was_fused) || is_old)) {
     raise(kInCheckpointOptimizer, "'", path, "' holds the state of an optimizer of class ", from,
           "; got ", own);

@@ -10,9 +10,6 @@
 
 namespace mezzo::detail {
 
-/// The name of a class in files; a fused one has that of the class whose state it reads.
-std::string class_of(const torch::optim::Optimizer& optimizer);
-
 /// A number over names, types, shapes, bytes and metadata (without its own entry) that any single
 /// change changes.
 std::string checksum_of(const SafetensorsFile& file);

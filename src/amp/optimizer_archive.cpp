@@ -15,6 +15,7 @@
 #include "core/raise.h"
 #include "mezzo/model_values.h"
 #include "mezzo/optim.h"
+#include "optim/kinds.h"
 
 namespace mezzo::amp {
 namespace {
@@ -120,7 +121,7 @@ std::string describe(const torch::optim::Optimizer& optimizer) {
   std::vector<std::int64_t> sizes;
   for (const auto& group : optimizer.param_groups())
     sizes.push_back(static_cast<std::int64_t>(group.params().size()));
-  return "the state of an optimizer of class " + detail::class_of(optimizer) + " with " +
+  return "the state of an optimizer of class " + optim::name_of(optimizer) + " with " +
          describe_groups(sizes);
 }
 
@@ -193,6 +194,9 @@ torch::serialize::InputArchive& operator>>(torch::serialize::InputArchive& archi
     replacement.undo();
     throw;
   }
+  // A fused optimizer saves no state for a parameter that it has not stepped yet.
+  const optim::OptimizerKind* const kind = optim::kind_of(optimizer.inner());
+  if (kind != nullptr && kind->make_states != nullptr) kind->make_states(optimizer.inner());
   give_types(*optimizer.state(), replacement);
   c10::IValue applied;
   c10::IValue skipped;

@@ -21,7 +21,8 @@ class Backup {
  public:
   Backup(OptimizerSlots& slots, torch::optim::Optimizer& inner) : slots_(slots), inner_(inner) {
     for (const Slot& slot : slots_.all()) values_.push_back(slot.master.detach().clone());
-    for (const auto& [key, state] : inner_.state()) states_.emplace_back(key, deep_copy(*state));
+    for (const auto& [key, state] : inner_.state())
+      states_.emplace_back(key, deep_copy(*state, "step"));
   }
 
   void give_back() {

@@ -3,13 +3,11 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
-#include <torch/optim/adagrad.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/sgd.h>
 
 #include <cmath>
 
 #include "core/torch.h"
+#include "optim/kinds.h"
 #include "optim/step_access.h"
 #include "optim/step_work.h"
 
@@ -160,11 +158,11 @@ std::vector<void*> StepAccess::settle_counts(const FusedOptimizer& optimizer) {
   optimizer.work_->device.pull_counts([&](const c10::TensorImpl* param, std::int64_t count) {
     const auto found = states.find(const_cast<c10::TensorImpl*>(param));
     if (found == states.end()) return;
-    if (auto* adam = dynamic_cast<torch::optim::AdamParamState*>(found->second.get())) {
-      adam->step(count);
-    } else if (auto* sum = dynamic_cast<torch::optim::AdagradParamState*>(found->second.get())) {
-      sum->step(count);
-    } else if (count == 0 && dynamic_cast<torch::optim::SGDParamState*>(found->second.get())) {
+    const StateKind* const kind = kind_of(*found->second);
+    if (kind == nullptr) return;
+    if (kind->set_step != nullptr) {
+      kind->set_step(*found->second, count);
+    } else if (count == 0) {
       untaken.push_back(found->first);
     }
   });

@@ -3,13 +3,12 @@
 #include "core/torch.h"
 #include "mezzo/optim.h"
 #include "optim/checks.h"
+#include "optim/kinds.h"
 #include "optim/step_access.h"
-#include "optim/weight_decay.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/where.h>
-#include <torch/optim/lbfgs.h>
 
 #include <string>
 #include <vector>
@@ -80,9 +79,10 @@ at::Tensor rates_of(const at::Tensor& param_norms, const at::Tensor& grad_norms,
 LARC::LARC(torch::optim::Optimizer& inner, LARCOptions options) : inner_(inner), options_(options) {
   check_not_negative("LARC", "trust_coefficient", options.trust_coefficient);
   check_not_negative("LARC", "eps", options.eps);
-  if (dynamic_cast<torch::optim::LBFGS*>(&inner) != nullptr) {
-    raise<ConfigError>("LARC",
-                       "LBFGS evaluates the loss itself, several times a step, by gradients "
+  const OptimizerKind* const kind = kind_of(inner);
+  if (kind != nullptr && kind->evaluates_again) {
+    raise<ConfigError>("LARC", kind->name,
+                       " evaluates the loss itself, several times a step, by gradients "
                        "that cannot be changed before; expected another optimizer");
   }
 }

@@ -5,7 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <tuple>
+#include <typeinfo>
 
+#include "amp/checkpoint_parts.h"
 #include "amp/checkpoint_training.h"
 #include "amp/param_state.h"
 #include "amp/safetensors.h"
@@ -151,7 +154,9 @@ TEST(Checkpoint, FusedAndPlainOptimizersCarryOver) {
                                                         {"FusedAdamWithL2", "Adam"},
                                                         {"FusedAdam", "AdamW"},
                                                         {"SGD", "FusedSGD"},
-                                                        {"FusedSGD", "SGD"}}) {
+                                                        {"FusedSGD", "SGD"},
+                                                        {"Adagrad", "FusedAdagrad"},
+                                                        {"FusedAdagrad", "Adagrad"}}) {
     const File file;
     Training source("O2", from, "dynamic");
     source.play(0, 4);
@@ -190,6 +195,45 @@ TEST(Checkpoint, AdamIsNotAdamWNeitherFused) {
   load_checkpoint(file.path, target.model, target.optimizer);
   EXPECT_FALSE(static_cast<optim::FusedAdamOptions&>(target.inner->param_groups()[0].options())
                    .adam_w_mode());
+}
+
+/// A file as versions wrote it that had no name of their own for a class.
+void write_old_class(const std::string& path, const std::string& name) {
+  detail::SafetensorsFile file = detail::load_safetensors_file(path);
+  file.metadata.at("optimizer.0.class") = name;
+  file.metadata["checksum"] = detail::checksum_of(file);
+  save_safetensors(path, file.tensors, file.metadata);
+}
+
+TEST(Checkpoint, NamesClassesByItsOwnNamesAndReadsTheCompilersInOldFiles) {
+  const std::vector<std::tuple<std::string, std::string, std::string>> cases{
+      {"FusedLAMB", "FusedLAMB", typeid(optim::FusedLAMB).name()},
+      {"FusedNovoGrad", "FusedNovoGrad", typeid(optim::FusedNovoGrad).name()},
+      {"FusedAdagrad", "Adagrad", typeid(optim::FusedAdagrad).name()}};
+  for (const auto& [kind, name, old_name] : cases) {
+    const File file;
+    Training source("O2", kind, "dynamic");
+    source.play(0, 4);
+    save_checkpoint(file.path, source.model, source.optimizer);
+    EXPECT_EQ(detail::load_safetensors_file(file.path).metadata.at("optimizer.0.class"), name);
+    write_old_class(file.path, old_name);
+    Training target("O2", kind, "dynamic", 9);
+    load_checkpoint(file.path, target.model, target.optimizer);
+    expect_near(states_of(target), states_of(source), 1e-30, kind);
+    Training other("O2", "SGD", "dynamic", 9);
+    EXPECT_THAT([&] { load_checkpoint(file.path, other.model, other.optimizer); },
+                ThrowsMessage<Error>(HasSubstr("of class " + name + "; got SGD")));
+  }
+}
+
+TEST(Checkpoint, AdagradHasItsStatesAfterAFileOfAFusedOneThatWasNotSteppedYet) {
+  const File file;
+  Training source("O2", "FusedAdagrad", "dynamic");
+  save_checkpoint(file.path, source.model, source.optimizer);
+  Training target("O2", "Adagrad", "dynamic", 9);
+  load_checkpoint(file.path, target.model, target.optimizer);
+  for (Training* each : {&source, &target}) each->play(6, 8);
+  expect_near(target.everything(), source.everything(), 2e-3, "the first step");
 }
 
 TEST(Checkpoint, KeepsWhatTheProgramPutIn) {

@@ -1,9 +1,10 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <limits>
 
 #include "amp/param_state.h"
 #include "amp/training.h"
+#include "mezzo/error.h"
 #include "mezzo/optim.h"
 
 namespace mezzo::amp {
@@ -123,6 +124,82 @@ TEST(StepClosure, OnlyThoseThatEvaluateAgainArePaidABackup) {
   EXPECT_FALSE(detail::evaluates_repeatedly(optim::FusedLAMB(params)));
   EXPECT_FALSE(detail::evaluates_repeatedly(optim::FusedNovoGrad(params)));
   EXPECT_FALSE(detail::evaluates_repeatedly(optim::FusedAdagrad(params)));
+}
+
+/// Keeps a sum of gradients, in a class of states that nobody else knows.
+struct OwnState : torch::optim::OptimizerCloneableParamState<OwnState> {
+  at::Tensor sum;
+};
+/// Adds a tensor to what SGD keeps.
+struct DerivedState : torch::optim::SGDParamState {
+  at::Tensor sum;
+  std::unique_ptr<OptimizerParamState> clone() const {
+    return std::make_unique<DerivedState>(*this);
+  }
+};
+
+template <typename State>
+struct OwnOptimizer : torch::optim::Optimizer {
+  explicit OwnOptimizer(std::vector<at::Tensor> params)
+      : Optimizer({torch::optim::OptimizerParamGroup(std::move(params))},
+                  std::make_unique<torch::optim::SGDOptions>(0.1)) {}
+  at::Tensor step(LossClosure closure) override {
+    at::Tensor loss;
+    if (closure) {
+      const torch::AutoGradMode with_gradients(true);
+      loss = closure();
+    }
+    const torch::NoGradGuard no_grad;
+    for (at::Tensor& param : param_groups()[0].params()) {
+      auto& slot = state()[param.unsafeGetTensorImpl()];
+      if (slot == nullptr) {
+        auto made = std::make_unique<State>();
+        made->sum = torch::zeros_like(param);
+        slot = std::move(made);
+      }
+      static_cast<State&>(*slot).sum.add_(param.grad());
+      param.sub_(0.1 * param.grad());
+    }
+    return loss;
+  }
+};
+
+template <typename State>
+void expect_refused(const std::string& name) {
+  const Fit fit;
+  Line net;
+  OwnOptimizer<State> own(net->parameters());
+  auto [model, optimizer] = initialize(net, own, at_level("O1"));
+  int evaluations = 0;
+  const auto closure = [&, &model = model, &optimizer = optimizer] {
+    ++evaluations;
+    optimizer.zero_grad();
+    const at::Tensor loss = torch::mse_loss(model(fit.x), fit.y);
+    scale_loss(loss, optimizer).backward();
+    return loss;
+  };
+  EXPECT_TRUE(optimizer.step(closure).applied()) << "there is no state yet that could be lost";
+  const auto before = values_of(*net);
+  const at::Tensor key = net->line->weight;
+  const at::Tensor sum =
+      static_cast<State&>(*own.state().at(key.unsafeGetTensorImpl())).sum.clone();
+  const int evaluated = evaluations;
+  const auto step_again = [&closure, &optimizer = optimizer] { optimizer.step(closure); };
+  EXPECT_THAT(step_again, testing::ThrowsMessage<UnsupportedError>(testing::AllOf(
+                              testing::HasSubstr("[step]"), testing::HasSubstr(name))));
+  EXPECT_EQ(evaluations, evaluated);
+  EXPECT_TRUE(same_values(values_of(*net), before));
+  EXPECT_TRUE(
+      torch::equal(static_cast<State&>(*own.state().at(key.unsafeGetTensorImpl())).sum, sum));
+  // Without a closure it steps as before.
+  closure();
+  EXPECT_TRUE(optimizer.step().applied());
+  EXPECT_FALSE(same_values(values_of(*net), before));
+}
+
+TEST(StepClosure, IsRefusedWhereAStateCannotBeCopiedByTheNameOfItsClass) {
+  expect_refused<OwnState>("OwnState");
+  expect_refused<DerivedState>("DerivedState");
 }
 
 TEST(StepClosure, AnExceptionOfTheClosureLeavesWeightsAsBefore) {
