@@ -1,10 +1,11 @@
-# mezzo_test(NAME core [TORCH] SOURCES ... [LINK targets] [LABELS labels] [TIMEOUT seconds])
+# mezzo_test(NAME core [TORCH] SOURCES ... [LINK targets] [LABELS labels] [TIMEOUT seconds] [COST seconds])
+# COST: about how long it takes, if that is more than a quarter of a minute: the longest begin first.
 #
 # One GoogleTest executable per module, one ctest entry. Tests link the static library of all modules, so that they reach
 # what the shared ones hide. All share one precompiled header of GoogleTest, or TORCH ones of torch/torch.h.
 
 function(mezzo_test)
-  cmake_parse_arguments(PARSE_ARGV 0 t "TORCH" "NAME;TIMEOUT" "SOURCES;LINK;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 0 t "TORCH" "NAME;TIMEOUT;COST" "SOURCES;LINK;LABELS")
   if(t_TORCH AND NOT MEZZO_TORCH)
     return()
   endif()
@@ -29,6 +30,9 @@ function(mezzo_test)
   set_tests_properties(${t_NAME} PROPERTIES TIMEOUT ${t_TIMEOUT} LABELS "${t_LABELS}"
                        ENVIRONMENT "OMP_WAIT_POLICY=passive;GOMP_SPINCOUNT=0"
                        WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  if(t_COST)
+    set_tests_properties(${t_NAME} PROPERTIES COST ${t_COST})
+  endif()
 endfunction()
 
 # mezzo_cuda_test(NAME optim_cuda SOURCES ...): a TORCH test of what runs the CUDA kernels: compiled for the processor
