@@ -25,6 +25,7 @@
 #include "mezzo/optim.h"
 #include "mezzo/parallel.h"
 #include "mezzo/policy.h"
+#include "mezzo/recompute.h"
 #include "mezzo/report.h"
 #include "mezzo/safetensors.h"
 #include "mezzo/sync_batch_norm.h"

@@ -7,6 +7,7 @@
 
 #include "amp/training.h"
 #include "mezzo/autocast.h"
+#include "mezzo/recompute.h"
 
 namespace mezzo::amp {
 namespace {
@@ -203,6 +204,21 @@ TEST(Advanced, TruncatedBackpropagationThroughTime) {
     hidden = next.detach();
   }
   EXPECT_EQ(optimizer.skipped_steps(), 0);
+}
+
+TEST(Advanced, PartsThatRunAgainInTheBackwardPass) {
+  TinyNet net;
+  torch::optim::SGD sgd(net->parameters(), 0.01);
+  auto [model, optimizer] = amp::initialize(net, sgd, at_level("O2"));
+  at::Tensor out = model.call([&](TinyNetImpl& each) {
+    at::Tensor hidden = recompute(each.first, inputs());
+    return recompute([&each](at::Tensor h) { return each.second(torch::relu(each.norm(h))); },
+                     hidden);
+  });
+  amp::scale_loss(out.sum(), optimizer).backward();
+  optimizer.step();
+  EXPECT_EQ(optimizer.skipped_steps(), 0);
+  EXPECT_EQ(net->norm->num_batches_tracked.item<std::int64_t>(), 1);
 }
 
 TEST(Advanced, Checkpoints) {

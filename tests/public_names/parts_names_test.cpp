@@ -141,6 +141,19 @@ TEST(NnNames, NormsAndDenseLayers) {
   EXPECT_EQ(two(x).size(1), 3);
 }
 
+TEST(RecomputeNames, FunctionsAndSequences) {
+  torch::nn::Sequential layers(torch::nn::Linear(4, 4), torch::nn::Tanh(), torch::nn::Linear(4, 4));
+  const at::Tensor x = torch::ones({2, 4});
+  const auto scaled = [layers](at::Tensor a, double factor) mutable {
+    return std::make_tuple(layers->forward(a) * factor, factor);
+  };
+  auto [y, factor] = mezzo::recompute(scaled, x, 2.0);
+  at::Tensor z = mezzo::recompute_sequential(layers, 2, x);
+  (y + z).sum().backward();
+  EXPECT_EQ(factor, 2.0);
+  EXPECT_TRUE(layers->parameters()[0].grad().defined());
+}
+
 TEST(ParallelNames, OneProcessIsAGroup) {
   const auto store =
       (std::filesystem::temp_directory_path() /
