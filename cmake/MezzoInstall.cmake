@@ -29,6 +29,10 @@ if(TARGET mezzo_bench) # `mezzo bench` runs it
   list(APPEND products mezzo_bench)
 endif()
 add_custom_target(mezzo_installed DEPENDS ${products})
+if(NOT MEZZO_SANITIZE) # a program with sanitizers is not run while building
+  include(MezzoManuals)
+  add_dependencies(mezzo_installed mezzo_manuals)
+endif()
 
 set(run_path "$ORIGIN" "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 if(MEZZO_TORCH)

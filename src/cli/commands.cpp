@@ -12,6 +12,7 @@ Action setup_convert(CLI::App&);
 Action setup_inspect(CLI::App&);
 Action setup_launch(CLI::App&);
 Action setup_bench(CLI::App&);
+Action setup_completions(CLI::App&);
 
 std::span<const Command> commands() {
   static constexpr std::array kCommands{
@@ -32,6 +33,9 @@ std::span<const Command> commands() {
               "mezzo launch --nproc-per-node 2 -- ./train --epochs 3", setup_launch},
       Command{"bench", "Measure Mezzo on this machine against LibTorch's own ways, in one run",
               "mezzo bench step layers --json bench.jsonl", setup_bench},
+      Command{"completions",
+              "Print the script by which a shell completes the words of this program",
+              "mezzo completions bash >/etc/bash_completion.d/mezzo", setup_completions},
   };
   return kCommands;
 }

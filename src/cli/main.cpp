@@ -8,8 +8,8 @@
 #include "cli/command.h"
 #include "cli/option_names.h"
 #include "cli/usage.h"
+#include "cli/version_text.h"
 #include "mezzo/error.h"
-#include "mezzo/version.h"
 
 namespace mezzo::cli {
 namespace {
@@ -39,7 +39,7 @@ int run(const Entry& entry) {
 
 int main(int argc, char** argv) {
   CLI::App app("Automatic mixed precision for C++ programs on LibTorch", "mezzo");
-  app.set_version_flag("--version", version());
+  app.set_version_flag("--version", version_text, "Show version, commit, compiler and LibTorch");
   app.require_subcommand(1);
   std::vector<Entry> entries;
   for (const Command& command : commands()) {

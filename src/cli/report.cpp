@@ -41,9 +41,11 @@ Action setup_report(CLI::App& app) {
   const auto options = std::make_shared<ReportOptions>();
   app.add_option("files", options->files,
                  "Logs of events (JSON lines) or report.json files; their runs stand side by side")
-      ->required();
-  app.add_option("--html", options->html, "Write a page with plots, FILE.html");
-  app.add_option("--tensorboard", options->tensorboard, "Write event files below this folder");
+      ->required()
+      ->type_name("FILE");
+  app.add_option("--html", options->html, "Write a page with plots, FILE.html")->type_name("FILE");
+  app.add_option("--tensorboard", options->tensorboard, "Write event files below this folder")
+      ->type_name("PATH");
   app.add_flag("--json", options->json, "Print the figures as JSON instead of a table");
   return [options] { return run(*options); };
 }

@@ -13,10 +13,13 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-TEST(Program, TellsItsVersion) {
+TEST(Program, TellsItsVersionItsCommitAndWhatItWasBuiltWith) {
   const Outcome outcome = mezzo("--version");
   EXPECT_EQ(outcome.code, kDone);
-  EXPECT_EQ(outcome.out, version() + "\n");
+  EXPECT_THAT(outcome.out, testing::MatchesRegex("mezzo " + version() +
+                                                 "\ncommit ([0-9a-f]{40}|unknown)\n"
+                                                 "compiler (g\\+\\+|clang) .+\n"
+                                                 "LibTorch (none|[0-9.]+)\n"));
 }
 
 TEST(Program, EverySubcommandHasHelpWithAnExample) {
