@@ -30,13 +30,15 @@ namespace mezzo::bench {
 // LibTorch reports every allocation and release of tensor memory to it.
 struct LiveBytes::Reporter final : c10::MemoryReportingInfoBase {
   std::atomic<std::int64_t> live{0};
-  std::atomic<std::int64_t> made{0};
+  std::atomic<std::int64_t> peak{0};
 
   void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t,
                          c10::Device device) override {
     if (!device.is_cpu()) return;
-    live += bytes;
-    if (bytes > 0) ++made;
+    const std::int64_t alive = live += bytes;
+    std::int64_t most = peak;
+    while (alive > most && !peak.compare_exchange_weak(most, alive)) {
+    }
   }
   bool memoryProfilingEnabled() const override { return true; }
 };
@@ -52,6 +54,10 @@ LiveBytes::~LiveBytes() {
 }
 std::int64_t LiveBytes::now() const {
   return installed_->reporter->live;
+}
+
+std::int64_t LiveBytes::peak() const {
+  return installed_->reporter->peak;
 }
 
 std::int64_t count_allocations(const std::function<void()>& function) {

@@ -17,6 +17,8 @@ class LiveBytes {
   LiveBytes(const LiveBytes&) = delete;
   LiveBytes& operator=(const LiveBytes&) = delete;
   std::int64_t now() const;
+  /// The most that were alive at once.
+  std::int64_t peak() const;
 
  private:
   struct Reporter;

@@ -1,30 +1,16 @@
 #include "casting_instructions.h"
 
-#include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 
 #include "callgrind.h"
 #include "mezzo/autocast.h"
 #include "mezzo/hardware.h"
+#include "native_autocast.h"
 
 namespace mezzo::bench {
 namespace {
 
 constexpr int kCalls = 50;
-
-// LibTorch's own autocast, as a program would switch it on.
-class NativeAutocast {
- public:
-  NativeAutocast() {
-    at::autocast::set_autocast_enabled(at::kCPU, true);
-    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-    at::autocast::increment_nesting();
-  }
-  ~NativeAutocast() {
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-  }
-};
 
 template <typename F>
 void count(const std::string& name, F call) {
@@ -37,7 +23,7 @@ void count_scopes(const std::string& name, F call) {
     const amp::Autocast scope(Policy::defaults(at::kBFloat16));
     count(name + "/ours", call);
   }
-  const NativeAutocast scope;
+  const NativeAutocast scope(at::kBFloat16);
   count(name + "/native", call);
 }
 

@@ -16,6 +16,7 @@ void run_cuda(Report&, const Settings&);
 void run_distributed(Report&, const Settings&);
 void run_step(Report&, const Settings&);
 void run_layers(Report&, const Settings&);
+void run_train(Report&, const Settings&);
 
 struct Suite {
   std::string_view name;
@@ -39,6 +40,8 @@ inline constexpr std::array kSuites{
     Suite{"step", "fused steps against LibTorch's operators and optimizers, and against memory",
           run_step},
     Suite{"layers", "normalisation layers against LibTorch's", run_layers},
+    Suite{"train", "whole training steps at every level, against float and LibTorch's autocast",
+          run_train},
 };
 
 }  // namespace mezzo::bench
