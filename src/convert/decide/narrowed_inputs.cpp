@@ -26,7 +26,7 @@ std::vector<std::string> warnings_of_narrowed_ids(const Graph& graph, const Conv
         policy.io_label(std::string(value.name)) != Label::kLow)
       continue;
     bool is_counted = false;
-    walk_on(graph, {in}, kFarthestWalk, [&](ValueId, const Use&, const Node& node) {
+    walk_on(graph, {in}, {}, [&](ValueId, const Use&, const Node& node) {
       is_counted = is_counted || is_integer_cast(graph, node);
       return !is_counted && moves_values(node.op) ? Onward::kAll : Onward::kStop;
     });

@@ -3,12 +3,10 @@
 #include <algorithm>
 
 #include "convert/decide/decide.h"
-#include "convert/graph/body_ways.h"
+#include "convert/graph/walk.h"
 
 namespace mezzo::convert {
 namespace {
-
-constexpr std::size_t kFarthestCopy = 64;  // values that one search looks at
 
 bool is_float(const Graph& graph, ValueId id) {
   return id != kNone && is_float_based(graph.value(id).type);
@@ -32,58 +30,15 @@ bool is_by(const Constants& constants, const Node& node, double number) {
          constants.values(id) == std::vector{number};
 }
 
-bool is_of_function(const Graph& graph, ScopeId scope) {
-  return graph.scope(scope).kind == ScopeKind::kFunction;
-}
+constexpr WalkBounds kThroughCalls{.through = Through::kCalls};
 
-ValueId at(const std::vector<ValueId>& values, int index) {
-  const auto i = static_cast<std::size_t>(index);
-  return i < values.size() ? values[i] : kNone;
-}
-
-// Where a value comes from unchanged, and in which scope that is read.
-struct Step {
-  ValueId from = kNone;
-  ScopeId reader = kNone;
-};
-
-Step step_back(const Graph& graph, const Constants& constants, const Value& value) {
-  if (value.is_scope_input) {
-    if (!is_of_function(graph, value.scope)) return {};
-    const Node& call = graph.node(graph.scope(value.scope).owner);
-    return {at(call.inputs, value.output), call.scope};
-  }
-  if (value.producer == kNone) return {};
-  const Node& node = graph.node(value.producer);
-  if (node.instance != kNone)
-    return {at(graph.scope(node.instance).outputs, value.output), node.instance};
-  const bool is_copy = value.output == 0 && may_be_copy(graph, constants, node);
-  return is_copy ? Step{node.inputs[0], node.scope} : Step{};
-}
-
-// What the reader of a value gives that may be the value as it is; kNone for any other reader.
-ValueId step_on(const Graph& graph, const Constants& constants, const Use& use) {
-  if (use.node == kNone) {
-    if (!is_of_function(graph, use.scope)) return kNone;
-    return at(graph.node(graph.scope(use.scope).owner).outputs, use.input);
-  }
-  const Node& node = graph.node(use.node);
-  if (node.instance != kNone) return at(graph.scope(node.instance).inputs, use.input);
-  return use.input == 0 && may_be_copy(graph, constants, node) ? node.outputs[0] : kNone;
+// The scope in which a value that stands for this one is read, outside a function or inside it.
+ScopeId reader_behind(const Graph& graph, const Value& value) {
+  if (value.is_scope_input) return graph.node(graph.scope(value.scope).owner).scope;
+  return graph.node(value.producer).instance;
 }
 
 }  // namespace
-
-std::vector<ValueId> values_when_inlined(const Graph& graph, ValueId id) {
-  const Value& value = graph.value(id);
-  if (value.is_scope_input && is_of_function(graph, value.scope))
-    return {at(graph.node(graph.scope(value.scope).owner).inputs, value.output)};
-  if (value.producer == kNone) return {};
-  const Node& node = graph.node(value.producer);
-  const bool is_if = node.domain.empty() && node.op == "If";
-  if (node.instance == kNone && !is_if) return {};
-  return values_before_output(graph, node, static_cast<std::size_t>(value.output));
-}
 
 bool may_be_copy(const Graph& graph, const Constants& constants, const Node& node) {
   if (!node.domain.empty() || node.schema == nullptr) return false;
@@ -98,25 +53,28 @@ bool may_be_copy(const Graph& graph, const Constants& constants, const Node& nod
 
 WayBack way_back(const Graph& graph, const Constants& constants, ValueId id, ScopeId reader) {
   WayBack way;
-  for (Step step{id, reader}; step.from != kNone && way.passed.size() < kFarthestCopy;) {
-    const Value& value = graph.value(step.from);
-    way.origin = step.from;
-    way.passed.push_back(step.from);
-    way.leaves_body = way.leaves_body || value.scope != step.reader;
-    step = step_back(graph, constants, value);
-  }
+  walk_back(graph, {id}, kThroughCalls, [&](ValueId at, const Node* node) {
+    const Value& value = graph.value(at);
+    way.origin = at;
+    way.passed.push_back(at);
+    way.leaves_body = way.leaves_body || value.scope != reader;
+    if (!values_behind(graph, at, Through::kCalls).empty()) {
+      reader = reader_behind(graph, value);
+      return Onward::kFirst;
+    }
+    if (node == nullptr || value.output != 0 || !may_be_copy(graph, constants, *node))
+      return Onward::kStop;
+    reader = node->scope;
+    return Onward::kFirst;
+  });
   return way;
 }
 
 std::vector<ValueId> copies_of(const Graph& graph, const Constants& constants, ValueId id) {
-  std::vector<ValueId> found{id};
-  for (std::size_t i = 0; i < std::min(found.size(), kFarthestCopy); ++i) {
-    for (const Use& use : graph.value(found[i]).uses) {
-      const ValueId copy = step_on(graph, constants, use);
-      if (copy != kNone && std::ranges::find(found, copy) == found.end()) found.push_back(copy);
-    }
-  }
-  return found;
+  return walk_on(graph, {id}, kThroughCalls, [&](ValueId, const Use& use, const Node& node) {
+    const bool is_copy = use.input == 0 && may_be_copy(graph, constants, node);
+    return is_copy ? Onward::kFirst : Onward::kStop;
+  });
 }
 
 }  // namespace mezzo::convert

@@ -26,8 +26,4 @@ WayBack way_back(const Graph&, const Constants&, ValueId, ScopeId reader);
 /// The value and all that may be copies of it, in functions too.
 std::vector<ValueId> copies_of(const Graph&, const Constants&, ValueId);
 
-/// What the value is where bodies stand in the place of calls of functions and of Ifs, as engines
-/// put them: what the function or a branch gives, or what a call reads. Empty for other values.
-std::vector<ValueId> values_when_inlined(const Graph&, ValueId);
-
 }  // namespace mezzo::convert

@@ -75,7 +75,7 @@ class Differences {
       }
       return {Onward::kAll, is_goal};
     };
-    const std::vector<ValueId> way = ways_back_to_goals(graph_, from, kFarthestWalk, visit);
+    const std::vector<ValueId> way = ways_back_to_goals(graph_, from, {}, visit);
     for (const ValueId id : way) {
       if (const Node* node = context_.maker(id))
         context_.keep_node(context_.id_of(*node), kNearWhy);

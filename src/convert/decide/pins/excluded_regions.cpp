@@ -3,75 +3,34 @@
 
 #include "convert/decide/decide.h"
 #include "convert/graph/body_ways.h"
+#include "convert/graph/walk.h"
 
 namespace mezzo::convert {
 namespace {
 
-// RegionWays of values through nodes, into bodies and functions, and out of them.
-class RegionWays {
- public:
-  explicit RegionWays(const Graph& graph) : graph_(graph) {}
-
-  // All values that a way leads to from those of that name, or that lead to them.
-  std::vector<bool> reached(const NamePattern& name, bool forward) const {
-    std::vector<bool> is_reached(graph_.values.size());
-    std::vector<ValueId> next;
-    const auto visit = [&](ValueId id) {
-      if (id == kNone || is_reached[static_cast<std::size_t>(id)]) return;
-      is_reached[static_cast<std::size_t>(id)] = true;
-      next.push_back(id);
-    };
-    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
-      if (name.matches(graph_.values[v].name)) visit(static_cast<ValueId>(v));
-    }
-    while (!next.empty()) {
-      const ValueId id = next.back();
-      next.pop_back();
-      forward ? step(id, visit) : step_back(id, visit);
-    }
-    return is_reached;
+// All values that a way leads to from those of that name, or that lead to them: through nodes of
+// all domains, into bodies and functions, and out of them.
+std::vector<bool> reached(const Graph& graph, const NamePattern& name, bool forward) {
+  const WalkBounds bounds{.farthest = graph.values.size(), .any_domain = true};
+  std::vector<ValueId> named;
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    if (name.matches(graph.values[v].name)) named.push_back(static_cast<ValueId>(v));
   }
-
- private:
-  template <typename Visit>
-  void step(ValueId id, const Visit& visit) const {
-    for (const Use& use : graph_.value(id).uses) {
-      const auto at = static_cast<std::size_t>(use.input);
-      if (use.node == kNone) {
-        std::ranges::for_each(values_after_result(graph_, use.scope, at), visit);
-      } else if (const Node& node = graph_.node(use.node); is_hollow(node)) {
-        std::ranges::for_each(values_after_input(graph_, node, at), visit);
-      } else {
-        std::ranges::for_each(node.outputs, visit);
-      }
-    }
-  }
-
-  template <typename Visit>
-  void step_back(ValueId id, const Visit& visit) const {
-    const Value& value = graph_.value(id);
-    const auto at = static_cast<std::size_t>(value.output);
-    if (value.is_scope_input)
-      std::ranges::for_each(values_before_entry(graph_, value.scope, at), visit);
-    if (value.producer == kNone) return;
-    const Node& node = graph_.node(value.producer);
-    if (is_hollow(node)) {
-      std::ranges::for_each(values_before_output(graph_, node, at), visit);
-    } else {
-      std::ranges::for_each(node.inputs, visit);
-    }
-  }
-
-  const Graph& graph_;
-};
+  const auto on = [](ValueId, const Use&, const Node&) { return Onward::kAll; };
+  const auto back = [](ValueId, const Node*) { return Onward::kAll; };
+  std::vector<bool> is_reached(graph.values.size());
+  for (const ValueId id :
+       forward ? walk_on(graph, named, bounds, on) : walk_back(graph, named, bounds, back))
+    is_reached[static_cast<std::size_t>(id)] = true;
+  return is_reached;
+}
 
 }  // namespace
 
 std::vector<NodeId> nodes_between(const Graph& graph, const NamePattern& from,
                                   const NamePattern& to) {
-  const RegionWays ways(graph);
-  const std::vector<bool> behind = ways.reached(from, true);
-  const std::vector<bool> before = ways.reached(to, false);
+  const std::vector<bool> behind = reached(graph, from, true);
+  const std::vector<bool> before = reached(graph, to, false);
   const auto any = [](const std::vector<ValueId>& ids, const std::vector<bool>& set) {
     return std::ranges::any_of(
         ids, [&](ValueId id) { return id != kNone && set[static_cast<std::size_t>(id)]; });

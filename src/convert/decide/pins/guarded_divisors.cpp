@@ -124,23 +124,20 @@ class GuardedDivisors {
   void follow(const Node& guard, double bound) {
     std::map<ValueId, Reach> reached;
     reached[guard.outputs[0]] = {bound, 0, context_.id_of(guard), kNone};
-    walk_on(graph_, {guard.outputs[0]}, kFarthestWalk,
-            [&](ValueId id, const Use& use, const Node& reader) {
-              const auto found = reached.find(id);
-              // Bodies and functions hand on what they are given.
-              const Reach value =
-                  found == reached.end() ? Reach{bound, 0, kNone, kNone} : found->second;
-              if (!is_lost(value)) return Onward::kStop;
-              std::optional<Reach> made = made_of(value, use, reader);
-              const bool is_small = value.most <= largest(context_.low());
-              const bool is_needed = reader.op == "Mul" ? !is_small : needs(reader, use.input);
-              if (is_needed || (made && !moves_values(reader.op))) keep_way(reached, id, use.node);
-              if (!made || reader.outputs.empty() || reader.outputs[0] == kNone)
-                return Onward::kStop;
-              made->from = id;
-              reached.try_emplace(reader.outputs[0], *made);
-              return Onward::kFirst;
-            });
+    walk_on(graph_, {guard.outputs[0]}, {}, [&](ValueId id, const Use& use, const Node& reader) {
+      const auto found = reached.find(id);
+      // Bodies and functions hand on what they are given.
+      const Reach value = found == reached.end() ? Reach{bound, 0, kNone, kNone} : found->second;
+      if (!is_lost(value)) return Onward::kStop;
+      std::optional<Reach> made = made_of(value, use, reader);
+      const bool is_small = value.most <= largest(context_.low());
+      const bool is_needed = reader.op == "Mul" ? !is_small : needs(reader, use.input);
+      if (is_needed || (made && !moves_values(reader.op))) keep_way(reached, id, use.node);
+      if (!made || reader.outputs.empty() || reader.outputs[0] == kNone) return Onward::kStop;
+      made->from = id;
+      reached.try_emplace(reader.outputs[0], *made);
+      return Onward::kFirst;
+    });
   }
 
   // From the guard to the reader, with both.

@@ -7,13 +7,15 @@
 #include "convert/decide/pins/copies.h"
 #include "convert/decide/pins/joined_norms.h"
 #include "convert/decide/pins/pins.h"
+#include "convert/graph/walk.h"
 #include "convert/onnx/fields.h"
 #include "convert/standard/operator_facts.h"
 
 namespace mezzo::convert {
 namespace {
 
-constexpr std::size_t kFarthestJoined = 64;  // values that one search looks at
+// Engines put branches and functions in the place of their owners before they join operators.
+constexpr WalkBounds kThroughInlined{.through = Through::kInlined};
 
 // The operator of the standard that made a value, in whatever scope.
 const Node* maker(const Graph& graph, ValueId id) {
@@ -53,18 +55,14 @@ class JoinedOperators {
 
   // Or from so much that it is not worth to look further.
   bool follows_from_constants(ValueId id) const {
-    std::vector<ValueId> ahead{id};
-    for (std::size_t i = 0; i < std::min(ahead.size(), kFarthestJoined); ++i) {
-      if (ahead[i] == kNone || graph_.constant(ahead[i]) != nullptr) continue;
-      const std::vector<ValueId> inlined = values_when_inlined(graph_, ahead[i]);
-      ahead.insert(ahead.end(), inlined.begin(), inlined.end());
-      if (!inlined.empty()) continue;
-      const Node* node = maker(graph_, ahead[i]);
-      if (node == nullptr || !node->bodies.empty()) return false;
-      if (node->inputs.empty() && node->op != "Constant") return false;
-      ahead.insert(ahead.end(), node->inputs.begin(), node->inputs.end());
-    }
-    return true;
+    bool does = true;
+    walk_back(graph_, {id}, kThroughInlined, [&](ValueId at, const Node* node) {
+      if (!does || graph_.constant(at) != nullptr) return Onward::kStop;
+      if (!values_behind(graph_, at, Through::kInlined).empty()) return Onward::kAll;
+      does = node != nullptr && (!node->inputs.empty() || node->op == "Constant");
+      return Onward::kAll;
+    });
+    return does;
   }
 
   // From a product back to a value that it reads, and how it reads its dimensions.
@@ -84,18 +82,12 @@ class JoinedOperators {
     const ValueId other = product.inputs[1 - side];
     if (other == kNone) return;
     const bool has_constants = follows_from_constants(other);
-    std::vector<Way> ahead{{product.inputs[side], {}, {}, true, false}};
-    for (std::size_t i = 0; i < std::min(ahead.size(), kFarthestJoined); ++i) {
-      Way way = ahead[i];
-      if (way.at == kNone) continue;
-      const std::vector<ValueId> inlined = values_when_inlined(graph_, way.at);
-      for (const ValueId id : inlined) {
-        way.at = id;
-        ahead.push_back(way);
-      }
-      if (!inlined.empty()) continue;
+    const auto look = [&](Way way) -> std::vector<Way> {
+      if (way.at == kNone) return {};
+      const std::vector<ValueId> inlined = values_behind(graph_, way.at, Through::kInlined);
+      if (!inlined.empty()) return ways_to(way, inlined);
       const Node* node = maker(graph_, way.at);
-      if (node == nullptr || node->inputs.empty() || !is_passed(*node)) continue;
+      if (node == nullptr || node->inputs.empty() || !is_passed(*node)) return {};
       if (node->op == "Transpose") {
         way.order = permuted(*node, way.order);
         way.passed.push_back(graph_.value(way.at).producer);
@@ -103,15 +95,29 @@ class JoinedOperators {
         if (is_joined && moves_batch(way) && !has_rank(other, way.order.size())) keep(way.passed);
       }
       way.is_scaled = way.is_scaled || node->op == "Mul" || node->op == "Div";
-      const ValueId after = way.at;
-      for (const ValueId in : node->inputs) {
-        if (in == kNone || !is_float_based(graph_.value(in).type) || constants_.is_constant(in))
-          continue;
-        way.at = in;
-        way.has_rank = ahead[i].has_rank && may_have_same_rank(in, after);
-        ahead.push_back(way);
-      }
+      return ways_to(way, open_inputs(*node));
+    };
+    walk_places(std::vector<Way>{{product.inputs[side], {}, {}, true, false}}, kFarthestWalk, look);
+  }
+
+  // The way, gone on to each of these, of which the value is made or that stand for it.
+  std::vector<Way> ways_to(const Way& way, const std::vector<ValueId>& values) const {
+    std::vector<Way> ways;
+    for (const ValueId id : values) {
+      Way on = way;
+      on.at = id;
+      on.has_rank = way.has_rank && may_have_same_rank(id, way.at);
+      ways.push_back(std::move(on));
     }
+    return ways;
+  }
+
+  std::vector<ValueId> open_inputs(const Node& node) const {
+    std::vector<ValueId> open = node.inputs;
+    std::erase_if(open, [&](ValueId in) {
+      return in == kNone || !is_float_based(graph_.value(in).type) || constants_.is_constant(in);
+    });
+    return open;
   }
 
   void keep(const std::vector<NodeId>& transposes) {
@@ -173,18 +179,18 @@ class JoinedOperators {
         "ONNX Runtime cannot fold its float32 statistics into a product of float16";
     const Node& norm = graph_.node(id);
     if (norm.inputs.empty()) return;
-    std::vector<ValueId> ahead{norm.inputs[0]};
-    for (std::size_t i = 0; i < std::min(ahead.size(), kFarthestJoined); ++i) {
-      if (ahead[i] == kNone) continue;
-      const std::vector<ValueId> inlined = values_when_inlined(graph_, ahead[i]);
-      ahead.insert(ahead.end(), inlined.begin(), inlined.end());
-      const Node* node = maker(graph_, ahead[i]);
-      if (!inlined.empty() || node == nullptr || node->inputs.empty()) continue;
-      if (node->op == "MatMul") return keep(id, kWhy);
-      if (may_be_copy(graph_, constants_, *node) || node->op == "Transpose" ||
-          node->op == "Reshape")
-        ahead.push_back(node->inputs[0]);
-    }
+    bool is_behind = false;
+    walk_back(graph_, {norm.inputs[0]}, kThroughInlined, [&](ValueId at, const Node* node) {
+      if (node == nullptr) {
+        const bool is_inlined = !values_behind(graph_, at, Through::kInlined).empty();
+        return is_inlined ? Onward::kAll : Onward::kStop;
+      }
+      is_behind = is_behind || node->op == "MatMul";
+      const bool is_passed = may_be_copy(graph_, constants_, *node) || node->op == "Transpose" ||
+                             node->op == "Reshape";
+      return is_passed && !is_behind ? Onward::kFirst : Onward::kStop;
+    });
+    if (is_behind) keep(id, kWhy);
   }
 
   const Graph& graph_;

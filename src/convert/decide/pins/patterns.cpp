@@ -16,8 +16,7 @@ class Patterns {
       : graph_(context.graph),
         constants_(context.constants),
         map_(context.map),
-        seen_(graph_.values.size(), false),
-        counts_(graph_.values.size(), -1) {}
+        seen_(graph_.values.size(), false) {}
 
   void run() {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -62,7 +61,7 @@ class Patterns {
       keep(graph_.value(id).producer, kWhy);
       return Onward::kAll;
     };
-    walk_back(graph_, graph_.node(start).inputs, graph_.values.size(), visit, &seen_);
+    walk_back(graph_, graph_.node(start).inputs, {.farthest = graph_.values.size()}, visit, &seen_);
   }
 
   // x - mean(x): a normalisation in pieces. What it reads stays float32, as the sum of residuals
@@ -84,34 +83,26 @@ class Patterns {
   // Products with counted positions (angles of rotary embeddings): half counts to 2048 only.
   void positions(NodeId id) {
     for (const ValueId in : graph_.node(id).inputs) {
-      if (in != kNone && counts(in, 0)) return keep(id, "multiplies integer positions");
+      if (in != kNone && counts(in)) return keep(id, "multiplies integer positions");
     }
   }
 
-  bool counts(ValueId id, int depth) {
-    auto& known = counts_[static_cast<std::size_t>(id)];
-    if (known >= 0) return known != 0;
-    if (depth > 32 || !is_float_based(type_of(id))) return false;
-    known = 0;
-    const NodeId producer = graph_.value(id).producer;
-    if (producer == kNone) return false;
-    const Node& node = graph_.node(producer);
-    bool answer = node.op == "Range";
-    if (node.op == "Cast" && !node.inputs.empty())
-      answer = is_integer(type_of(node.inputs[0]).element);
-    if (moves_values(node.qualified_name()) && node.op != "Where" && !node.inputs.empty() &&
-        node.inputs[0] != kNone) {
-      answer = counts(node.inputs[0], depth + 1);
-    }
-    counts_[static_cast<std::size_t>(id)] = answer ? 1 : 0;
-    return answer;
+  // Is it integers made floats, moved or not?
+  bool counts(ValueId id) const {
+    bool does = false;
+    walk_back(graph_, {id}, {}, [&](ValueId at, const Node* node) {
+      if (node == nullptr || !is_float_based(type_of(at))) return Onward::kStop;
+      const bool is_cast = node->op == "Cast" && !node->inputs.empty();
+      does = node->op == "Range" || (is_cast && is_integer(type_of(node->inputs[0]).element));
+      return moves_values(node->op) && node->op != "Where" ? Onward::kFirst : Onward::kStop;
+    });
+    return does;
   }
 
   const Graph& graph_;
   const Constants& constants_;
   SlotMap& map_;
   std::vector<bool> seen_;  // values that become indices
-  std::vector<std::int8_t> counts_;
 };
 
 }  // namespace

@@ -90,19 +90,17 @@ class ConstantPins {
     };
     const Node& mover = graph_.node(first.node);
     if (!hands_on(mover)) return;
-    walk_on(
-        graph_, mover.outputs, kFarthestWalk, [&](ValueId at, const Use& use, const Node& node) {
-          const std::string why = objection_of(id, node, use.input);
-          const std::vector<Use>& uses = graph_.value(at).uses;
-          const auto u =
-              std::ranges::find_if(uses,
-                                   [&](const Use& each) {
-                                     return each.node == use.node && each.input == use.input;
-                                   }) -
-              uses.begin();
-          keep_use(use, map_.uses[static_cast<std::size_t>(at)][static_cast<std::size_t>(u)], why);
-          return !why.empty() && hands_on(node) ? Onward::kFirst : Onward::kStop;
-        });
+    walk_on(graph_, mover.outputs, {}, [&](ValueId at, const Use& use, const Node& node) {
+      const std::string why = objection_of(id, node, use.input);
+      const std::vector<Use>& uses = graph_.value(at).uses;
+      const auto u = std::ranges::find_if(uses,
+                                          [&](const Use& each) {
+                                            return each.node == use.node && each.input == use.input;
+                                          }) -
+                     uses.begin();
+      keep_use(use, map_.uses[static_cast<std::size_t>(at)][static_cast<std::size_t>(u)], why);
+      return !why.empty() && hands_on(node) ? Onward::kFirst : Onward::kStop;
+    });
   }
 
   // What a caller may replace takes the type asked for, whatever stands there.

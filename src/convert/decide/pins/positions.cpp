@@ -95,16 +95,20 @@ class Positions {
 
   // What a value is a copy of, moved or scaled.
   ValueId source(ValueId id) const {
-    for (int i = 0; i < 16 && !context_.is_constant(id); ++i) {
-      const Node* node = context_.maker(id);
-      if (node == nullptr || node->inputs.empty() || node->op == "Where") break;
-      const bool is_scaled = (node->op == "Mul" || node->op == "Div" || node->op == "Add") &&
-                             node->inputs.size() == 2 && context_.is_constant(node->inputs[1]);
-      if (!moves_values(node->op) && !is_scaled) break;
-      if (node->inputs[0] == kNone) break;
-      id = node->inputs[0];
-    }
-    return id;
+    return walk_back(graph_, {id}, {},
+                     [&](ValueId at, const Node* node) {
+                       if (node == nullptr || context_.is_constant(at) || node->op == "Where")
+                         return Onward::kStop;
+                       const bool is_taken = moves_values(node->op) || is_scaled(*node);
+                       return is_taken ? Onward::kFirst : Onward::kStop;
+                     })
+        .back();
+  }
+
+  // By a number, or moved by one.
+  bool is_scaled(const Node& node) const {
+    return (node.op == "Mul" || node.op == "Div" || node.op == "Add") && node.inputs.size() == 2 &&
+           context_.is_constant(node.inputs[1]);
   }
 
   // Keeps all between a value and the counts that it is made of; was there one? Inputs of the model
@@ -121,7 +125,7 @@ class Positions {
         products.try_emplace(in, products[id] + (is_sum ? 1 : 0));
       return {Onward::kAll, false};
     };
-    const std::vector<ValueId> way = ways_back_to_goals(graph_, from, kFarthestWalk, visit);
+    const std::vector<ValueId> way = ways_back_to_goals(graph_, from, {}, visit);
     for (const ValueId id : way) {
       if (const Node* node = context_.maker(id)) context_.keep_node(context_.id_of(*node), why);
     }

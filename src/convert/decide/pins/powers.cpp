@@ -81,7 +81,7 @@ class Powers {
         products.try_emplace(in, products[id] + (is_sum ? 1 : 0));
       return {Onward::kAll, false};
     };
-    for (const ValueId id : ways_back_to_goals(graph_, from, kFarthestWalk, visit)) {
+    for (const ValueId id : ways_back_to_goals(graph_, from, {}, visit)) {
       const Node* node = context_.maker(id);
       if (node == nullptr) continue;
       context_.keep_node(context_.id_of(*node), kSquareWhy);
@@ -92,19 +92,14 @@ class Powers {
   // The product that a square is taken of, where it is the first one of the model: the transform
   // of a signal. Rounding the signal would fill the quiet bands with noise.
   void front_end(ValueId squared) {
-    const auto through = [&](ValueId id) {
-      const Node* node = context_.maker(id);
-      for (int i = 0; i < 8 && node != nullptr && moves_values(node->op) && !node->inputs.empty();
-           ++i) {
-        id = node->inputs[0];
-        node = context_.maker(id);
-      }
-      return node;
-    };
-    const Node* product = through(squared);
+    const ValueId moved = walk_back(graph_, {squared}, {}, [](ValueId, const Node* node) {
+                            const bool is_moved = node != nullptr && moves_values(node->op);
+                            return is_moved ? Onward::kFirst : Onward::kStop;
+                          }).back();
+    const Node* product = context_.maker(moved);
     if (product == nullptr || !is_product(product->op) || product->inputs.empty()) return;
     bool is_first = true;
-    walk_back(graph_, {product->inputs[0]}, kFarthestWalk, [&](ValueId, const Node* node) {
+    walk_back(graph_, {product->inputs[0]}, {}, [&](ValueId, const Node* node) {
       if (node != nullptr && !is_between(node->op)) is_first = false;
       return is_first ? Onward::kAll : Onward::kStop;
     });

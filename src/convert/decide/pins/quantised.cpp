@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "convert/graph/walk.h"
 #include "convert/standard/operator_facts.h"
 
 namespace mezzo::convert {
@@ -63,15 +64,17 @@ class QuantisedRegions {
 
   // The value whose elements these are, in another order or shape.
   ValueId rearranged(ValueId id) const {
+    if (id == kNone) return kNone;
     constexpr std::array<std::string_view, 7> kRearrange{
         "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"};
-    constexpr int kFar = 8;
-    for (int i = 0; i < kFar && id != kNone && graph_.value(id).producer != kNone; ++i) {
-      const Node& node = graph_.node(graph_.value(id).producer);
-      if (std::ranges::find(kRearrange, node.op) == kRearrange.end() || node.inputs.empty()) break;
-      id = node.inputs[0];
-    }
-    return id;
+    return walk_back(graph_, {id}, {},
+                     [&](ValueId, const Node* node) {
+                       const bool is_moved =
+                           node != nullptr &&
+                           std::ranges::find(kRearrange, node->op) != kRearrange.end();
+                       return is_moved ? Onward::kFirst : Onward::kStop;
+                     })
+        .back();
   }
 
   // A product of integers has both its factors from DequantizeLinear. Weights alone that come from

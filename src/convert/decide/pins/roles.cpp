@@ -85,7 +85,7 @@ bool is_tiny_bound(const Graph& graph, const Node& clip, double bound, Element l
 
 bool guards(const Graph& graph, const Node& node) {
   bool found = false;
-  walk_on(graph, node.outputs, kFarthestWalk, [&](ValueId, const Use& use, const Node& reader) {
+  walk_on(graph, node.outputs, {}, [&](ValueId, const Use& use, const Node& reader) {
     found = found || is_guarded(graph, reader, use.input);
     const bool is_moved = moves_values(reader.op) && use.input == 0;
     return is_moved && !found ? Onward::kFirst : Onward::kStop;

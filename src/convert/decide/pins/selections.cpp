@@ -52,19 +52,11 @@ class Selections {
 
   State& state(NodeId id) { return state_[static_cast<std::size_t>(id)]; }
 
-  NodeId producer(ValueId id) const {
-    const NodeId made = id == kNone ? kNone : graph_.value(id).producer;
-    return made == kNone || !graph_.node(made).domain.empty() || graph_.node(made).schema == nullptr
-               ? kNone
-               : made;
-  }
-
   void keep(NodeId id) {
     state(id) = State::kKept;
     for (const Slot slot : map_.variables[static_cast<std::size_t>(id)]) {
       map_.slots.pin(slot, Label::kHigh, Level::kPattern, "what it computes decides a choice");
     }
-    kept_.push_back(id);
   }
 
   // Goes back from a choice to the products: arithmetic is kept at once, what only moves values is
@@ -81,37 +73,32 @@ class Selections {
       }
       return Onward::kAll;
     };
-    walk_back(graph_, {chosen}, graph_.values.size(), visit, &seen_);
+    walk_back(graph_, {chosen}, {.farthest = graph_.values.size()}, visit, &seen_);
   }
 
   // Nothing that was kept is rounded on its way to the choice.
   void keep_what_moves() {
-    while (!kept_.empty()) {
-      const NodeId id = kept_.back();
-      kept_.pop_back();
-      for (const ValueId made : graph_.node(id).outputs) {
-        if (made == kNone) continue;
-        for (const Use& use : graph_.value(made).uses) {
-          if (use.node != kNone && state(use.node) == State::kMoves) keep(use.node);
-        }
-      }
+    std::vector<ValueId> kept;
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const std::vector<ValueId>& made = graph_.nodes[n].outputs;
+      if (state_[n] == State::kKept) kept.insert(kept.end(), made.begin(), made.end());
     }
+    const WalkBounds bounds{.farthest = graph_.values.size(), .through = Through::kNothing};
+    walk_on(graph_, kept, bounds, [&](ValueId, const Use& use, const Node&) {
+      if (state(use.node) != State::kMoves) return Onward::kStop;
+      keep(use.node);
+      return Onward::kAll;
+    });
   }
 
   // The values from which this one was taken without arithmetic, nearest first.
   std::vector<ValueId> sources(ValueId id) const {
-    constexpr std::size_t kFar = 8;
-    std::vector<ValueId> found{id};
-    while (found.size() < kFar) {
-      const NodeId made = producer(found.back());
-      if (made == kNone) break;
-      const Node& node = graph_.node(made);
-      const bool takes = (node.op == "TopK" && graph_.value(found.back()).output == 0) ||
-                         (moves_values(node.op) && node.op != "Where");
-      if (!takes || node.inputs.empty() || node.inputs[0] == kNone) break;
-      found.push_back(node.inputs[0]);
-    }
-    return found;
+    return walk_back(graph_, {id}, {}, [&](ValueId at, const Node* node) {
+      if (node == nullptr) return Onward::kStop;
+      const bool takes = (node->op == "TopK" && graph_.value(at).output == 0) ||
+                         (moves_values(node->op) && node->op != "Where");
+      return takes ? Onward::kFirst : Onward::kStop;
+    });
   }
 
   // x == MaxPool(x), x < TopK(x): all between x and the comparison is in one type.
@@ -136,8 +123,7 @@ class Selections {
   const Graph& graph_;
   SlotMap& map_;
   std::vector<State> state_;
-  std::vector<bool> seen_;    // values that decide
-  std::vector<NodeId> kept_;  // whose readers were not looked at yet
+  std::vector<bool> seen_;  // values that decide
 };
 
 }  // namespace

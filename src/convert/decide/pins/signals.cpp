@@ -54,7 +54,7 @@ class Signals {
   // half's normal range.
   void logarithm(const Node& log) {
     constexpr std::string_view kWhy = "a logarithm reads it, however small it is";
-    walk_back(graph_, log.inputs, kFarthestWalk, [&](ValueId id, const Node* node) {
+    walk_back(graph_, log.inputs, {}, [&](ValueId id, const Node* node) {
       if (!is_open(id) || (node != nullptr && is_guarded(*node))) return Onward::kStop;
       keep_value(id, kWhy);
       const bool is_through = node == nullptr || moves_values(node->op) || is_sum(*node);
@@ -110,7 +110,7 @@ class Signals {
   // What a value is a shifted and scaled part of: where moving, and products with numbers, begin.
   std::vector<ValueId> sources(ValueId id) const {
     std::vector<ValueId> found;
-    walk_back(graph_, {id}, kFarthestWalk, [&](ValueId at, const Node* node) {
+    walk_back(graph_, {id}, {}, [&](ValueId at, const Node* node) {
       if (!is_open(at)) return Onward::kStop;
       if (node != nullptr && (shifts(*node) || scales(*node))) return Onward::kAll;
       found.push_back(at);
