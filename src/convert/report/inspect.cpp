@@ -74,12 +74,6 @@ void write_counts(std::ostringstream& text, const Map& counts) {
   text << '\n';
 }
 
-void write_map(JsonWriter& json, const std::map<std::string, std::int64_t>& counts) {
-  json.open_object();
-  for (const auto& [name, count] : counts) json.key(name).value(count);
-  json.close();
-}
-
 }  // namespace
 
 Inspection inspect_model(const std::filesystem::path& path) {
@@ -137,30 +131,22 @@ std::string Inspection::to_text() const {
 }
 
 std::string Inspection::to_json() const {
-  JsonWriter json;
-  json.open_object();
-  json.key("path").value(path);
-  json.key("ir_version").value(ir_version);
-  json.key("file_bytes").value(file_bytes);
-  json.key("opsets");
-  write_map(json, opsets);
-  json.key("nodes").value(nodes);
-  json.key("scopes").value(scopes);
-  json.key("deepest").value(deepest);
-  json.key("functions").value(functions);
-  json.key("inputs").texts(inputs);
-  json.key("outputs").texts(outputs);
-  json.key("operators");
-  write_map(json, operators);
-  json.key("value_types");
-  write_map(json, value_types);
-  json.key("weight_bytes").value(weight_bytes);
-  json.key("weight_bytes_by_type");
-  write_map(json, weight_bytes_by_type);
-  json.key("ranges").texts(ranges);
-  json.key("findings").texts(findings);
-  json.close();
-  return json.text();
+  return json_text(Json{{"path", path},
+                        {"ir_version", ir_version},
+                        {"file_bytes", file_bytes},
+                        {"opsets", json_map(opsets)},
+                        {"nodes", nodes},
+                        {"scopes", scopes},
+                        {"deepest", deepest},
+                        {"functions", functions},
+                        {"inputs", inputs},
+                        {"outputs", outputs},
+                        {"operators", json_map(operators)},
+                        {"value_types", json_map(value_types)},
+                        {"weight_bytes", weight_bytes},
+                        {"weight_bytes_by_type", json_map(weight_bytes_by_type)},
+                        {"ranges", ranges},
+                        {"findings", findings}});
 }
 
 }  // namespace mezzo::convert

@@ -1,66 +1,68 @@
-// A small JSON writer and reader for plans and reports.
+// Plans and reports as JSON.
 #pragma once
 
-#include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 namespace mezzo::convert {
 
-/// Writes JSON as text, two spaces of indentation, keys in the order they are given.
-class JsonWriter {
+using Json = nlohmann::ordered_json;  // to write: keys in the order in which they are given
+
+/// An array with what `to_json` makes of each item.
+template <typename Items, typename ToJson>
+Json json_list(const Items& items, const ToJson& to_json) {
+  Json list = Json::array();
+  for (const auto& item : items) list.push_back(to_json(item));
+  return list;
+}
+
+/// An object with these members, sorted by name.
+template <typename T>
+Json json_map(const std::map<std::string, T>& members) {
+  Json object = Json::object();
+  for (const auto& [name, value] : members) object[name] = value;
+  return object;
+}
+
+/// Two spaces of indentation, with a line break at the end. Numbers that are not finite become
+/// null, and bytes that are no UTF-8 become U+FFFD.
+std::string json_text(const Json&);
+
+/// Reads text that anyone may have written. Members are sorted.
+using ReadJson = nlohmann::json;
+
+/// Throws ConfigError with line and column on text that is no JSON, that nests deeper than 64,
+/// names a member twice, or holds a number beyond the range of double.
+ReadJson parse_json(std::string_view text);
+
+/// The members of one object that was read, with ConfigErrors that say which object lacks them.
+class Members {
  public:
-  void open_object();
-  void open_array();
-  void close();
-  JsonWriter& key(std::string_view name);
-  void value(std::string_view text);
-  void value(const char* text) { value(std::string_view(text)); }
-  void value(double number);
-  void value(std::int64_t number);
-  void value(bool flag);
-  /// An array with one object per item; `fields` writes what stands in it.
-  template <typename Items, typename Fields>
-  void objects(const Items& items, const Fields& fields) {
-    open_array();
-    for (const auto& item : items) {
-      open_object();
-      fields(item);
-      close();
-    }
-    close();
-  }
-  /// An array of texts.
-  void texts(const std::vector<std::string>& items);
-  /// The whole text; everything must be closed.
-  std::string text() const { return text_ + "\n"; }
+  /// `place`: "decisions[3]"; empty for the whole document. Holds the object by reference.
+  explicit Members(const ReadJson& object, std::string place = "");
+
+  bool has(const char* name) const { return object_.contains(name); }
+  std::string text(const char* name) const;
+  /// Empty where there is none.
+  std::string optional_text(const char* name) const;
+  bool flag(const char* name) const;
+  /// False where there is none.
+  bool optional_flag(const char* name) const;
+  /// Empty where there is none.
+  std::vector<std::string> optional_texts(const char* name) const;
+  std::map<std::string, std::string> text_map(const char* name) const;
+  /// The objects of a list; they refer to what this one refers to.
+  std::vector<Members> objects(const char* name) const;
 
  private:
-  void begin();
-  void line();
-  std::string text_;
-  std::vector<char> open_;
-  bool is_first_ = true, after_key_ = false;
-};
+  const ReadJson& at(const char* name, ReadJson::value_t type, std::string_view kind) const;
+  std::string place_of(std::string_view name) const;
 
-/// A JSON value that was read.
-struct Json {
-  using Object = std::map<std::string, Json, std::less<>>;
-  using Array = std::vector<Json>;
-  std::variant<std::nullptr_t, bool, double, std::string, Array, Object> is = nullptr;
-
-  /// Throws ConfigError on text that is no JSON, or nests deeper than 64.
-  static Json parse(std::string_view text);
-  /// The member of that name, or null.
-  const Json* find(std::string_view name) const;
-  /// The text, flag or list under that name; a ConfigError where it is missing or of another kind.
-  const std::string& text(std::string_view name) const;
-  bool flag(std::string_view name) const;
-  const Array& array(std::string_view name) const;
-  const Object& object(std::string_view name) const;
+  const ReadJson& object_;
+  std::string place_;
 };
 
 }  // namespace mezzo::convert

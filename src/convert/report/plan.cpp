@@ -21,16 +21,18 @@ std::string hexadecimal(std::uint64_t value) {
   return hex;
 }
 
-// None where the plan has no such key.
-std::vector<std::string> texts_of(const Json& json, std::string_view key) {
-  std::vector<std::string> texts;
-  if (json.find(key) == nullptr) return texts;
-  for (const Json& item : json.array(key)) {
-    const auto* text = std::get_if<std::string>(&item.is);
-    if (text == nullptr) raise<ConfigError>("plan", key, " is no list of texts");
-    texts.push_back(*text);
-  }
-  return texts;
+Decision decision_in(const Members& item) {
+  Decision decision;
+  decision.key = item.text("key");
+  decision.node = item.text("node");
+  decision.op = item.text("op");
+  decision.variable = item.text("variable");
+  decision.low = item.flag("low");
+  decision.rule = item.text("rule");
+  decision.why = item.text("why");
+  decision.otherwise = item.optional_text("otherwise");
+  decision.pin = item.optional_text("pin");
+  return decision;
 }
 
 }  // namespace
@@ -63,82 +65,59 @@ std::string structure_of(const Graph& graph) {
   return hexadecimal(all.value());
 }
 
-void write_decisions(JsonWriter& json, const std::vector<Decision>& decisions) {
-  json.objects(decisions, [&](const Decision& decision) {
-    json.key("key").value(decision.key);
-    json.key("node").value(decision.node);
-    json.key("op").value(decision.op);
-    json.key("variable").value(decision.variable);
-    json.key("low").value(decision.low);
-    json.key("rule").value(decision.rule);
-    json.key("why").value(decision.why);
-    if (!decision.otherwise.empty()) json.key("otherwise").value(decision.otherwise);
-    if (!decision.pin.empty()) json.key("pin").value(decision.pin);
+Json to_json_list(const std::vector<Decision>& decisions) {
+  return json_list(decisions, [](const Decision& decision) {
+    Json json{{"key", decision.key}, {"node", decision.node},
+              {"op", decision.op},   {"variable", decision.variable},
+              {"low", decision.low}, {"rule", decision.rule},
+              {"why", decision.why}};
+    if (!decision.otherwise.empty()) json["otherwise"] = decision.otherwise;
+    if (!decision.pin.empty()) json["pin"] = decision.pin;
+    return json;
   });
 }
 
 std::string Plan::to_json() const {
-  JsonWriter json;
-  json.open_object();
-  json.key("format").value(kFormat);
-  json.key("target_dtype").value(target_dtype);
-  json.key("cast_optional_params").value(cast_optional_params);
-  json.key("weights_only").value(weights_only);
-  if (clamp_weights) json.key("clamp_weights").value(clamp_weights);
-  if (raise_epsilons) json.key("raise_epsilons").value(raise_epsilons);
-  if (fold_batch_norm) json.key("fold_batch_norm").value(fold_batch_norm);
-  json.key("io").value(io);
-  json.key("io_of").open_object();
-  for (const auto& [name, dtype] : io_of) json.key(name).value(dtype);
-  json.close();
-  json.key("opset").value(opset);
-  json.key("structure").value(structure);
-  if (!float_weights.empty()) json.key("float_weights").texts(float_weights);
-  if (!custom_operators.empty()) json.key("custom_operators").texts(custom_operators);
-  json.key("decisions");
-  write_decisions(json, decisions);
-  json.close();
-  return json.text();
+  Json json{{"format", kFormat},
+            {"target_dtype", target_dtype},
+            {"cast_optional_params", cast_optional_params},
+            {"weights_only", weights_only}};
+  if (clamp_weights) json["clamp_weights"] = clamp_weights;
+  if (raise_epsilons) json["raise_epsilons"] = raise_epsilons;
+  if (fold_batch_norm) json["fold_batch_norm"] = fold_batch_norm;
+  json["io"] = io;
+  json["io_of"] = json_map(io_of);
+  json["opset"] = opset;
+  json["structure"] = structure;
+  if (!float_weights.empty()) json["float_weights"] = float_weights;
+  if (!custom_operators.empty()) json["custom_operators"] = custom_operators;
+  json["decisions"] = to_json_list(decisions);
+  return json_text(json);
 }
 
 Plan Plan::from_json(std::string_view text) {
-  const Json json = Json::parse(text);
-  if (json.text("format") != kFormat) {
-    raise<ConfigError>("plan", "format '", json.text("format"), "'; expected ", kFormat,
+  const ReadJson json = parse_json(text);
+  const Members whole(json);
+  if (whole.text("format") != kFormat) {
+    raise<ConfigError>("plan", "format '", whole.text("format"), "'; expected ", kFormat,
                        "; make the plan again");
   }
   Plan plan;
-  plan.target_dtype = json.text("target_dtype");
-  plan.cast_optional_params = json.flag("cast_optional_params");
-  plan.weights_only = json.flag("weights_only");
-  const auto is_set = [&](std::string_view key) {
-    return json.find(key) != nullptr && json.flag(key);
-  };
-  plan.clamp_weights = is_set("clamp_weights");
-  plan.raise_epsilons = is_set("raise_epsilons");
-  plan.fold_batch_norm = is_set("fold_batch_norm");
-  plan.io = json.text("io");
-  for (const auto& entry : json.object("io_of")) {
-    plan.io_of[entry.first] = json.find("io_of")->text(entry.first);
-  }
-  plan.opset = json.text("opset");
-  plan.structure = json.text("structure");
-  plan.float_weights = texts_of(json, "float_weights");
+  plan.target_dtype = whole.text("target_dtype");
+  plan.cast_optional_params = whole.flag("cast_optional_params");
+  plan.weights_only = whole.flag("weights_only");
+  plan.clamp_weights = whole.optional_flag("clamp_weights");
+  plan.raise_epsilons = whole.optional_flag("raise_epsilons");
+  plan.fold_batch_norm = whole.optional_flag("fold_batch_norm");
+  plan.io = whole.text("io");
+  plan.io_of = whole.text_map("io_of");
+  plan.opset = whole.text("opset");
+  plan.structure = whole.text("structure");
+  plan.float_weights = whole.optional_texts("float_weights");
   std::ranges::sort(plan.float_weights);
-  plan.custom_operators = texts_of(json, "custom_operators");
-  for (const Json& item : json.array("decisions")) {
-    Decision decision;
-    decision.key = item.text("key");
-    decision.node = item.text("node");
-    decision.op = item.text("op");
-    decision.variable = item.text("variable");
-    decision.low = item.flag("low");
-    decision.rule = item.text("rule");
-    decision.why = item.text("why");
-    if (item.find("otherwise") != nullptr) decision.otherwise = item.text("otherwise");
-    if (item.find("pin") != nullptr) decision.pin = item.text("pin");
-    plan.decisions.push_back(std::move(decision));
-  }
+  plan.custom_operators = whole.optional_texts("custom_operators");
+  for (const Members& item : whole.objects("decisions"))
+    plan.decisions.push_back(decision_in(item));
   return plan;
 }
 

@@ -14,6 +14,6 @@ namespace mezzo::convert {
 /// count.
 std::string structure_of(const Graph&);
 
-void write_decisions(JsonWriter&, const std::vector<Decision>&);
+Json to_json_list(const std::vector<Decision>&);
 
 }  // namespace mezzo::convert

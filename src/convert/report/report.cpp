@@ -118,38 +118,50 @@ void write_local_errors(std::ostringstream& text, const Report& report) {
   }
 }
 
-void write_outputs(JsonWriter& json, const std::vector<OutputError>& errors) {
-  json.objects(errors, [&](const OutputError& error) {
-    json.key("output").value(error.name);
-    json.key("max_absolute").value(error.max_absolute);
-    json.key("relative_to_range").value(error.relative_to_range);
-    json.key("sqnr_db").value(error.sqnr_db);
-    json.key("cosine").value(error.cosine);
-    json.key("top1_agreement").value(error.top1_agreement);
-    json.key("kl_divergence").value(error.kl_divergence);
-    json.key("finite").value(error.finite);
-    json.key("same_shape").value(error.same_shape);
+Json to_json_list(const std::vector<OutputError>& all) {
+  return json_list(all, [](const OutputError& error) {
+    return Json{{"output", error.name},
+                {"max_absolute", error.max_absolute},
+                {"relative_to_range", error.relative_to_range},
+                {"sqnr_db", error.sqnr_db},
+                {"cosine", error.cosine},
+                {"top1_agreement", error.top1_agreement},
+                {"kl_divergence", error.kl_divergence},
+                {"finite", error.finite},
+                {"same_shape", error.same_shape}};
   });
 }
 
-void write_adjusted(JsonWriter& json, const std::vector<AdjustedConstant>& adjusted) {
-  json.objects(adjusted, [&](const AdjustedConstant& each) {
-    json.key("constant").value(each.constant);
-    json.key("scope").value(each.scope);
-    json.key("change").value(each.change);
-    json.key("values").value(each.values);
-    json.key("from").value(each.from);
-    json.key("to").value(each.to);
+Json to_json_list(const std::vector<AdjustedConstant>& all) {
+  return json_list(all, [](const AdjustedConstant& each) {
+    return Json{{"constant", each.constant}, {"scope", each.scope}, {"change", each.change},
+                {"values", each.values},     {"from", each.from},   {"to", each.to}};
   });
 }
 
-void write_casts(JsonWriter& json, const std::vector<CastReport>& casts) {
-  json.objects(casts, [&](const CastReport& cast) {
-    json.key("value").value(cast.value);
-    json.key("scope").value(cast.scope);
-    json.key("from").value(cast.from);
-    json.key("to").value(cast.to);
-    json.key("reason").value(cast.reason);
+Json to_json_list(const std::vector<CastReport>& all) {
+  return json_list(all, [](const CastReport& cast) {
+    return Json{{"value", cast.value},
+                {"scope", cast.scope},
+                {"from", cast.from},
+                {"to", cast.to},
+                {"reason", cast.reason}};
+  });
+}
+
+Json to_json_list(const std::vector<BatchNormFold>& all) {
+  return json_list(all, [](const BatchNormFold& norm) {
+    return Json{{"node", norm.node}, {"into", norm.into}, {"why", norm.why}};
+  });
+}
+
+Json to_json_list(const std::vector<LocalError>& all) {
+  return json_list(all, [](const LocalError& error) {
+    return Json{{"key", error.key},
+                {"node", error.node},
+                {"sqnr_db", error.sqnr_db},
+                {"relative_to_range", error.relative_to_range},
+                {"finite", error.finite}};
   });
 }
 
@@ -192,62 +204,41 @@ std::string Report::to_text() const {
 }
 
 std::string Report::to_json() const {
-  JsonWriter json;
-  json.open_object();
-  json.key("input").value(input);
-  json.key("output").value(output);
-  json.key("target_dtype").value(target_dtype);
-  json.key("profile").value(profile);
-  json.key("unchanged").value(unchanged);
-  json.key("nodes").value(nodes);
-  json.key("float_nodes").value(float_nodes);
-  json.key("low_nodes").value(low_nodes);
-  json.key("heavy_nodes").value(heavy_nodes);
-  json.key("heavy_low_nodes").value(heavy_low_nodes);
-  json.key("bytes_before").value(bytes_before);
-  json.key("bytes_after").value(bytes_after);
-  json.key("weights").value(weights);
-  json.key("low_weights").value(low_weights);
-  json.key("duplicated_weights").value(duplicated_weights);
-  json.key("flushed_values").value(flushed_values);
-  json.key("infinite_values").value(infinite_values);
-  json.key("adjusted");
-  write_adjusted(json, adjusted);
-  json.key("batch_norms").objects(batch_norms, [&](const BatchNormFold& norm) {
-    json.key("node").value(norm.node);
-    json.key("into").value(norm.into);
-    json.key("why").value(norm.why);
-  });
-  json.key("opset_before").value(opset_before);
-  json.key("opset_after").value(opset_after);
-  json.key("better_opset").value(better_opset);
-  json.key("low_in_better_opset").value(low_in_better_opset);
-  json.key("search_attempts").value(search_attempts);
-  json.key("kept_by_search").value(kept_by_search);
-  json.key("search_ended_by").value(search_ended_by);
-  json.key("verified").value(verified);
-  json.key("warnings").texts(warnings);
-  json.key("errors");
-  write_outputs(json, errors);
-  json.key("weight_floor");
-  write_outputs(json, weight_floor);
-  json.key("median_errors");
-  write_outputs(json, median_errors);
-  json.key("q90_errors");
-  write_outputs(json, q90_errors);
-  json.key("local_errors").objects(local_errors, [&](const LocalError& error) {
-    json.key("key").value(error.key);
-    json.key("node").value(error.node);
-    json.key("sqnr_db").value(error.sqnr_db);
-    json.key("relative_to_range").value(error.relative_to_range);
-    json.key("finite").value(error.finite);
-  });
-  json.key("casts");
-  write_casts(json, casts);
-  json.key("decisions");
-  write_decisions(json, decisions);
-  json.close();
-  return json.text();
+  return json_text(Json{{"input", input},
+                        {"output", output},
+                        {"target_dtype", target_dtype},
+                        {"profile", profile},
+                        {"unchanged", unchanged},
+                        {"nodes", nodes},
+                        {"float_nodes", float_nodes},
+                        {"low_nodes", low_nodes},
+                        {"heavy_nodes", heavy_nodes},
+                        {"heavy_low_nodes", heavy_low_nodes},
+                        {"bytes_before", bytes_before},
+                        {"bytes_after", bytes_after},
+                        {"weights", weights},
+                        {"low_weights", low_weights},
+                        {"duplicated_weights", duplicated_weights},
+                        {"flushed_values", flushed_values},
+                        {"infinite_values", infinite_values},
+                        {"adjusted", to_json_list(adjusted)},
+                        {"batch_norms", to_json_list(batch_norms)},
+                        {"opset_before", opset_before},
+                        {"opset_after", opset_after},
+                        {"better_opset", better_opset},
+                        {"low_in_better_opset", low_in_better_opset},
+                        {"search_attempts", search_attempts},
+                        {"kept_by_search", kept_by_search},
+                        {"search_ended_by", search_ended_by},
+                        {"verified", verified},
+                        {"warnings", warnings},
+                        {"errors", to_json_list(errors)},
+                        {"weight_floor", to_json_list(weight_floor)},
+                        {"median_errors", to_json_list(median_errors)},
+                        {"q90_errors", to_json_list(q90_errors)},
+                        {"local_errors", to_json_list(local_errors)},
+                        {"casts", to_json_list(casts)},
+                        {"decisions", to_json_list(decisions)}});
 }
 
 std::string text_of(const LocalError& error) {

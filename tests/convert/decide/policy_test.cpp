@@ -280,8 +280,8 @@ TEST_F(PolicyTest, DevicesAndPipesAreNotReplaced) {
 
 TEST_F(PolicyTest, ReportsAreTextJsonAndOnePage) {
   const Report report = convert_model(in(), out(), options_).report;
-  const Json json = Json::parse(report.to_json());
-  EXPECT_EQ(json.array("decisions").size(), report.decisions.size());
+  const ReadJson json = parse_json(report.to_json());
+  EXPECT_EQ(json.at("decisions").size(), report.decisions.size());
   EXPECT_THAT(report.to_text(), HasSubstr("3 of 3 heavy ones"));
   EXPECT_LT(std::ranges::count(report.to_text(), '\n'), 20);
   EXPECT_THAT(report.to_html(), testing::StartsWith("<!doctype html>"));
