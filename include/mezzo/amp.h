@@ -6,6 +6,7 @@
 #pragma once
 
 #include "mezzo/checkpoint.h"
+#include "mezzo/ema.h"
 #include "mezzo/grad_scaler.h"
 #include "mezzo/initialize.h"
 #include "mezzo/loss_scale.h"

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,6 +17,8 @@
 namespace mezzo {
 namespace amp {
 
+class Ema;
+
 /// What a checkpoint holds besides models, optimizers and scales.
 struct CheckpointOptions {
   /// Save and restore the state of the default random generators.
@@ -27,6 +30,9 @@ struct CheckpointOptions {
   /// The program's own: moving averages, counters, names. Only used when saving.
   std::map<std::string, at::Tensor> tensors = {};
   std::map<std::string, std::string> entries = {};
+
+  /// Averages of weights (mezzo/ema.h), saved and loaded in this order.
+  std::vector<std::reference_wrapper<Ema>> averages = {};
 };
 
 /// What the program put into a checkpoint.
@@ -53,7 +59,7 @@ inline void list_states(const ModelHandle& model, ModelStates& into) {
   into.push_back(model.state());
 }
 inline void list_states(const amp::Optimizer& optimizer, OptimizerStates& into) {
-  into.push_back(optimizer.state());
+  into.push_back(optimizer.shared());
 }
 template <typename Handle, typename States>
 void list_states(const std::vector<Handle>& handles, States& into) {

@@ -1,9 +1,11 @@
 // The entrance: models and optimizers go in, the same ones come out under an optimization level.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -19,10 +21,12 @@ namespace detail {
 
 class Session;
 
-/// A caller's optimizer: the torch optimizer, and how to step what may be wrapped around it.
+/// A caller's optimizer: the torch optimizer, how to step what may be wrapped around it, and what
+/// keeps it alive, if the caller shares it.
 struct OptimizerRef {
   torch::optim::Optimizer* inner = nullptr;
   std::function<at::Tensor(torch::optim::Optimizer::LossClosure)> step = {};  // empty: inner's
+  std::shared_ptr<const void> owner = nullptr;
 };
 
 struct Prepared {
@@ -43,7 +47,23 @@ concept WrappedOptimizer = !std::derived_from<T, torch::optim::Optimizer> && req
 };
 
 template <typename T>
-concept AnyOptimizer = std::derived_from<T, torch::optim::Optimizer> || WrappedOptimizer<T>;
+concept BareOptimizer = std::derived_from<T, torch::optim::Optimizer> || WrappedOptimizer<T>;
+
+/// What points at an optimizer: a raw or smart pointer, or a reference wrapper.
+template <typename T>
+concept OptimizerPointer = !BareOptimizer<T> && requires(T & pointer) {
+  requires BareOptimizer<std::remove_cvref_t<decltype(*pointer)>>;
+};
+
+template <typename T>
+concept OptimizerReference = !BareOptimizer<T> && requires(T & wrapper) {
+  requires BareOptimizer<std::remove_cvref_t<decltype(wrapper.get())>>;
+  requires std::same_as<T,
+                        std::reference_wrapper<std::remove_reference_t<decltype(wrapper.get())>>>;
+};
+
+template <typename T>
+concept AnyOptimizer = BareOptimizer<T> || OptimizerPointer<T> || OptimizerReference<T>;
 
 /// A network that something else already wraps: a Model, or a parallel wrapper.
 template <typename T>
@@ -51,9 +71,18 @@ concept WrappedNetwork = !Network<T> && requires(const T& wrapper) {
   wrapper.module();
 };
 
+/// A null pointer's ref has no `inner`: `prepare` refuses it.
 template <typename T>
 OptimizerRef ref_of(T& optimizer) {
-  if constexpr (WrappedOptimizer<T>) {
+  using Held = std::remove_const_t<T>;
+  if constexpr (OptimizerReference<Held>) {
+    return ref_of(optimizer.get());
+  } else if constexpr (OptimizerPointer<Held>) {
+    if (optimizer == nullptr) return {};
+    OptimizerRef ref = ref_of(*optimizer);
+    if constexpr (std::copy_constructible<Held> && !std::is_pointer_v<Held>) ref.owner = optimizer;
+    return ref;
+  } else if constexpr (WrappedOptimizer<T>) {
     return {&optimizer.inner(), [&optimizer](const torch::optim::Optimizer::LossClosure& closure) {
               // A wrapper's step takes no closure; the loss is evaluated once before it.
               const at::Tensor loss = closure ? closure() : at::Tensor();
@@ -120,7 +149,10 @@ struct OptimizerShape;
 
 template <AnyOptimizer T>
 struct OptimizerShape<T> {
-  static void list(T& optimizer, std::vector<OptimizerRef>& into) {
+  template <typename Held>
+  requires(!BareOptimizer<T> ||
+           !std::is_const_v<Held>) static void list(Held& optimizer,
+                                                    std::vector<OptimizerRef>& into) {
     into.push_back(ref_of(optimizer));
   }
   static amp::Optimizer wrap(std::span<const std::shared_ptr<OptimizerState>> states) {
@@ -128,9 +160,10 @@ struct OptimizerShape<T> {
   }
 };
 
-template <AnyOptimizer... Ts>
-struct OptimizerShape<std::tuple<Ts&...>> {
-  static void list(const std::tuple<Ts&...>& optimizers, std::vector<OptimizerRef>& into) {
+template <typename... Ts>
+requires(AnyOptimizer<std::remove_cvref_t<Ts>>&&...) struct OptimizerShape<std::tuple<Ts...>> {
+  template <typename Tuple>
+  static void list(Tuple& optimizers, std::vector<OptimizerRef>& into) {
     std::apply([&](auto&... each) { (into.push_back(ref_of(each)), ...); }, optimizers);
   }
   static auto wrap(std::span<const std::shared_ptr<OptimizerState>> states) {
@@ -145,16 +178,21 @@ struct OptimizerShape<std::tuple<Ts&...>> {
   }
 };
 
-template <>
-struct OptimizerShape<std::vector<std::reference_wrapper<torch::optim::Optimizer>>> {
-  using List = std::vector<std::reference_wrapper<torch::optim::Optimizer>>;
-  static void list(const List& optimizers, std::vector<OptimizerRef>& into) {
-    for (torch::optim::Optimizer& each : optimizers) into.push_back({&each, {}});
+/// Vectors, and other lists that give a vector.
+template <typename List>
+struct OptimizerListShape {
+  template <typename Optimizers>
+  static void list(Optimizers& optimizers, std::vector<OptimizerRef>& into) {
+    for (auto& each : optimizers) into.push_back(ref_of(each));
   }
   static std::vector<amp::Optimizer> wrap(std::span<const std::shared_ptr<OptimizerState>> states) {
     return {states.begin(), states.end()};
   }
 };
+template <AnyOptimizer T, typename A>
+struct OptimizerShape<std::vector<T, A>> : OptimizerListShape<std::vector<T, A>> {};
+template <AnyOptimizer T, std::size_t n>
+struct OptimizerShape<std::array<T, n>> : OptimizerListShape<std::array<T, n>> {};
 
 template <typename T>
 concept Models = requires(const T& nets, std::vector<std::shared_ptr<torch::nn::Module>>& into) {
@@ -166,6 +204,56 @@ concept Optimizers = requires(T& optimizers, std::vector<OptimizerRef>& into) {
   OptimizerShape<std::remove_cvref_t<T>>::list(optimizers, into);
 };
 
+/// A module that nothing shares: held by value, by a raw pointer or by a std::unique_ptr.
+template <typename T>
+concept UnsharedModule = std::derived_from<T, torch::nn::Module> ||
+    (!Network<T> && requires(T & pointer) {
+      requires std::derived_from<std::remove_cvref_t<decltype(*pointer)>, torch::nn::Module>;
+    });
+
+template <typename T>
+concept OptionsLike =
+    std::same_as<std::remove_cvref_t<T>, amp::Options> || std::convertible_to<T, std::string>;
+
+/// A level alone in the place of the options: `initialize(net, sgd, "O2")`. No default, so that
+/// `{}` stays the options'.
+class LevelName {
+ public:
+  template <typename T>
+  requires std::convertible_to<T, std::string> LevelName(T&& name) : name_(std::forward<T>(name)) {}
+  amp::Options options() const {
+    amp::Options options;
+    options.opt_level = name_;
+    return options;
+  }
+
+ private:
+  std::string name_;
+};
+
+/// A braced list of optimizers: `initialize(net, {adam, sgd})`.
+class OptimizerList {
+ public:
+  template <typename... Ts>
+  requires(sizeof...(Ts) > 0 &&
+           (std::convertible_to<Ts, std::reference_wrapper<torch::optim::Optimizer>> && ...))
+      OptimizerList(Ts&&... each)
+      : list{std::reference_wrapper<torch::optim::Optimizer>(each)...} {}
+
+  std::vector<std::reference_wrapper<torch::optim::Optimizer>> list;
+};
+
+template <typename>
+inline constexpr bool kNever = false;
+
+template <typename Net>
+void refuse_unshared_module() {
+  static_assert(kNever<Net>,
+                "mezzo: initialize keeps the network alive, so it takes a TORCH_MODULE holder or a "
+                "std::shared_ptr: write `auto net = std::make_shared<Net>(...)` in place of "
+                "`Net net(...)`, and `net->` in place of `net.`");
+}
+
 }  // namespace detail
 
 namespace amp {
@@ -174,9 +262,11 @@ namespace amp {
 ///
 /// `nets` is a module holder, a std::shared_ptr to a module, std::tie(...) of such, or a vector;
 /// `optimizers` is a torch::optim optimizer, something around one (`inner()` and `step()`),
-/// std::tie(...), or a vector of reference wrappers. The result has the same shapes. Networks are
-/// changed in place and keep their identity, and so do parameters; optimizers must outlive the
-/// handles. All optimizers of one call share its `num_losses` scales.
+/// a pointer to one (a std::shared_ptr is kept alive), std::tie(...), a vector or an array of
+/// these, or a braced list of optimizers, which gives a vector. A level's name may stand for the
+/// options: `initialize(net, sgd, "O2")`. The result has the same shapes. Networks are changed in
+/// place and keep their identity, and so do parameters; optimizers must outlive the handles. All
+/// optimizers of one call share its `num_losses` scales.
 ///
 /// Throws ConfigError, and has changed nothing, where an option contradicts the level, a network is
 /// half already or already initialized or wrapped, or an optimizer owns no parameter of the
@@ -206,6 +296,54 @@ auto initialize(Nets nets, Options options = {}) {
 }
 
 /// @cond
+template <detail::Models Nets>
+auto initialize(Nets nets, detail::OptimizerList optimizers, Options options = {}) {
+  return initialize(std::move(nets), optimizers.list, std::move(options));
+}
+template <detail::Models Nets, detail::Optimizers Optims>
+auto initialize(Nets nets, Optims&& optimizers, const detail::LevelName& level) {
+  return initialize(std::move(nets), optimizers, level.options());
+}
+template <detail::Models Nets>
+auto initialize(Nets nets, const detail::OptimizerList& optimizers,
+                const detail::LevelName& level) {
+  return initialize(std::move(nets), optimizers.list, level.options());
+}
+template <detail::Models Nets>
+auto initialize(Nets nets, const detail::LevelName& level) {
+  return initialize(std::move(nets), level.options());
+}
+
+// What cannot work is one sentence of the compiler.
+template <detail::UnsharedModule Net, typename Optims>
+std::pair<Model<std::shared_ptr<torch::nn::Module>>, Optimizer> initialize(const Net&, Optims&&,
+                                                                           const Options& = {}) {
+  detail::refuse_unshared_module<Net>();
+  return {};
+}
+template <detail::UnsharedModule Net, typename Optims>
+std::pair<Model<std::shared_ptr<torch::nn::Module>>, Optimizer> initialize(
+    const Net&, Optims&&, const detail::LevelName&) {
+  detail::refuse_unshared_module<Net>();
+  return {};
+}
+template <detail::UnsharedModule Net>
+Model<std::shared_ptr<torch::nn::Module>> initialize(const Net&, const Options& = {}) {
+  detail::refuse_unshared_module<Net>();
+  return {};
+}
+template <detail::Models Nets, typename Optims>
+requires(!detail::Optimizers<Optims> &&
+         !detail::OptionsLike<Optims>) std::pair<Nets, Optimizer> initialize(const Nets& nets,
+                                                                             Optims&&,
+                                                                             const Options& = {}) {
+  static_assert(detail::kNever<Optims>,
+                "mezzo: the second argument of initialize is an optimizer of torch::optim or "
+                "mezzo::optim, something around one with `inner()` and `step()`, a pointer to one, "
+                "std::tie(...) or a vector of these");
+  return {nets, Optimizer()};
+}
+
 // A network that is wrapped already is an error that says so.
 template <detail::WrappedNetwork Wrapper, detail::Optimizers Optims>
 std::pair<Model<std::remove_cvref_t<decltype(std::declval<Wrapper&>().module())>>, Optimizer>

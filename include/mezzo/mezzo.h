@@ -1,13 +1,17 @@
 // Everything. Programs that compile often include the headers that they use instead.
 #pragma once
 
+#include "mezzo/aggregates.h"
 #include "mezzo/amp.h"
 #include "mezzo/autocast.h"
 #include "mezzo/cast_class.h"
 #include "mezzo/cast_counts.h"
+#include "mezzo/castable.h"
+#include "mezzo/castable_structs.h"
 #include "mezzo/checkpoint.h"
 #include "mezzo/containers.h"
 #include "mezzo/convert.h"
+#include "mezzo/ema.h"
 #include "mezzo/error.h"
 #include "mezzo/events.h"
 #include "mezzo/export.h"

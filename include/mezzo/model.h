@@ -4,10 +4,13 @@
 #include <torch/nn/module.h>
 
 #include <concepts>
+#include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -29,17 +32,22 @@ class MEZZO_API CallGuard {
   CallGuard(const CallGuard&) = delete;
   CallGuard& operator=(const CallGuard&) = delete;
 
+  /// Says, once a type, that tensors in it leave uncast.
+  void tell_unreached(const std::type_info& type) const;
+
   amp::TensorCast inputs;
   amp::TensorCast outputs;
 
  private:
   struct Scopes;
+  ModelState& state_;
   std::unique_ptr<Scopes> scopes_;
 };
 
 /// What every Model shares, whatever its network: the part that needs no template.
 class MEZZO_API ModelHandle {
  public:
+  ModelHandle() = default;
   ModelHandle(std::shared_ptr<ModelState> state, std::shared_ptr<torch::nn::Module> module);
 
   /// What is in force: the level's row with the caller's changes.
@@ -75,12 +83,21 @@ class MEZZO_API ModelHandle {
   /// device.
   void to(at::Device device, bool non_blocking = false) const;
 
-  const std::shared_ptr<ModelState>& state() const noexcept { return state_; }
+  /// False for a handle that `initialize` has not given yet: every other member throws ConfigError.
+  explicit operator bool() const noexcept { return state_ != nullptr; }
+
+  /// For the library itself.
+  const std::shared_ptr<ModelState>& state() const;
 
  private:
+  torch::nn::Module& module() const;
+
   std::shared_ptr<ModelState> state_;
   std::shared_ptr<torch::nn::Module> module_;
 };
+
+/// Prints the network as LibTorch prints it.
+MEZZO_API std::ostream& operator<<(std::ostream& out, const ModelHandle& model);
 
 /// A module holder (TORCH_MODULE, nn::Sequential) or a std::shared_ptr to a module.
 template <typename T>
@@ -90,7 +107,8 @@ concept ModuleHolder = requires(T& holder) {
 &&std::copy_constructible<T>;
 
 template <typename T>
-concept ModulePointer = std::convertible_to<T, std::shared_ptr<torch::nn::Module>> && requires {
+concept ModulePointer = std::copy_constructible<T> &&
+    std::convertible_to<T, std::shared_ptr<torch::nn::Module>> && requires {
   typename T::element_type;
 };
 
@@ -106,6 +124,16 @@ std::shared_ptr<torch::nn::Module> module_of(const Net& net) {
   }
 }
 
+/// The network itself: what the holder points at, or nn::AnyModule, which points at nothing.
+template <typename Net>
+decltype(auto) bare_network(Net& net) {
+  if constexpr (requires { *net; }) {
+    return *net;
+  } else {
+    return (net);
+  }
+}
+
 }  // namespace detail
 
 namespace amp {
@@ -115,7 +143,8 @@ namespace amp {
 ///
 /// Calls cast floating arguments, operators and results as the level says, through containers of
 /// any nesting. The handle keeps what `initialize` did in force; when the last handle of a call is
-/// gone, weights get their original type back with the masters' values.
+/// gone, weights get their original type back with the masters' values. A default-constructed
+/// handle is empty, for members that are assigned later.
 ///
 /// A variable that a call fills (`std::vector<at::Tensor>& features`) is filled at every level,
 /// also where the call throws; what the call made comes in the type that it was made in. What the
@@ -126,8 +155,9 @@ template <typename Net>
 class Model : public detail::ModelHandle {
  public:
   /// The module class behind the holder.
-  using Impl = std::remove_cvref_t<decltype(*std::declval<Net&>())>;
+  using Impl = std::remove_cvref_t<decltype(detail::bare_network(std::declval<Net&>()))>;
 
+  Model() = default;
   Model(Net net, std::shared_ptr<detail::ModelState> state)
       : ModelHandle(std::move(state), detail::module_of(net)), net_(std::move(net)) {}
 
@@ -136,7 +166,7 @@ class Model : public detail::ModelHandle {
   auto operator()(Args&&... args) const {
     return run(
         [this](auto&&... cast) -> decltype(auto) {
-          return (*net_).forward(std::forward<decltype(cast)>(cast)...);
+          return network().forward(std::forward<decltype(cast)>(cast)...);
         },
         std::forward<Args>(args)...);
   }
@@ -153,7 +183,7 @@ class Model : public detail::ModelHandle {
   auto call(Method method, Args&&... args) const {
     return run(
         [&](auto&&... cast) -> decltype(auto) {
-          return ((*net_).*method)(std::forward<decltype(cast)>(cast)...);
+          return (network().*method)(std::forward<decltype(cast)>(cast)...);
         },
         std::forward<Args>(args)...);
   }
@@ -166,7 +196,7 @@ class Model : public detail::ModelHandle {
       Callable&& callable, Args&&... args) const {
     return run(
         [&](auto&&... cast) -> decltype(auto) {
-          return callable(*net_, std::forward<decltype(cast)>(cast)...);
+          return callable(network(), std::forward<decltype(cast)>(cast)...);
         },
         std::forward<Args>(args)...);
   }
@@ -175,9 +205,14 @@ class Model : public detail::ModelHandle {
   const Model* operator->() const noexcept { return this; }
 
   /// The bare network: calls through it are not cast.
-  Net& module() const noexcept { return net_; }
+  Net& module() const {
+    state();  // throws where the handle is empty
+    return *net_;
+  }
 
  private:
+  Impl& network() const { return detail::bare_network(*net_); }
+
   template <typename Function, typename... Args>
   auto run(Function&& function, Args&&... args) const {
     detail::CallGuard guard(*state());
@@ -191,14 +226,22 @@ class Model : public detail::ModelHandle {
       std::apply(invoke, cast);
     } else if constexpr (holds_tensors<Result>) {
       std::remove_cvref_t<Result> result = std::apply(invoke, cast);
+      tell_unreached<Result>(guard);
       if (!guard.outputs.is_active()) return result;
       return cast_tensors(result, guard.outputs);
     } else {
+      tell_unreached<Result>(guard);
       return std::remove_cvref_t<Result>(std::apply(invoke, cast));
     }
   }
 
-  mutable Net net_;
+  template <typename Result>
+  static void tell_unreached(const detail::CallGuard& guard) {
+    const std::type_info* type = detail::unreached_in<std::remove_cvref_t<Result>>();
+    if (type != nullptr && guard.outputs.is_active()) guard.tell_unreached(*type);
+  }
+
+  mutable std::optional<Net> net_;
 };
 
 }  // namespace amp

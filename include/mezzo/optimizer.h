@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "mezzo/export.h"
@@ -21,11 +23,14 @@ class OptimizerState;
 namespace amp {
 
 /// The optimizer that `initialize` was given. It wraps the caller's object, which must outlive it
-/// and stays usable for schedulers and hyper-parameters. Copies share.
+/// and stays usable for schedulers and hyper-parameters. Copies share. A default-constructed handle
+/// is empty, for members that are assigned later: every member but `operator bool` throws
+/// ConfigError then.
 ///
 /// Threads: belongs to one training loop.
 class MEZZO_API Optimizer {
  public:
+  Optimizer() = default;
   explicit Optimizer(std::shared_ptr<detail::OptimizerState> state);
 
   /// Moves the weights by the gradients that `scale_loss` left, unless one of them was not finite:
@@ -54,6 +59,12 @@ class MEZZO_API Optimizer {
   /// The groups of the caller's optimizer; at levels with masters they hold the masters.
   std::vector<torch::optim::OptimizerParamGroup>& param_groups();
 
+  /// The state that the caller's optimizer keeps of each parameter, as torch::optim::Optimizer
+  /// gives it: by the tensors that `param_groups` hold.
+  using States = std::remove_cvref_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
+  States& state();
+  const States& state() const;
+
   /// What is in force: the level's row with the caller's changes.
   const Properties& properties() const;
 
@@ -68,7 +79,8 @@ class MEZZO_API Optimizer {
   std::int64_t applied_steps() const;
   std::int64_t skipped_steps() const;
 
-  /// After raw writes to weights, which LibTorch cannot see: low-precision copies are made anew.
+  /// After raw writes to weights, which LibTorch cannot see (`data().clamp_()`): low-precision
+  /// copies are made anew, and masters take all values that were changed.
   void invalidate_casts();
 
   /// tensor * scale, in float at least and seen by autograd; for gradient penalties and
@@ -83,8 +95,11 @@ class MEZZO_API Optimizer {
   /// is the caller's to leave alone: ask its result.
   void protect(const std::vector<at::Tensor>& tensors);
 
+  /// False for a handle that `initialize` has not given yet.
+  explicit operator bool() const noexcept { return state_ != nullptr; }
+
   /// For the library itself.
-  const std::shared_ptr<detail::OptimizerState>& state() const noexcept { return state_; }
+  const std::shared_ptr<detail::OptimizerState>& shared() const;
 
  private:
   std::shared_ptr<detail::OptimizerState> state_;

@@ -6,6 +6,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "mezzo/export.h"
 #include "mezzo/loss_scale.h"
@@ -14,12 +16,25 @@
 
 namespace mezzo::amp {
 
+/// A yes or no, but no pointer: `Options{"O2"}` would otherwise be an enabled O1.
+class Enabled {
+ public:
+  template <typename T>
+  requires(std::is_convertible_v<T, bool> && !std::is_pointer_v<std::decay_t<T>> &&
+           !std::is_null_pointer_v<std::decay_t<T>>) constexpr Enabled(T&& value)
+      : value_(static_cast<bool>(value)) {}
+  constexpr operator bool() const noexcept { return value_; }
+
+ private:
+  bool value_;
+};
+
 /// The options of `initialize`. An unset optional keeps the level's default (`level_defaults`).
 /// What contradicts the level, or another option, throws ConfigError from `initialize`, which then
 /// has changed nothing.
 struct Options {
   /// False: as if Mezzo were not there. No cast, check, skip, message or collective.
-  bool enabled = true;
+  Enabled enabled = true;
 
   /// "O0" float, "O1" operators in half by policy, "O2" half weights with float masters, "O3" all
   /// half; "O4" and "O5" are O1 and O2 in bfloat16.
@@ -85,9 +100,17 @@ struct Options {
   /// The operator lists of O1 and O4; their low type must be the level's. Unset: the defaults.
   std::optional<Policy> policy = {};
 
+  /// Where the model itself is cast (O2, O3, O5, and `cast_model_type`): the parameters, buffers
+  /// and modules that keep float. Exact names ("head", "block.0.attention.cos"), globs ("*.norm*"),
+  /// expressions ("/layer\\d+\\.table/"), or types of modules ("LayerNorm", as LibTorch's
+  /// pretty_print names them). A module stands for everything in it. A pattern that matches
+  /// nothing is an error that lists what there is.
+  std::vector<std::string> keep_float = {};
+
   /// From command-line words: {"keep_batchnorm_fp32", "True"}. Keys are the names of the fields
-  /// above (except `overflow_group`, and `policy` names a TOML file); "None" leaves an option
-  /// unset. An unknown key or a value of another kind throws ConfigError.
+  /// above (except `overflow_group`; `policy` names a TOML file, and `keep_float` is a list with
+  /// commas); "None" leaves an option unset. An unknown key or a value of another kind throws
+  /// ConfigError.
   MEZZO_API static Options from_flags(const std::map<std::string, std::string>& flags);
 };
 

@@ -9,6 +9,7 @@
 #include "amp/model_values.h"
 #include "amp/optimizer_state.h"
 #include "amp/safetensors.h"
+#include "amp/weight_average.h"
 #include "core/raise.h"
 
 namespace mezzo::detail {
@@ -56,6 +57,9 @@ void save_options(const Session& session, SafetensorsFile& file) {
   if (properties.keep_batchnorm_fp32) put("keep_batchnorm_fp32", *properties.keep_batchnorm_fp32);
   if (properties.master_weights) put("master_weights", *properties.master_weights);
   if (options.cast_model_outputs) put("cast_model_outputs", *options.cast_model_outputs);
+  std::string kept;
+  for (const std::string& pattern : options.keep_float) kept += (kept.empty() ? "" : ",") + pattern;
+  if (!kept.empty()) put("keep_float", kept);
   put("num_losses", options.num_losses);
   if (options.min_loss_scale) put("min_loss_scale", *options.min_loss_scale);
   put("max_loss_scale", options.max_loss_scale);
@@ -126,6 +130,8 @@ void save_training(const std::string& path, const ModelStates& models,
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
     save_optimizer(*optimizers[i], name_of("optimizer", i), options.gradients, file);
   }
+  for (std::size_t i = 0; i < options.averages.size(); ++i)
+    options.averages[i].get().shared()->save(name_of("average", i), file);
   if (options.rng_state) save_generators(file);
   for (const auto& [name, tensor] : options.tensors) {
     if (!tensor.defined())
@@ -163,6 +169,8 @@ amp::Checkpoint load_training(const std::string& path, const ModelStates& models
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
     check_optimizer(*optimizers[i], name_of("optimizer", i), options.gradients, file, path);
   }
+  for (std::size_t i = 0; i < options.averages.size(); ++i)
+    options.averages[i].get().shared()->check(name_of("average", i), file, path);
   check_scales(file, path);
   if (options.rng_state) check_generators(file, path);
   session.weights().absorb();
@@ -184,6 +192,8 @@ amp::Checkpoint load_training(const std::string& path, const ModelStates& models
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
     load_progress(*optimizers[i], name_of("optimizer", i), options.gradients, file);
   }
+  for (std::size_t i = 0; i < options.averages.size(); ++i)
+    options.averages[i].get().shared()->load(name_of("average", i), file);
   load_scales(session, file);
   if (options.rng_state) load_generators(file);
 

@@ -65,6 +65,10 @@ void check_ownership(const std::vector<std::shared_ptr<torch::nn::Module>>& modu
 void check_arguments(const std::vector<std::shared_ptr<torch::nn::Module>>& modules,
                      const std::vector<OptimizerRef>& optimizers, const Plan& plan) {
   check_modules(modules);
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    if (optimizers[i].inner == nullptr)
+      raise<ConfigError>(kInChecks, "optimizer ", i, " is a null pointer");
+  }
   if (!plan.properties.enabled) return;
   // Before the types: what a first call cast would look like the caller's choice.
   Claims::check(modules, optimizers);

@@ -1,6 +1,7 @@
 #include <charconv>
 #include <fstream>
 #include <functional>
+#include <sstream>
 
 #include "core/dtype.h"
 #include "core/raise.h"
@@ -57,6 +58,13 @@ Policy read_policy(const std::string& path) {
   return Policy::from_toml(file, path);
 }
 
+std::vector<std::string> split_at_commas(const std::string& value) {
+  std::vector<std::string> parts;
+  std::istringstream words(value);
+  for (std::string part; std::getline(words, part, ',');) parts.push_back(part);
+  return parts;
+}
+
 using Setter = std::function<void(Options&, const std::string& key, const std::string& value)>;
 
 const std::map<std::string, Setter>& setters() {
@@ -82,6 +90,7 @@ const std::map<std::string, Setter>& setters() {
       {"check_finite", [](Options& o, S k, S v) { o.check_finite = to_bool(k, v); }},
       {"protect_batchnorm", [](Options& o, S k, S v) { o.protect_batchnorm = to_bool(k, v); }},
       {"protect_rng", [](Options& o, S k, S v) { o.protect_rng = to_bool(k, v); }},
+      {"keep_float", [](Options& o, S, S v) { o.keep_float = split_at_commas(v); }},
       {"policy", [](Options& o, S, S v) { o.policy = read_policy(v); }},
   };
   return table;

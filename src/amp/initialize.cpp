@@ -51,6 +51,18 @@ void tell_slow_level(Session& session) {
   }
 }
 
+bool is_float64(const Session& session) {
+  bool any = false;
+  for (const auto& model : session.models()) {
+    for (const at::Tensor& parameter : model->module().parameters()) {
+      if (!parameter.is_floating_point()) continue;
+      if (parameter.scalar_type() != at::kDouble) return false;
+      any = true;
+    }
+  }
+  return any;
+}
+
 bool is_first_rank() {
   const auto world = parallel::world_if_any();
   return !world || world->rank() == 0;
@@ -62,11 +74,13 @@ Prepared prepare(std::vector<std::shared_ptr<torch::nn::Module>> modules,
                  std::vector<OptimizerRef> optimizers, amp::Options options) {
   Plan plan = resolve(options);
   check_arguments(modules, optimizers, plan);
+  if (options.enabled) KeptFloat(options.keep_float).check(modules);
   auto session = std::make_shared<Session>(std::move(options), std::move(plan));
   session->exclude_old_interface();
   session->adopt(std::move(modules), std::move(optimizers));
-  if (is_first_rank()) session->say(describe(session->options(), session->plan()));
-  if (is_first_rank()) tell_slow_level(*session);
+  if (is_first_rank())
+    session->say(describe(session->options(), session->plan(), is_float64(*session)));
+  if (is_first_rank() && !is_float64(*session)) tell_slow_level(*session);
   tell_vanishing_eps(*session);
 
   // Handles share the session's lifetime, whichever of its parts they point to.

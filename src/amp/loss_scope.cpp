@@ -206,7 +206,7 @@ namespace {
 template <typename List>
 ScaledLoss open_scope(const at::Tensor& loss, const List& optimizers, ScaleLossOptions options) {
   std::vector<std::shared_ptr<detail::OptimizerState>> states;
-  for (const Optimizer& optimizer : optimizers) states.push_back(optimizer.state());
+  for (const Optimizer& optimizer : optimizers) states.push_back(optimizer.shared());
   return ScaledLoss(std::make_unique<detail::LossScope>(loss, states, options));
 }
 

@@ -1,7 +1,10 @@
 #include "mezzo/model.h"
 
+#include <c10/util/Type.h>
+
 #include <algorithm>
 #include <optional>
+#include <ostream>
 
 #include "amp/cast_listener.h"
 #include "amp/gradients.h"
@@ -11,6 +14,7 @@
 #include "amp/param_state.h"
 #include "casting/scope.h"
 #include "casting/weights.h"
+#include "core/raise.h"
 #include "mezzo/sync_batch_norm.h"
 
 namespace mezzo::detail {
@@ -76,7 +80,10 @@ struct CallGuard::Scopes {
 };
 
 CallGuard::CallGuard(ModelState& state)
-    : inputs(state.inputs()), outputs(state.outputs()), scopes_(std::make_unique<Scopes>()) {
+    : inputs(state.inputs()),
+      outputs(state.outputs()),
+      state_(state),
+      scopes_(std::make_unique<Scopes>()) {
   const Session& session = state.session();
   if (!session.enabled()) return;
   state.before_call();
@@ -92,33 +99,60 @@ CallGuard::CallGuard(ModelState& state)
 
 CallGuard::~CallGuard() = default;
 
+void CallGuard::tell_unreached(const std::type_info& type) const {
+  Session& session = state_.session();
+  if (!session.plan().policy && !state_.low_policy()) return;
+  const std::string name = c10::demangle(type.name());
+  session.say_once("unreached " + name,
+                   "mezzo: a model returns a '" + name +
+                       "', which is not looked into: tensors in it leave in the type in which they "
+                       "were computed; give it a member to(at::ScalarType) that returns a '" +
+                       name + "', or return a struct without constructors and base classes");
+}
+
 ModelHandle::ModelHandle(std::shared_ptr<ModelState> state,
                          std::shared_ptr<torch::nn::Module> module)
     : state_(std::move(state)), module_(std::move(module)) {}
 
+const std::shared_ptr<ModelState>& ModelHandle::state() const {
+  if (state_ == nullptr) {
+    raise<ConfigError>("model",
+                       "this handle is empty; assign what initialize returned before it is used");
+  }
+  return state_;
+}
+
+torch::nn::Module& ModelHandle::module() const {
+  return state()->module();
+}
+
+std::ostream& operator<<(std::ostream& out, const ModelHandle& model) {
+  return out << model.state()->module();
+}
+
 const amp::Properties& ModelHandle::properties() const {
-  return state_->session().plan().properties;
+  return state()->session().plan().properties;
 }
 
 std::vector<at::Tensor> ModelHandle::parameters(bool recurse) const {
-  return module_->parameters(recurse);
+  return module().parameters(recurse);
 }
 
 torch::OrderedDict<std::string, at::Tensor> ModelHandle::named_parameters(bool recurse) const {
-  return module_->named_parameters(recurse);
+  return module().named_parameters(recurse);
 }
 
 std::vector<at::Tensor> ModelHandle::buffers(bool recurse) const {
-  return module_->buffers(recurse);
+  return module().buffers(recurse);
 }
 
 torch::OrderedDict<std::string, at::Tensor> ModelHandle::named_buffers(bool recurse) const {
-  return module_->named_buffers(recurse);
+  return module().named_buffers(recurse);
 }
 
 void ModelHandle::train(bool on) const {
-  module_->train(on);
-  if (state_->session().enabled()) casting::invalidate_casts(module_->parameters());
+  module().train(on);
+  if (state()->session().enabled()) casting::invalidate_casts(module().parameters());
 }
 
 void ModelHandle::eval() const {
@@ -126,14 +160,14 @@ void ModelHandle::eval() const {
 }
 
 bool ModelHandle::is_training() const {
-  return module_->is_training();
+  return module().is_training();
 }
 
 torch::OrderedDict<std::string, at::Tensor> ModelHandle::named_masters() const {
-  WeightTable& weights = state_->session().weights();
+  WeightTable& weights = state()->session().weights();
   weights.absorb();
   torch::OrderedDict<std::string, at::Tensor> masters;
-  for (const auto& item : module_->named_parameters()) {
+  for (const auto& item : module().named_parameters()) {
     const Weight* weight = weights.find(item.value());
     if (weight != nullptr && weight->master.defined()) masters.insert(item.key(), weight->master);
   }
@@ -141,9 +175,9 @@ torch::OrderedDict<std::string, at::Tensor> ModelHandle::named_masters() const {
 }
 
 void ModelHandle::publish_masters() const {
-  WeightTable& weights = state_->session().weights();
+  WeightTable& weights = state()->session().weights();
   std::vector<Weight*> published;
-  for (const at::Tensor& parameter : module_->parameters()) {
+  for (const at::Tensor& parameter : module().parameters()) {
     Weight* weight = weights.find(parameter);
     if (weight != nullptr && weight->master.defined()) published.push_back(weight);
   }
@@ -151,9 +185,9 @@ void ModelHandle::publish_masters() const {
 }
 
 void ModelHandle::zero_grad(bool set_to_none) const {
-  WeightTable& weights = state_->session().weights();
-  const std::vector<at::Tensor> parameters = module_->parameters();
-  for (const auto& optimizer : state_->session().optimizers())
+  WeightTable& weights = state()->session().weights();
+  const std::vector<at::Tensor> parameters = module().parameters();
+  for (const auto& optimizer : state()->session().optimizers())
     optimizer->clear_stashes(parameters, set_to_none);
   for (at::Tensor parameter : parameters) {
     const Weight* weight = weights.find(parameter);
@@ -163,16 +197,16 @@ void ModelHandle::zero_grad(bool set_to_none) const {
     at::Tensor master = weight->master;
     clear_gradient(master, set_to_none);
   }
-  for (const auto& optimizer : state_->session().optimizers())
+  for (const auto& optimizer : state()->session().optimizers())
     optimizer->scope().forget_cleared(parameters);
 }
 
 void ModelHandle::to(at::Device device, bool non_blocking) const {
-  module_->to(device, non_blocking);
-  Session& session = state_->session();
+  module().to(device, non_blocking);
+  Session& session = state()->session();
   session.weights().absorb();
   for (const auto& optimizer : session.optimizers()) optimizer->leave_buckets();
-  for (const at::Tensor& parameter : module_->parameters()) move_gradient(parameter, non_blocking);
+  for (const at::Tensor& parameter : module().parameters()) move_gradient(parameter, non_blocking);
   for (const auto& optimizer : session.optimizers()) {
     for (const Slot& slot : optimizer->slots().all()) move_gradient(slot.master, non_blocking);
     auto& states = optimizer->inner().state();

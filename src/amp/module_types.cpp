@@ -19,7 +19,16 @@ std::string join(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
 }
 
-/// The modules of a network with their names, the root first, each once.
+bool wants(at::ScalarType to, bool doubles_too, const at::Tensor& tensor) {
+  if (!tensor.defined()) return false;
+  const at::ScalarType type = tensor.scalar_type();
+  if (type == to) return false;
+  if (type == at::kDouble) return doubles_too;
+  return type == at::kFloat || is_low(type);
+}
+
+}  // namespace
+
 std::vector<std::pair<std::string, const torch::nn::Module*>> modules_of(
     const torch::nn::Module& root) {
   std::vector<std::pair<std::string, const torch::nn::Module*>> result{{"", &root}};
@@ -31,16 +40,6 @@ std::vector<std::pair<std::string, const torch::nn::Module*>> modules_of(
   }
   return result;
 }
-
-bool wants(at::ScalarType to, bool doubles_too, const at::Tensor& tensor) {
-  if (!tensor.defined()) return false;
-  const at::ScalarType type = tensor.scalar_type();
-  if (type == to) return false;
-  if (type == at::kDouble) return doubles_too;
-  return type == at::kFloat || is_low(type);
-}
-
-}  // namespace
 
 bool is_low(at::ScalarType type) {
   return type == at::kHalf || type == at::kBFloat16;
@@ -84,9 +83,12 @@ void for_each_to_convert(
                              torch::OrderedDict<std::string, at::Tensor> tensors,
                              at::ScalarType to) {
     for (auto& item : tensors) {
-      if (!wants(to, conversion.doubles_too, item.value())) continue;
-      if (!seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
-      visit(join(prefix, item.key()), item.value(), to);
+      if (!item.value().defined()) continue;
+      const c10::TensorImpl* tensor = item.value().unsafeGetTensorImpl();
+      const at::ScalarType own = conversion.keeps_float.contains(tensor) ? at::kFloat : to;
+      if (!wants(own, conversion.doubles_too, item.value())) continue;
+      if (!seen.insert(tensor).second) continue;
+      visit(join(prefix, item.key()), item.value(), own);
     }
   };
   for (const auto& [prefix, module] : modules_of(root)) {

@@ -5,6 +5,8 @@
 
 #include <functional>
 #include <string>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "core/torch.h"
@@ -14,6 +16,10 @@ namespace mezzo::detail {
 /// Half and bfloat16.
 bool is_low(const at::Tensor& tensor);
 bool is_low(at::ScalarType type);
+
+/// The modules of a network with their names, the root first, each place once.
+std::vector<std::pair<std::string, const torch::nn::Module*>> modules_of(
+    const torch::nn::Module& root);
 
 /// A batch norm of any dimension, with or without parameters.
 bool is_batch_norm(const torch::nn::Module& module);
@@ -28,6 +34,7 @@ struct Conversion {
   at::ScalarType to;
   bool keep_batch_norms;  // they stay float; doubles in them become it where `doubles_too`
   bool doubles_too;
+  std::unordered_set<const c10::TensorImpl*> keeps_float;  // as batch norms do
 };
 
 /// Calls `visit(name, tensor, type)` for every tensor that the conversion would change, each once,

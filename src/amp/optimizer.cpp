@@ -12,7 +12,7 @@
 namespace mezzo::detail {
 
 std::int64_t steps_made(const amp::Optimizer& optimizer) {
-  return optimizer.state()->steps().steps_made();
+  return optimizer.shared()->steps().steps_made();
 }
 
 }  // namespace mezzo::detail
@@ -21,73 +21,89 @@ namespace mezzo::amp {
 
 Optimizer::Optimizer(std::shared_ptr<detail::OptimizerState> state) : state_(std::move(state)) {}
 
+const std::shared_ptr<detail::OptimizerState>& Optimizer::shared() const {
+  if (state_ == nullptr) {
+    raise<ConfigError>("optimizer",
+                       "this handle is empty; assign what initialize returned before it is used");
+  }
+  return state_;
+}
+
 StepResult Optimizer::step() {
-  return StepResult(state_->steps().run());
+  return StepResult(shared()->steps().run());
 }
 
 StepResult Optimizer::step(const torch::optim::Optimizer::LossClosure& closure) {
-  return StepResult(state_->steps().run(closure));
+  return StepResult(shared()->steps().run(closure));
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
-  state_->zero_grad(set_to_none);
+  shared()->zero_grad(set_to_none);
 }
 
 void Optimizer::add_param_group(const torch::optim::OptimizerParamGroup& group) {
-  if (auto* fused = dynamic_cast<optim::FusedOptimizer*>(&state_->inner())) {
+  if (auto* fused = dynamic_cast<optim::FusedOptimizer*>(&shared()->inner())) {
     fused->add_param_group(group);
   } else {
-    state_->inner().add_param_group(group);
+    shared()->inner().add_param_group(group);
   }
-  if (state_->session().enabled()) state_->slots().sync();
+  if (shared()->session().enabled()) shared()->slots().sync();
 }
 
 torch::optim::Optimizer& Optimizer::inner() {
-  return state_->inner();
+  return shared()->inner();
 }
 
 const torch::optim::Optimizer& Optimizer::inner() const {
-  return state_->inner();
+  return shared()->inner();
 }
 
 std::vector<torch::optim::OptimizerParamGroup>& Optimizer::param_groups() {
-  return state_->inner().param_groups();
+  return shared()->inner().param_groups();
+}
+
+Optimizer::States& Optimizer::state() {
+  return inner().state();
+}
+
+const Optimizer::States& Optimizer::state() const {
+  return inner().state();
 }
 
 const Properties& Optimizer::properties() const {
-  return state_->session().plan().properties;
+  return shared()->session().plan().properties;
 }
 
 double Optimizer::loss_scale(int loss_id) const {
-  const scaling::LossScaler& scaler = state_->session().scaler(loss_id, "loss_scale");
-  return state_->session().enabled() ? scaler.state().scale : 1.0;
+  const scaling::LossScaler& scaler = shared()->session().scaler(loss_id, "loss_scale");
+  return shared()->session().enabled() ? scaler.state().scale : 1.0;
 }
 
 void Optimizer::set_loss_scale(double scale, int loss_id) {
-  scaling::LossScaler& scaler = state_->session().scaler(loss_id, "set_loss_scale");
+  scaling::LossScaler& scaler = shared()->session().scaler(loss_id, "set_loss_scale");
   scaler.set_state({LossScale(scale).value(), 0, 0});
 }
 
 std::int64_t Optimizer::applied_steps() const {
-  return state_->steps().applied_steps();
+  return shared()->steps().applied_steps();
 }
 
 std::int64_t Optimizer::skipped_steps() const {
-  return state_->steps().skipped_steps();
+  return shared()->steps().skipped_steps();
 }
 
 void Optimizer::invalidate_casts() {
-  state_->slots().invalidate_casts();
+  shared()->slots().invalidate_casts();
 }
 
 at::Tensor Optimizer::scale(const at::Tensor& tensor, int loss_id) const {
-  if (!state_->session().enabled()) return tensor;
-  return state_->session().scaler(loss_id, "scale").multiply(tensor);
+  if (!shared()->session().enabled()) return tensor;
+  return shared()->session().scaler(loss_id, "scale").multiply(tensor);
 }
 
 void Optimizer::unscale(at::TensorList tensors, int loss_id) const {
-  if (!state_->session().enabled()) return;
-  const at::Tensor inverse = state_->session().scaler(loss_id, "unscale").inverse();
+  if (!shared()->session().enabled()) return;
+  const at::Tensor inverse = shared()->session().scaler(loss_id, "unscale").inverse();
   for (const at::Tensor& tensor : tensors) {
     if (tensor.defined()) tensor.mul_(inverse.to(tensor.device()));
   }
@@ -97,7 +113,7 @@ void Optimizer::protect(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) raise<ConfigError>("protect", "got an undefined tensor");
   }
-  state_->snapshot().watch(tensors);
+  shared()->snapshot().watch(tensors);
 }
 
 std::vector<at::Tensor> master_params(const Optimizer& optimizer) {

@@ -173,7 +173,7 @@ void give_types(detail::OptimizerState& optimizer, const Replacement& replacemen
 
 torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,
                                             const Optimizer& optimizer) {
-  const FloatState as_float(optimizer.state()->inner());
+  const FloatState as_float(optimizer.shared()->inner());
   optimizer.inner().save(archive);
   archive.write(kApplied, c10::IValue(optimizer.applied_steps()));
   archive.write(kSkipped, c10::IValue(optimizer.skipped_steps()));
@@ -197,11 +197,11 @@ torch::serialize::InputArchive& operator>>(torch::serialize::InputArchive& archi
   // A fused optimizer saves no state for a parameter that it has not stepped yet.
   const optim::OptimizerKind* const kind = optim::kind_of(optimizer.inner());
   if (kind != nullptr && kind->make_states != nullptr) kind->make_states(optimizer.inner());
-  give_types(*optimizer.state(), replacement);
+  give_types(*optimizer.shared(), replacement);
   c10::IValue applied;
   c10::IValue skipped;
   if (archive.try_read(kApplied, applied) && archive.try_read(kSkipped, skipped)) {
-    optimizer.state()->steps().set_steps(applied.toInt(), skipped.toInt());
+    optimizer.shared()->steps().set_steps(applied.toInt(), skipped.toInt());
   }
   return archive;
 }

@@ -43,6 +43,8 @@ class OptimizerStep {
   /// Steps that moved weights since `initialize`, whatever was loaded since. The last one, where a
   /// device has not told of it yet, counts as taken until it tells otherwise.
   std::int64_t steps_made();
+  /// Skipped steps that the host has heard of.
+  std::int64_t steps_skipped();
   void set_steps(std::int64_t applied, std::int64_t skipped);
 
   /// The inner optimizer has its own ways again.

@@ -183,15 +183,25 @@ Plan resolve(const amp::Options& options) {
   return plan;
 }
 
-std::string describe(const amp::Options& options, const Plan& plan) {
+std::string describe(const amp::Options& options, const Plan& plan, bool is_float64) {
   std::ostringstream text;
-  text << "mezzo: optimization level " << plan.level->name << ": " << plan.level->brief;
+  text << "mezzo: optimization level " << plan.level->name << ": ";
+  // Levels alone never cast doubles.
+  if (is_float64 && !plan.convert_doubles) {
+    text << "the network is float64 and stays so, whatever the level casts";
+  } else {
+    text << plan.level->brief;
+  }
   const amp::Properties defaults = defaults_of(*plan.level);
   text << "\nmezzo: this level's defaults are";
   print_properties(text, defaults);
   if (!(defaults == plan.properties)) {
     text << "\nmezzo: after the options that were given";
     print_properties(text, plan.properties);
+  }
+  if (!options.keep_float.empty() && plan.convert) {
+    text << "\nmezzo: these keep float:";
+    for (const std::string& pattern : options.keep_float) text << " '" << pattern << "'";
   }
   if (options.num_losses > 1)
     text << "\nmezzo: " << options.num_losses << " losses with a scale each";

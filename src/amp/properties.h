@@ -31,6 +31,7 @@ struct Plan {
 Plan resolve(const amp::Options& options);
 
 /// What is said at `initialize`: the level, its defaults, what the caller changed, and the result.
-std::string describe(const amp::Options& options, const Plan& plan);
+/// `is_float64`: all parameters of the networks are.
+std::string describe(const amp::Options& options, const Plan& plan, bool is_float64);
 
 }  // namespace mezzo::detail

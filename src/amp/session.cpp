@@ -65,7 +65,7 @@ void Claims::claim(const Modules& modules, const std::vector<OptimizerRef>& opti
 }
 
 Session::Session(amp::Options options, Plan plan)
-    : options_(std::move(options)), plan_(std::move(plan)) {
+    : options_(std::move(options)), plan_(std::move(plan)), kept_float_(options_.keep_float) {
   if (options_.enabled && plan_.check_finite) watch_.emplace();
 }
 
@@ -126,7 +126,8 @@ void Session::convert(torch::nn::Module& module) {
   if (plan_.keep_types) watch_low_tensors(module);
   if (!plan_.convert) return;
   const at::NoGradGuard no_grad;
-  const Conversion conversion{*plan_.convert, plan_.keep_batch_norms, plan_.convert_doubles};
+  const Conversion conversion{*plan_.convert, plan_.keep_batch_norms, plan_.convert_doubles,
+                              kept_float_.in(module)};
   for_each_to_convert(
       module, conversion, [&](const std::string& name, at::Tensor& tensor, at::ScalarType to) {
         if (weights_.find(tensor) != nullptr) return;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "amp/interface_use.h"
+#include "amp/kept_float.h"
 #include "amp/overflow_ranks.h"
 #include "amp/properties.h"
 #include "amp/weight_table.h"
@@ -106,6 +107,7 @@ class Session {
 
   amp::Options options_;
   Plan plan_;
+  KeptFloat kept_float_;
   Claims claims_;
   WeightTable weights_;
   std::deque<scaling::LossScaler> scalers_;

@@ -93,7 +93,7 @@ torch::serialize::InputArchive& operator>>(torch::serialize::InputArchive& archi
 }
 
 StateDict state_dict(const Optimizer& optimizer) {
-  detail::Session& session = optimizer.state()->session();
+  detail::Session& session = optimizer.shared()->session();
   StateDict dict;
   for (std::size_t i = 0; i < session.num_losses(); ++i) {
     const scaling::ScaleState state = session.scaler(static_cast<int>(i), "state_dict").state();
@@ -103,7 +103,7 @@ StateDict state_dict(const Optimizer& optimizer) {
 }
 
 void load_state_dict(Optimizer& optimizer, const StateDict& dict) {
-  detail::Session& session = optimizer.state()->session();
+  detail::Session& session = optimizer.shared()->session();
   for (const std::string& name : dict.keys()) {
     loss_id_of(name);
     LossScale(dict.at(name).loss_scale);

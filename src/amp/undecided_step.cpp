@@ -97,6 +97,11 @@ std::int64_t OptimizerStep::steps_made() {
   return made_ + decisions_.open();
 }
 
+std::int64_t OptimizerStep::steps_skipped() {
+  hear(/*waits=*/false);
+  return skipped_;
+}
+
 void OptimizerStep::set_steps(std::int64_t applied, std::int64_t skipped) {
   hear(/*waits=*/true);
   applied_ = applied;

@@ -1,5 +1,7 @@
 #include "mezzo/containers.h"
 
+#include <ATen/core/Dict.h>
+#include <ATen/core/List.h>
 #include <ATen/ops/to.h>
 
 namespace mezzo::amp {
@@ -14,3 +16,35 @@ at::Tensor TensorCast::operator()(const at::Tensor& tensor) const {
 }
 
 }  // namespace mezzo::amp
+
+namespace mezzo::detail {
+
+c10::IValue cast_ivalue(const c10::IValue& value, const TensorCast& cast, Kept& kept) {
+  if (value.isTensor()) return kept.cast(value.toTensor(), cast);
+  if (value.isTuple()) {
+    const auto tuple = value.toTuple();
+    std::vector<c10::IValue> elements;
+    for (const c10::IValue& element : tuple->elements())
+      elements.push_back(cast_ivalue(element, cast, kept));
+    const auto type = tuple->type<c10::TupleType>();
+    if (type->schema()) return c10::ivalue::Tuple::createNamed(std::move(elements), type);
+    return c10::ivalue::Tuple::create(std::move(elements));
+  }
+  if (value.isList()) {
+    const c10::impl::GenericList list = value.toList();
+    c10::impl::GenericList result(list.elementType());
+    result.reserve(list.size());
+    for (std::size_t i = 0; i < list.size(); ++i)
+      result.push_back(cast_ivalue(list.get(i), cast, kept));
+    return result;
+  }
+  if (value.isGenericDict()) {
+    const c10::impl::GenericDict dict = value.toGenericDict();
+    c10::impl::GenericDict result(dict.keyType(), dict.valueType());
+    for (const auto& item : dict) result.insert(item.key(), cast_ivalue(item.value(), cast, kept));
+    return result;
+  }
+  return value;
+}
+
+}  // namespace mezzo::detail

@@ -49,7 +49,7 @@ void convert_network(torch::nn::Module& module, at::ScalarType type) {
   check_type("convert_network", type);
   const at::NoGradGuard no_grad;
   mezzo::detail::for_each_to_convert(
-      module, {type, /*keep_batch_norms=*/true, /*doubles_too=*/true},
+      module, {type, /*keep_batch_norms=*/true, /*doubles_too=*/true, /*keeps_float=*/{}},
       [](const std::string&, at::Tensor& tensor, at::ScalarType to) { change_type(tensor, to); });
   mezzo::detail::flatten_recurrent_weights(module);
 }

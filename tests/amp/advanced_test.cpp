@@ -104,16 +104,22 @@ TEST(Advanced, LearningRateSchedules) {
   EXPECT_EQ(optimizer.skipped_steps(), 0);
 }
 
-TEST(Advanced, MovingAveragesThatSurviveASkip) {
+TEST(Advanced, MovingAveragesOfWeights) {
   TinyNet net;
   torch::optim::SGD sgd(net->parameters(), 0.01);
   auto [model, optimizer] = amp::initialize(net, sgd, at_level("O2"));
-  at::Tensor average = net->second->weight.detach().to(at::kFloat).clone();
-  optimizer.protect({average});
+  const std::string path = testing::TempDir() + "mezzo_averages.ckpt";
+  amp::Ema ema(model, 0.999, {.warmup = true});
   amp::scale_loss(loss_of(model), optimizer).backward();
-  average.lerp_(net->second->weight.detach().to(at::kFloat), 0.01);
   optimizer.step();
-  EXPECT_EQ(optimizer.skipped_steps(), 0);
+  ema.update();
+  {
+    const auto swapped = ema.swapped();
+    model(inputs());
+  }
+  amp::save_checkpoint(path, model, optimizer, {.averages = {ema}});
+  EXPECT_EQ(ema.updates(), 1);
+  EXPECT_EQ(std::remove(path.c_str()), 0);
 }
 
 TEST(Advanced, FreezingUnfreezingAddingGroups) {

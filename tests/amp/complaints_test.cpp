@@ -348,7 +348,7 @@ TEST(Complaint, Number25EvaluationLoopsDoNotGrow) {
     const auto uses = net->first->weight.use_count();
     for (int i = 0; i < 100; ++i) model(inputs());
     EXPECT_EQ(net->first->weight.use_count(), uses) << level;
-    EXPECT_FALSE(optimizer.state()->snapshot().is_taken()) << level;
+    EXPECT_FALSE(optimizer.shared()->snapshot().is_taken()) << level;
   }
 }
 

@@ -80,11 +80,11 @@ class Random {
   }
 
   void check(const std::string& where) {
-    for (const detail::Slot& slot : optimizer().state()->slots().all()) {
+    for (const detail::Slot& slot : optimizer().shared()->slots().all()) {
       ASSERT_FALSE(slot.stash.defined()) << where;
       if (slot.has_master()) {
         ASSERT_TRUE(torch::equal(slot.weight, slot.master.to(slot.weight.scalar_type()))) << where;
-        if (!optimizer().state()->scope().still_scaled()) {
+        if (!optimizer().shared()->scope().still_scaled()) {
           ASSERT_FALSE(slot.weight.grad().defined())
               << where << ": a scaled gradient outside of a scope";
         }
@@ -200,7 +200,7 @@ class Random {
   /// All that a training is: weights, masters, their gradients, moments.
   std::vector<at::Tensor> everything() {
     std::vector<at::Tensor> all = values_of(*net_);
-    for (const detail::Slot& slot : optimizer().state()->slots().all()) {
+    for (const detail::Slot& slot : optimizer().shared()->slots().all()) {
       for (const at::Tensor& each :
            {slot.master.detach(), slot.master.grad(), slot.weight.grad()}) {
         all.push_back(each.defined() ? each.clone() : at::Tensor(torch::empty({0})));
@@ -212,7 +212,7 @@ class Random {
     const std::string path =
         (std::filesystem::temp_directory_path() / ("mezzo_property_" + std::to_string(::getpid())))
             .string();
-    optimizer().state()->slots().sync();
+    optimizer().shared()->slots().sync();
     const auto before = everything();
     const auto moments = moments_of();
     const StateDict scales = state_dict(optimizer());
