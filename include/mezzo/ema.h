@@ -67,7 +67,7 @@ class MEZZO_API Ema {
    private:
     std::shared_ptr<detail::WeightAverage> average_;
   };
-  [[nodiscard]] Swapped swapped() { return Swapped(*this); }
+  [[nodiscard]] Swapped swapped() { return Swapped(*this); }  ///< Applied until it is gone.
 
   /// The averages by the parameters' names, float or double. They share memory with this object.
   torch::OrderedDict<std::string, at::Tensor> averages() const;

@@ -23,7 +23,7 @@ class Enabled {
   requires(std::is_convertible_v<T, bool> && !std::is_pointer_v<std::decay_t<T>> &&
            !std::is_null_pointer_v<std::decay_t<T>>) constexpr Enabled(T&& value)
       : value_(static_cast<bool>(value)) {}
-  constexpr operator bool() const noexcept { return value_; }
+  constexpr operator bool() const noexcept { return value_; }  ///< The answer.
 
  private:
   bool value_;
