@@ -3,6 +3,7 @@
 
 #include "mezzo/aggregates.h"
 #include "mezzo/amp.h"
+#include "mezzo/attention.h"
 #include "mezzo/autocast.h"
 #include "mezzo/cast_class.h"
 #include "mezzo/cast_counts.h"

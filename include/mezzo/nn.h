@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "mezzo/attention.h"
 #include "mezzo/export.h"
 
 namespace mezzo::nn {

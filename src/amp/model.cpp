@@ -39,13 +39,30 @@ void move_gradient(const at::Tensor& tensor, bool non_blocking) {
 }  // namespace
 
 ModelState::ModelState(Session& session, std::shared_ptr<torch::nn::Module> module)
-    : session_(session), module_(std::move(module)), low_policy_(low_policy_of(*module_)) {
+    : session_(session),
+      module_(std::move(module)),
+      operator_policy_(session.plan().policy),
+      low_policy_(low_policy_of(*module_)) {
+  if (session.enabled() && has_torch_attention(*module_)) keep_scores_in_float();
   // Frozen weights are cast once as well.
   if (session.enabled() && session.plan().policy) casting::remember_weights(module_->parameters());
 }
 
 ModelState::~ModelState() {
   if (session_.enabled() && session_.plan().policy) casting::forget_weights(module_->parameters());
+}
+
+void ModelState::keep_scores_in_float() {
+  std::optional<Policy>& policy = operator_policy_ ? operator_policy_ : low_policy_;
+  if (!policy) return;
+  policy = policy->with("bmm", CastClass::kFloat);
+  session_.say_once(
+      "torch attention",
+      "mezzo: the network contains torch::nn::MultiheadAttention (TransformerEncoder and the like "
+      "do), whose C++ code masks padded keys in float only. Inside this model bmm therefore runs "
+      "in float, and so does what lies between its two products: the scores take twice the memory, "
+      "and these products the time of float. mezzo::nn::MultiheadAttention has the same options, "
+      "parameters and names without that cost");
 }
 
 void ModelState::snapshot_before_training(Snapshot& snapshot) {
@@ -87,10 +104,9 @@ CallGuard::CallGuard(ModelState& state)
   const Session& session = state.session();
   if (!session.enabled()) return;
   state.before_call();
-  const Plan& plan = session.plan();
-  if (plan.policy) {
+  if (state.operator_policy()) {
     const bool tells = session.options().verbosity >= 2;
-    scopes_->casting.emplace(*plan.policy, casting::Mode::kOperators,
+    scopes_->casting.emplace(*state.operator_policy(), casting::Mode::kOperators,
                              tells ? &cast_listener() : nullptr);
   } else if (state.low_policy()) {
     scopes_->casting.emplace(*state.low_policy(), casting::Mode::kWholeModel);

@@ -35,6 +35,9 @@ class ModelState {
   amp::TensorCast inputs() const;
   amp::TensorCast outputs() const;
 
+  /// At a level that casts operators: the level's policy, with what this network's modules need.
+  const std::optional<Policy>& operator_policy() const noexcept { return operator_policy_; }
+
   /// At a whole-model level: the policy of the network's low type, whose matrix operators may need
   /// emulation. Nothing where no parameter is low.
   const std::optional<Policy>& low_policy() const noexcept { return low_policy_; }
@@ -43,9 +46,12 @@ class ModelState {
   std::int64_t calls() const noexcept { return calls_; }
 
  private:
+  void keep_scores_in_float();
+
   Session& session_;
   std::shared_ptr<torch::nn::Module> module_;
   std::vector<Snapshot*> snapshots_;
+  std::optional<Policy> operator_policy_;
   std::optional<Policy> low_policy_;
   std::int64_t calls_ = 0;
 };

@@ -1,8 +1,10 @@
 #include "amp/module_types.h"
 
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/rnn.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "mezzo/sync_batch_norm.h"
@@ -52,6 +54,12 @@ bool is_low(const at::Tensor& tensor) {
 bool is_batch_norm(const torch::nn::Module& module) {
   return is_any<torch::nn::BatchNorm1dImpl, torch::nn::BatchNorm2dImpl, torch::nn::BatchNorm3dImpl,
                 parallel::SyncBatchNormImpl>(module);
+}
+
+bool has_torch_attention(const torch::nn::Module& root) {
+  return std::ranges::any_of(modules_of(root), [](const auto& named) {
+    return is_any<torch::nn::MultiheadAttentionImpl>(*named.second);
+  });
 }
 
 std::vector<at::Tensor> batch_norm_statistics(const torch::nn::Module& root) {

@@ -24,6 +24,10 @@ std::vector<std::pair<std::string, const torch::nn::Module*>> modules_of(
 /// A batch norm of any dimension, with or without parameters.
 bool is_batch_norm(const torch::nn::Module& module);
 
+/// Does a network contain torch::nn::MultiheadAttention, whose C++ code fills the scores of padded
+/// keys in float and float64 alone?
+bool has_torch_attention(const torch::nn::Module& root);
+
 /// Running means, variances and counters of the batch norms in a network.
 std::vector<at::Tensor> batch_norm_statistics(const torch::nn::Module& root);
 

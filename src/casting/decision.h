@@ -142,11 +142,13 @@ constexpr bool nothing_to_cast(const Operands& seen, const Decision& decision) {
 
 /// The small policy of networks that are low themselves: products take the type of their weight,
 /// operators without a 16-bit kernel and the statistics of norms are computed in float, operators
-/// of one type promote. No other dtype changes.
+/// of one type promote, products that the policy moves to float give float. No other dtype changes.
 constexpr Decision decide_in_model(Treatment kind, const Traits& op, const Operands& seen,
                                    const ScopeRules& rules, const Leads& leads) {
   if (!seen.any_low()) return {};
   if (seen.unheld) return detail::unheld(seen);
+  // Only by an override: what the default list says of products is low, or promotes.
+  if (op.matrix && kind == Treatment::kFloat && !seen.written) return {Plan::kCast, at::kFloat};
   const bool product = op.matrix || (kind == Treatment::kLow && seen.mixed());
   if (product && !op.lacks_low) return detail::in_product(seen, rules, leads);
   if (op.lacks_low || (seen.reach == Reach::kSparse && casts(kind))) {

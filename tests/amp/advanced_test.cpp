@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "amp/training.h"
+#include "mezzo/attention.h"
 #include "mezzo/autocast.h"
 #include "mezzo/recompute.h"
 
@@ -209,6 +210,30 @@ TEST(Advanced, TruncatedBackpropagationThroughTime) {
     optimizer.step();
     hidden = next.detach();
   }
+  EXPECT_EQ(optimizer.skipped_steps(), 0);
+}
+
+TEST(Advanced, AttentionWithPaddedKeys) {
+  const at::Tensor x = torch::randn({5, 3, 8});
+  const at::Tensor padding = torch::arange(5).unsqueeze(0) >= torch::tensor({5, 4, 2}).unsqueeze(1);
+  mezzo::nn::MultiheadAttention attention(mezzo::nn::MultiheadAttentionOptions(8, 2));
+  torch::optim::SGD sgd(attention->parameters(), 0.01);
+  auto [model, optimizer] = amp::initialize(attention, sgd, at_level("O2"));
+  auto [y, weights] = model(x, x, x, padding, /*need_weights=*/false);
+  amp::scale_loss(y.mean(), optimizer).backward();
+  EXPECT_TRUE(optimizer.step().applied());
+  EXPECT_FALSE(weights.defined());
+}
+
+TEST(Advanced, LibTorchsEncoderWithPaddedKeys) {
+  const at::Tensor x = torch::randn({5, 3, 8});
+  const at::Tensor padding = torch::arange(5).unsqueeze(0) >= torch::tensor({5, 4, 2}).unsqueeze(1);
+  torch::nn::TransformerEncoder encoder(torch::nn::TransformerEncoderOptions(
+      torch::nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(16), 2));
+  torch::optim::SGD sgd(encoder->parameters(), 0.01);
+  auto [model, optimizer] = amp::initialize(encoder, sgd, at_level("O2"));
+  amp::scale_loss(model(x, at::Tensor(), padding).mean(), optimizer).backward();
+  optimizer.step();
   EXPECT_EQ(optimizer.skipped_steps(), 0);
 }
 
