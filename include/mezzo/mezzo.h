@@ -31,6 +31,7 @@
 #include "mezzo/parallel.h"
 #include "mezzo/policy.h"
 #include "mezzo/recompute.h"
+#include "mezzo/reparameterization.h"
 #include "mezzo/report.h"
 #include "mezzo/safetensors.h"
 #include "mezzo/sync_batch_norm.h"

@@ -15,6 +15,7 @@
 #include "casting/scope.h"
 #include "casting/weights.h"
 #include "core/raise.h"
+#include "mezzo/reparameterization.h"
 #include "mezzo/sync_batch_norm.h"
 
 namespace mezzo::detail {
@@ -74,6 +75,7 @@ void ModelState::snapshot_before_training(Snapshot& snapshot) {
 void ModelState::before_call() {
   ++calls_;
   session_.weights().absorb();
+  recompute_weights(*module_);
   if (!module_->is_training()) return;
   for (Snapshot* snapshot : snapshots_) snapshot->take();
 }

@@ -9,6 +9,7 @@
 #include "mezzo/attention.h"
 #include "mezzo/autocast.h"
 #include "mezzo/recompute.h"
+#include "mezzo/reparameterization.h"
 
 namespace mezzo::amp {
 namespace {
@@ -235,6 +236,17 @@ TEST(Advanced, LibTorchsEncoderWithPaddedKeys) {
   amp::scale_loss(model(x, at::Tensor(), padding).mean(), optimizer).backward();
   optimizer.step();
   EXPECT_EQ(optimizer.skipped_steps(), 0);
+}
+
+TEST(Advanced, WeightNormalisation) {
+  TinyNet net;
+  mezzo::apply_weight_norm(*net);
+  torch::optim::SGD sgd(net->parameters(), 0.01);
+  auto [model, optimizer] = amp::initialize(net, sgd, at_level("O2"));
+  amp::scale_loss(loss_of(model), optimizer).backward();
+  optimizer.step();
+  EXPECT_EQ(optimizer.skipped_steps(), 0);
+  EXPECT_TRUE(amp::model_state_dict(model).contains("first.weight_g"));
 }
 
 TEST(Advanced, PartsThatRunAgainInTheBackwardPass) {

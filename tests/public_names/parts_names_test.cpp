@@ -154,6 +154,31 @@ TEST(RecomputeNames, FunctionsAndSequences) {
   EXPECT_TRUE(layers->parameters()[0].grad().defined());
 }
 
+struct OwnRule : mezzo::Reparameterization {
+  Parameters reparameterize(const at::Tensor& weight, std::int64_t) override {
+    Parameters made;
+    made.insert("_half", weight / 2);
+    return made;
+  }
+  at::Tensor compute_weight(const Parameters& parameters, std::int64_t) override {
+    return parameters["_half"] * 2;
+  }
+};
+
+TEST(ReparameterizationNames, WeightNormAndRulesOfOnesOwn) {
+  torch::nn::Linear layer(4, 3);
+  mezzo::apply_weight_norm(*layer, "weight", 0, true);
+  EXPECT_TRUE(layer->named_parameters().contains("weight_g"));
+  mezzo::remove_weight_norm(*layer, "weight");
+  mezzo::apply_reparameterization<OwnRule>(*layer, "weight", 0, true);
+  EXPECT_TRUE(layer->named_parameters().contains("weight_half"));
+  mezzo::reparameterized(layer)(torch::ones({2, 4})).sum().backward();
+  mezzo::remove_reparameterization<OwnRule>(*layer, "", true);
+  mezzo::apply_reparameterization<mezzo::WeightNorm>(*layer);
+  mezzo::remove_reparameterization<mezzo::WeightNorm>(*layer);
+  EXPECT_TRUE(layer->named_parameters().contains("weight"));
+}
+
 TEST(ParallelNames, OneProcessIsAGroup) {
   const auto store =
       (std::filesystem::temp_directory_path() /
