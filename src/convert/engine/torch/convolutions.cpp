@@ -180,8 +180,10 @@ Tensors lp_pool(const Call& c) {
   const auto p = static_cast<double>(c.integer("p", 2));
   std::int64_t count = 1;
   for (const std::int64_t size : w.kernel) count *= size;
-  const Tensor powers = at::pow(at::abs(padded(c.in(0), w, 0)), p);
-  return {at::pow(at::mul(average(powers, w), static_cast<double>(count)), 1 / p)};
+  // Powers of float32 neither overflow nor vanish in float64.
+  const Tensor powers = at::pow(at::abs(padded(c.in(0).to(at::kDouble), w, 0)), p);
+  return {at::pow(at::mul(average(powers, w), static_cast<double>(count)), 1 / p)
+              .to(c.in(0).scalar_type())};
 }
 
 // Positions in padded planes as positions in the whole tensor, rows first or (`by_column`) columns.

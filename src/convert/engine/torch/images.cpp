@@ -1,9 +1,11 @@
 // Resizing and sampling of images.
+#include <ATen/ops/add.h>
 #include <ATen/ops/affine_grid_generator.h>
 #include <ATen/ops/col2im.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/grid_sampler.h>
-#include <ATen/ops/matmul.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/mul.h>
 
 #include <algorithm>
 #include <cmath>
@@ -64,45 +66,69 @@ struct Method {
   bool excludes_outside = false, antialiases = false;
 };
 
-// The weights with which one output reads the input's positions: every mode is linear in them.
-void fill_row(const Method& m, const Axis& axis, std::int64_t i, double* row) {
+/// The input's positions that one output reads, with their weights: every mode is linear in them.
+using Taps = std::vector<std::pair<std::int64_t, double>>;
+
+Taps taps_of(const Method& m, const Axis& axis, std::int64_t i) {
   const double x = source_of(m.transform, axis, i);
   const auto place = [&](double at) {
-    return static_cast<std::size_t>(std::clamp<double>(at, 0, static_cast<double>(axis.in - 1)));
+    return static_cast<std::int64_t>(std::clamp<double>(at, 0, static_cast<double>(axis.in - 1)));
   };
-  if (m.mode == "nearest") {
-    row[place(nearest_of(m.nearest, x))] = 1;
-    return;
-  }
+  if (m.mode == "nearest") return {{place(nearest_of(m.nearest, x)), 1}};
   const bool is_cubic = m.mode == "cubic";
   const double stretch = m.antialiases && axis.scale < 1 ? 1 / axis.scale : 1;
   const double reach = (is_cubic ? 2.0 : 1.0) * stretch;
   double sum = 0;
-  std::vector<std::pair<double, double>> taps;
+  Taps taps;
   for (double at = std::floor(x - reach); at <= std::ceil(x + reach); ++at) {
     const double t = (at - x) / stretch;
     double weight = is_cubic ? cubic_weight(m.cubic, t) : std::max(0.0, 1 - std::fabs(t));
     const bool outside = at < 0 || at > static_cast<double>(axis.in - 1);
     if (outside && m.excludes_outside) weight = 0;
     sum += weight;
-    taps.emplace_back(at, weight);
+    if (weight != 0) taps.emplace_back(place(at), weight);
   }
-  for (const auto& [at, weight] : taps) row[place(at)] += sum == 0 ? weight : weight / sum;
+  for (auto& [at, weight] : taps) weight = sum == 0 ? weight : weight / sum;
+  return taps;
+}
+
+// What each output has of its tap `k`: no value of the input times zero, which for an infinite one
+// would be NaN in outputs that do not read it.
+Tensor tapped(const Tensor& x, std::int64_t dim, const std::vector<Taps>& taps, std::size_t k) {
+  std::vector<std::int64_t> places;
+  std::vector<double> weights;
+  for (const Taps& each : taps) {
+    places.push_back(k < each.size() ? each[k].first : each.empty() ? 0 : each[0].first);
+    weights.push_back(k < each.size() ? each[k].second : 0);
+  }
+  const auto count = static_cast<std::int64_t>(taps.size());
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
+  shape[static_cast<std::size_t>(dim)] = count;
+  const Tensor index = at::from_blob(places.data(), {count}, at::TensorOptions().dtype(at::kLong));
+  const Tensor factor =
+      at::from_blob(weights.data(), shape, at::TensorOptions().dtype(at::kDouble));
+  const Tensor chosen = at::index_select(x, dim, index);
+  const bool is_copy = std::ranges::all_of(weights, [](double weight) { return weight == 1; });
+  return is_copy ? chosen
+                 : at::mul(chosen, factor.to(x.scalar_type())).masked_fill(factor.eq(0), 0);
 }
 
 Tensor resized_axis(const Tensor& x, std::int64_t dim, const Method& m, const Axis& axis) {
-  std::vector<double> weights(static_cast<std::size_t>(axis.in * axis.out), 0.0);
+  std::vector<Taps> taps;
+  std::size_t most = 1;
   std::vector<std::int64_t> outside;
   for (std::int64_t i = 0; i < axis.out; ++i) {
-    fill_row(m, axis, i, weights.data() + i * axis.in);
+    taps.push_back(taps_of(m, axis, i));
+    most = std::max(most, taps.back().size());
     const double at = source_of(m.transform, axis, i);
     if (m.transform == "tf_crop_and_resize" && (at < 0 || at > static_cast<double>(axis.in - 1)))
       outside.push_back(i);
   }
-  const Tensor matrix =
-      at::from_blob(weights.data(), {axis.out, axis.in}, at::TensorOptions().dtype(at::kDouble))
-          .to(x.scalar_type());
-  Tensor y = at::matmul(x.movedim(dim, -1), matrix.transpose(0, 1)).movedim(-1, dim).contiguous();
+  Tensor y;
+  for (std::size_t k = 0; k < most; ++k) {
+    const Tensor part = tapped(x, dim, taps, k);
+    y = y.defined() ? at::add(y, part) : part;
+  }
   for (const std::int64_t i : outside) y.select(dim, i).fill_(m.outside_value);
   return y;
 }

@@ -60,6 +60,11 @@ Tensor per_channel(const Tensor& values, const Tensor& x) {
   return values.to(x.scalar_type()).reshape(shape);
 }
 
+// Squares of float32 neither overflow nor vanish in float64, in which all norms are computed.
+Tensor in_float64(const Tensor& x) {
+  return x.to(at::kDouble);
+}
+
 Tensor normalised(const Tensor& x, const Dims& axes, double eps, Tensor* mean = nullptr,
                   Tensor* inverse = nullptr) {
   const Tensor middle = at::mean(x, axes, true);
@@ -100,55 +105,62 @@ Tensors batch_normalization(const Call& c) {
 }
 
 Tensors instance_normalization(const Call& c) {
-  const Tensor& x = c.in(0);
+  const Tensor x = in_float64(c.in(0));
   const Tensor y = normalised(x, spatial(x), c.number("epsilon", 1e-5));
-  return {at::add(at::mul(y, per_channel(c.in(1), x)), per_channel(c.in(2), x))};
+  return {at::add(at::mul(y, per_channel(c.in(1), x)), per_channel(c.in(2), x))
+              .to(c.in(0).scalar_type())};
 }
 
 Tensors layer_normalization(const Call& c) {
-  const Tensor& x = c.in(0);
+  const Tensor x = in_float64(c.in(0));
   Tensor mean;
   Tensor inverse;
   const Dims axes = spatial(x, wrapped(c.integer("axis", -1), x.dim()));
   Tensor y = at::mul(normalised(x, axes, c.number("epsilon", 1e-5), &mean, &inverse), c.in(1));
   if (c.has(2)) y = at::add(y, c.in(2));
-  return {y, mean, inverse};
+  const at::ScalarType type = c.in(0).scalar_type();
+  return {y.to(type), mean.to(type), inverse.to(type)};
 }
 
 Tensors rms_normalization(const Call& c) {
-  const Tensor& x = c.in(0);
+  const Tensor x = in_float64(c.in(0));
   const Dims axes = spatial(x, wrapped(c.integer("axis", -1), x.dim()));
   const Tensor power = at::mean(at::mul(x, x), axes, true);
-  return {at::mul(at::mul(x, at::rsqrt(at::add(power, c.number("epsilon", 1e-5)))), c.in(1))};
+  return {at::mul(at::mul(x, at::rsqrt(at::add(power, c.number("epsilon", 1e-5)))), c.in(1))
+              .to(c.in(0).scalar_type())};
 }
 
 Tensors group_normalization(const Call& c) {
-  const Tensor& x = c.in(0);
+  const Tensor x = in_float64(c.in(0));
   const std::int64_t groups = c.integer("num_groups", 1);
   const Tensor parts = x.reshape({x.size(0), groups, -1});
   const Tensor y = normalised(parts, {2}, c.number("epsilon", 1e-5)).reshape(x.sizes());
   const auto spread = [&](const Tensor& values) {  // until opset 20 there was one per group
     return values.numel() == x.size(1) ? values : values.repeat_interleave(x.size(1) / groups);
   };
-  return {at::add(at::mul(y, per_channel(spread(c.in(1)), x)), per_channel(spread(c.in(2)), x))};
+  return {at::add(at::mul(y, per_channel(spread(c.in(1)), x)), per_channel(spread(c.in(2)), x))
+              .to(c.in(0).scalar_type())};
 }
 
 Tensors mean_variance_normalization(const Call& c) {
   Dims axes = c.integers("axes");
   if (axes.empty()) axes = {0, 2, 3};
-  const Tensor& x = c.in(0);
+  const Tensor x = in_float64(c.in(0));
   const Tensor centred = at::sub(x, at::mean(x, axes, true));
   const Tensor spread = at::sqrt(at::mean(at::mul(centred, centred), axes, true));
-  return {at::div(centred, at::add(spread, 1e-9))};
+  return {at::div(centred, at::add(spread, 1e-9)).to(c.in(0).scalar_type())};
 }
 
+// Zeros stay zeros, though their norm is none to divide by.
 Tensors lp_normalization(const Call& c) {
-  const Dims axis{wrapped(c.integer("axis", -1), c.in(0).dim())};
-  return {at::div(c.in(0), at::linalg_vector_norm(c.in(0), c.integer("p", 2), axis, true))};
+  const Tensor x = in_float64(c.in(0));
+  const Dims axis{wrapped(c.integer("axis", -1), x.dim())};
+  const Tensor norm = at::linalg_vector_norm(x, c.integer("p", 2), axis, true);
+  return {at::div(x, norm.masked_fill(norm.eq(0), 1)).to(c.in(0).scalar_type())};
 }
 
 Tensors local_response(const Call& c) {
-  const Tensor& x = c.in(0);
+  const Tensor x = in_float64(c.in(0));
   const std::int64_t size = c.integer("size", 1);
   const Tensor squares = at::mul(x, x).movedim(1, -1);
   const Dims pads{(size - 1) / 2, size / 2};
@@ -156,7 +168,7 @@ Tensors local_response(const Call& c) {
   const Tensor base =
       at::add(at::mul(sums.movedim(-1, 1), c.number("alpha", 1e-4) / static_cast<double>(size)),
               c.number("bias", 1.0));
-  return {at::div(x, at::pow(base, c.number("beta", 0.75)))};
+  return {at::div(x, at::pow(base, c.number("beta", 0.75))).to(c.in(0).scalar_type())};
 }
 
 Tensors determinant(const Call& c) {

@@ -4,6 +4,7 @@
 #include <ATen/ops/amin.h>
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/argmin.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/flip.h>
 #include <ATen/ops/log.h>
@@ -53,13 +54,20 @@ Tensors reduction(const Call& c) {
   return {Function(c.in(0), *axes, c.integer("keepdims", 1) != 0)};
 }
 
+// Sums, products and powers of floats are computed in float64, so that nothing between overflows
+// or loses the digits of what is rounded to float32 in the end. Integers wrap as they are.
+at::ScalarType wide_type(at::ScalarType type) {
+  return at::isFloatingType(type) ? at::kDouble : type;
+}
+Tensor wide(const Tensor& x) {
+  return x.to(wide_type(x.scalar_type()));
+}
 Tensor sum(const Tensor& x, const Dims& axes, bool keep) {
   if (axes.empty()) return x;
-  return at::sum(x, axes, keep, x.scalar_type());
+  return at::sum(x, axes, keep, wide_type(x.scalar_type())).to(x.scalar_type());
 }
 Tensor mean(const Tensor& x, const Dims& axes, bool keep) {
   if (axes.empty()) return x;
-  if (at::isFloatingType(x.scalar_type())) return at::mean(x, axes, keep);
   return at::mean(x.to(at::kDouble), axes, keep).to(x.scalar_type());
 }
 Tensor largest(const Tensor& x, const Dims& axes, bool keep) {
@@ -69,24 +77,24 @@ Tensor smallest(const Tensor& x, const Dims& axes, bool keep) {
   return axes.empty() ? x : at::amin(x, axes, keep);
 }
 Tensor product(const Tensor& x, const Dims& axes, bool keep) {
-  Tensor result = x;
+  Tensor result = wide(x);
   Dims sorted = axes;
   std::ranges::sort(sorted, std::greater<>());
-  for (const std::int64_t axis : sorted) result = at::prod(result, axis, keep, x.scalar_type());
-  return result;
+  for (const std::int64_t axis : sorted)
+    result = at::prod(result, axis, keep, result.scalar_type());
+  return result.to(x.scalar_type());
 }
 Tensor l1(const Tensor& x, const Dims& axes, bool keep) {
   return sum(at::abs(x), axes, keep);
 }
 Tensor squares(const Tensor& x, const Dims& axes, bool keep) {
-  return sum(at::mul(x, x), axes, keep);
+  return sum(at::mul(wide(x), wide(x)), axes, keep).to(x.scalar_type());
 }
 Tensor l2(const Tensor& x, const Dims& axes, bool keep) {
-  if (at::isFloatingType(x.scalar_type())) return at::sqrt(squares(x, axes, keep));
   return at::sqrt(squares(x.to(at::kDouble), axes, keep)).to(x.scalar_type());
 }
 Tensor log_sum(const Tensor& x, const Dims& axes, bool keep) {
-  return at::log(sum(x, axes, keep));
+  return at::log(sum(wide(x), axes, keep)).to(x.scalar_type());
 }
 Tensor log_sum_exp(const Tensor& x, const Dims& axes, bool keep) {
   return axes.empty() ? x : at::logsumexp(x, axes, keep);
@@ -115,8 +123,12 @@ Tensors cumulative_sum(const Call& c) {
   const std::int64_t axis = wrapped(c.list(1).at(0), x.dim());
   const bool reverse = c.integer("reverse", 0) != 0;
   const Tensor way = reverse ? at::flip(x, axis) : x;
-  Tensor result = at::cumsum(way, axis, x.scalar_type());
-  if (c.integer("exclusive", 0) != 0) result = at::sub(result, way);
+  Tensor result = at::cumsum(way, axis, wide_type(x.scalar_type())).to(x.scalar_type());
+  if (c.integer("exclusive", 0) != 0 && x.size(axis) > 0) {
+    // Moved on by one: taking each value away again would leave what it rounded off, or NaN.
+    const Tensor zero = at::zeros_like(result.narrow(axis, 0, 1));
+    result = at::cat({zero, result.narrow(axis, 0, x.size(axis) - 1)}, axis);
+  }
   return {reverse ? at::flip(result, axis) : result};
 }
 
