@@ -23,6 +23,7 @@
 #include "mezzo/gluon_schedule.h"
 #include "mezzo/half_network.h"
 #include "mezzo/hardware.h"
+#include "mezzo/insight.h"
 #include "mezzo/legacy_amp.h"
 #include "mezzo/messages.h"
 #include "mezzo/multi_tensor.h"

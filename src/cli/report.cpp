@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "cli/command.h"
+#include "mezzo/insight_diagnosis.h"
 
 namespace mezzo::cli {
 namespace {
@@ -14,6 +15,7 @@ struct ReportOptions {
   std::string html;
   std::string tensorboard;
   bool json = false;
+  bool diagnose = false;
 };
 
 int run(const ReportOptions& options) {
@@ -31,6 +33,11 @@ int run(const ReportOptions& options) {
     report::replay(all, *report::tensorboard(options.tensorboard));
     std::cerr << "wrote " << options.tensorboard << '\n';
   }
+  if (options.diagnose) {
+    const std::vector<insight::Finding> findings = insight::diagnose(all);
+    std::cout << (options.json ? insight::to_json(findings) : insight::to_text(findings));
+    return kDone;
+  }
   std::cout << (options.json ? report::to_json(all) : report::to_table(all));
   return kDone;
 }
@@ -47,6 +54,8 @@ Action setup_report(CLI::App& app) {
   app.add_option("--tensorboard", options->tensorboard, "Write event files below this folder")
       ->type_name("PATH");
   app.add_flag("--json", options->json, "Print the figures as JSON instead of a table");
+  app.add_flag("--diagnose", options->diagnose,
+               "Print what went wrong in the runs and what to change, instead of the table");
   return [options] { return run(*options); };
 }
 

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "mezzo/insight_diagnosis.h"
 #include "mezzo/report.h"
 #include "report/page_style.h"
 #include "report/plot.h"
@@ -162,6 +163,16 @@ std::string joined(const std::vector<std::string>& texts) {
   return all.empty() ? "none" : all;
 }
 
+std::string diagnosis(const Report& report) {
+  std::string items;
+  for (const insight::Finding& finding : insight::diagnose(report)) {
+    items += "<li><b>" + escaped(finding.where) + "</b> " + escaped(finding.kind) + ": " +
+             escaped(finding.evidence) + ". " + escaped(finding.advice) + "</li>";
+  }
+  if (items.empty()) return "";
+  return "<section class='card'><h2>Diagnosis</h2><ul>" + items + "</ul></section>\n";
+}
+
 std::string machine(const Machine& m) {
   std::string html = "<section class='card'><h2>Machine</h2><dl>";
   const auto entry = [&html](const std::string& name, const std::string& value) {
@@ -210,7 +221,7 @@ std::string to_html(const Report& report) {
     }
     return false;
   };
-  page += loss_plot(report);
+  page += diagnosis(report) + loss_plot(report);
   if (any([](const Run& run) { return !run.epochs.empty(); })) page += accuracy_plot(report);
   page += time_plot(report) + memory_plot(report);
   // A report.json has losses alone: only a log knows epochs and scales.

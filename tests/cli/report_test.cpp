@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "cli/command.h"
 #include "cli/program.h"
 
@@ -51,6 +53,18 @@ TEST_F(ReportCommand, WritesPageAndEventFiles) {
   EXPECT_EQ(outcome.code, kDone) << outcome.err;
   EXPECT_EQ(content_of(path("a.html")), report::to_html(report::read(path("a.jsonl"))));
   EXPECT_TRUE(std::filesystem::exists(path("events/O0")));
+}
+
+TEST_F(ReportCommand, DiagnosesALog) {
+  const auto log = report::json_lines(path("b.jsonl"));
+  log->write(report::RunStarted{.run = "O1"});
+  log->write(report::StepTaken{.epoch = 1, .step = 1, .loss = std::nan("")});
+  const Outcome outcome = mezzo("report --diagnose " + path("b.jsonl"));
+  EXPECT_EQ(outcome.code, kDone) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("error: diverged in O1"));
+  EXPECT_THAT(mezzo("report --diagnose --json " + path("b.jsonl")).out,
+              HasSubstr("\"kind\": \"diverged\""));
+  EXPECT_THAT(mezzo("report --diagnose " + path("a.jsonl")).out, HasSubstr("no finding"));
 }
 
 TEST_F(ReportCommand, SaysWhatIsWrong) {

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "report/sample.h"
 
 namespace mezzo::report {
@@ -16,6 +18,13 @@ TEST(Page, HasEveryPlotAndTheTable) {
   }
   EXPECT_THAT(page, HasSubstr("<td>81.25 %</td>"));
   EXPECT_THAT(page, HasSubstr("an overflow; scale is now 32768"));
+}
+
+TEST(Page, SaysWhatWentWrongIfAnythingDid) {
+  Report report = sample::report();
+  EXPECT_THAT(to_html(report), Not(HasSubstr("Diagnosis")));
+  report.runs[1].steps.back().loss = std::nan("");
+  EXPECT_THAT(to_html(report), HasSubstr("<h2>Diagnosis</h2><ul><li><b>O1</b> diverged: the loss"));
 }
 
 TEST(Page, NeedsNothingFromOutside) {

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "convert/onnx/hash.h"
+#include "search/give_back.h"
 
 namespace mezzo::convert {
 namespace {
@@ -16,45 +17,17 @@ std::uint64_t hash_of(const NodeSet& nodes) {
   return hash.value();
 }
 
-template <typename Part>
-NodeSet without(NodeSet all, const Part& part) {
-  for (const std::string& node : part) all.erase(node);
-  return all;
-}
-
 NodeSet first_of(const std::vector<std::string>& nodes, std::size_t count) {
   return {nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
-// Nodes that are perhaps not needed.
-struct Group {
-  std::vector<std::string> nodes;
-  bool is_needed = false;  // as a whole
-  bool is_first_half = false;
-};
-
-// Gives back what is not needed: whole groups first, then their halves. `kept` fits.
-void give_back(NodeSet kept, std::deque<Group> groups, SearchQuestions& questions) {
-  while (!groups.empty()) {
-    const Group group = std::move(groups.front());
-    groups.pop_front();
-    if (group.nodes.empty()) continue;
-    if (!group.is_needed) {
-      if (!questions.may_go_on()) return;
-      NodeSet rest = without(kept, group.nodes);
-      if (questions.fits(rest)) {
-        kept = std::move(rest);
-        // The two halves together cannot go.
-        if (group.is_first_half) groups.front().is_needed = true;
-        continue;
-      }
-    }
-    if (group.nodes.size() == 1) continue;
-    const auto middle =
-        std::next(group.nodes.begin(), static_cast<std::ptrdiff_t>(group.nodes.size() / 2));
-    groups.push_back({{group.nodes.begin(), middle}, false, true});
-    groups.push_back({{middle, group.nodes.end()}, false, false});
-  }
+// Gives back what is not needed. `kept` fits.
+void give_back_within(NodeSet kept, std::deque<search::Group> groups, SearchQuestions& questions) {
+  search::give_back(std::move(kept), std::move(groups),
+                    [&](const NodeSet& rest) -> std::optional<bool> {
+                      if (!questions.may_go_on()) return std::nullopt;
+                      return questions.fits(rest);
+                    });
 }
 
 }  // namespace
@@ -134,7 +107,7 @@ void search_by_borders(const std::vector<std::string>& candidates, SearchQuestio
   // Everything behind a border stays float32: where moving the border by one node breaks the
   // tolerance, that node is to blame. Each further one takes a block twice as large along.
   std::size_t block = 1;
-  std::deque<Group> groups;
+  std::deque<search::Group> groups;
   while (true) {
     if (!questions.may_go_on()) return;
     if (questions.fits(kept)) break;
@@ -147,15 +120,15 @@ void search_by_borders(const std::vector<std::string>& candidates, SearchQuestio
       tried.insert(candidates.begin() + static_cast<std::ptrdiff_t>(middle), candidates.end());
       (questions.fits(tried) ? good : bad) = middle;
     }
-    Group guilty;
+    search::Group guilty;
     for (std::size_t i = bad - std::min(bad, block); i < bad; ++i) {
-      if (kept.insert(candidates[i]).second) guilty.nodes.push_back(candidates[i]);
+      if (kept.insert(candidates[i]).second) guilty.names.push_back(candidates[i]);
     }
-    if (guilty.nodes.empty() && block >= candidates.size()) return;
-    if (!guilty.nodes.empty()) groups.push_back(std::move(guilty));
+    if (guilty.names.empty() && block >= candidates.size()) return;
+    if (!guilty.names.empty()) groups.push_back(std::move(guilty));
     block *= 2;
   }
-  give_back(std::move(kept), std::move(groups), questions);
+  give_back_within(std::move(kept), std::move(groups), questions);
 }
 
 void search_by_rank(const std::vector<std::string>& ranked, std::size_t suspects,
@@ -176,9 +149,9 @@ void search_by_rank(const std::vector<std::string>& ranked, std::size_t suspects
     (questions.fits(first_of(ranked, middle)) ? good : bad) = middle;
   }
   // The last one is needed: without it nothing fitted.
-  Group others{{ranked.begin(), ranked.begin() + static_cast<std::ptrdiff_t>(good - 1)}};
-  std::ranges::reverse(others.nodes);
-  give_back(first_of(ranked, good), {std::move(others)}, questions);
+  search::Group others{{ranked.begin(), ranked.begin() + static_cast<std::ptrdiff_t>(good - 1)}};
+  std::ranges::reverse(others.names);
+  give_back_within(first_of(ranked, good), {std::move(others)}, questions);
 }
 
 }  // namespace mezzo::convert

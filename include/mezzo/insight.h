@@ -1,0 +1,5 @@
+// Shows what mixed precision does to a training run, and what to change.
+#pragma once
+
+#include "mezzo/insight_diagnosis.h"
+#include "mezzo/insight_search.h"
