@@ -1,6 +1,11 @@
 #include "casting/cast.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/to.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
 
 #include "casting/counts.h"
 #include "casting/rounding.h"
@@ -8,8 +13,41 @@
 #include "casting/scope.h"
 #include "casting/shadow_cache.h"
 #include "casting/weight_shadows.h"
+#include "core/autograd_node.h"
 
 namespace mezzo::casting {
+namespace {
+
+/// Takes the gradient of a sparse tensor's copy back to it. The gradient may be dense, and
+/// LibTorch's own cast would ask it for the tensor's layout, which is an error.
+class SparseCastNode final : public torch::autograd::Node {
+ public:
+  SparseCastNode(torch::autograd::edge_list edges, at::ScalarType type)
+      : Node(std::move(edges)), type_(type) {}
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    if (!gradients[0].defined()) return {at::Tensor()};
+    return {gradients[0].to(type_)};
+  }
+  std::string name() const override { return "MezzoSparseCast"; }
+
+ private:
+  at::ScalarType type_;
+};
+
+at::Tensor sparse_cast(const at::Tensor& tensor, at::ScalarType to) {
+  if (!tensor.requires_grad() || !at::GradMode::is_enabled()) return tensor.to(to);
+  at::Tensor result;
+  {
+    const at::NoGradGuard no_grad;
+    result = tensor.to(to);
+  }
+  const auto node =
+      make_node<SparseCastNode>(torch::autograd::collect_next_edges(tensor), tensor.scalar_type());
+  torch::autograd::impl::set_gradient_edge(result, {node, node->add_input_metadata(result)});
+  return result;
+}
+
+}  // namespace
 
 C10_NOINLINE at::Tensor Casting::cast(const at::Tensor& tensor) {
   const bool emulate = decision_.plan == Plan::kEmulate;
@@ -22,7 +60,11 @@ C10_NOINLINE at::Tensor Casting::cast(const at::Tensor& tensor) {
   }
   if (!result.defined()) {
     count_activation_cast();
-    result = emulate ? rounded(tensor, to) : tensor.to(to);
+    if (tensor.layout() != at::kStrided) {
+      result = sparse_cast(tensor, to);
+    } else {
+      result = emulate ? rounded(tensor, to) : tensor.to(to);
+    }
   }
   same_keys_ = same_keys_ && result.key_set() == tensor.key_set();
   return result;

@@ -49,6 +49,8 @@ inline constexpr std::array kFloatOnlyRows{
     lacks_low(row("_pdist_forward", kFloat, "----", kFloatOnly)),
     lacks_low(row("_safe_softmax", kFloat, "----", kFloatOnly)),
     lacks_low(row("_sample_dirichlet", kFloat, "----", kFloatOnly)),
+    lacks_low(
+        row("_scaled_dot_product_flash_attention_for_cpu_backward", kFloat, "----", kFloatOnly)),
     lacks_low(row("_sparse_addmm", kFloat, "----", kSparseOnly)),
     lacks_low(row("_sparse_log_softmax", kFloat, "----", kSparseOnly)),
     lacks_low(row("_sparse_log_softmax.int", kFloat, "----", kSparseOnly)),
@@ -60,6 +62,7 @@ inline constexpr std::array kFloatOnlyRows{
     lacks_low(row("_sparse_sparse_matmul", kFloat, "----", kSparseOnly)),
     lacks_low(row("_spsolve", kFloat, "----", kSparseOnly)),
     lacks_low(row("_standard_gamma_grad", kFloat, "----", kFloatOnly)),
+    lacks_low(row("_weight_norm", kFloat, "----", kFloatOnly)),
     lacks_low(row("_weight_norm_interface_backward", kFloat, "----", kFloatOnly)),
     lacks_low(row("avg_pool3d_backward", kFloat, "----", kFloatOnly)),
     lacks_low(row("complex", kFloat, "----", kComplexParts)),

@@ -34,6 +34,15 @@ at::Tensor matrix_in(at::Layout layout) {
   return layout == at::kSparse ? dense.to_sparse() : dense.to_sparse(layout);
 }
 
+Stack recurrent(int gates, bool with_cell) {
+  const at::Tensor state = draw({1, 2, 4});
+  const Tensors weights{draw({4 * gates, 3}), draw({4 * gates, 4}), draw({4 * gates}),
+                        draw({4 * gates})};
+  const c10::IValue states =
+      with_cell ? c10::IValue(list({state, state.clone()})) : c10::IValue(state);
+  return {draw({5, 2, 3}), states, list(weights), true, 1, 0.0, true, false, false};
+}
+
 Stack cell(int gates, bool with_cell) {
   const at::Tensor state = draw({2, 4});
   const c10::IValue states =
@@ -50,10 +59,16 @@ std::vector<Stack> bags() {
           {draw({5, 3}), indices, offsets, false, 2, false, none(), false}};
 }
 
-std::vector<Stack> products() {
+std::vector<Stack> products(bool with_self) {
   std::vector<Stack> all;
-  for (const at::Layout layout : {at::kSparse, at::kSparseCsr, at::kSparseCsc})
-    all.push_back({matrix_in(layout), draw({3, 4})});
+  for (const at::Layout layout : {at::kSparse, at::kSparseCsr, at::kSparseCsc}) {
+    Stack stack;
+    if (with_self) stack.push_back(draw({3, 4}));
+    stack.push_back(matrix_in(layout));
+    stack.push_back(draw({3, 4}));
+    if (with_self) stack.insert(stack.end(), {1, 1});
+    all.push_back(std::move(stack));
+  }
   return all;
 }
 
@@ -61,10 +76,15 @@ using Make = std::function<std::vector<Stack>()>;
 
 const std::map<std::string_view, Make>& table() {
   static const std::map<std::string_view, Make> all{
+      {"lstm.input", [] { return std::vector<Stack>{recurrent(4, true)}; }},
+      {"gru.input", [] { return std::vector<Stack>{recurrent(3, false)}; }},
+      {"rnn_tanh.input", [] { return std::vector<Stack>{recurrent(1, false)}; }},
+      {"rnn_relu.input", [] { return std::vector<Stack>{recurrent(1, false)}; }},
       {"lstm_cell", [] { return std::vector<Stack>{cell(4, true)}; }},
       {"gru_cell", [] { return std::vector<Stack>{cell(3, false)}; }},
       {"embedding_bag", bags},
-      {"mm", products},
+      {"mm", [] { return products(false); }},
+      {"addmm", [] { return products(true); }},
       {"smm",
        [] {
          return std::vector<Stack>{{matrix_in(at::kSparse), draw({3, 4})}};
