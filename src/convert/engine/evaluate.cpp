@@ -25,9 +25,9 @@ bool is_low(Element element) {
 }
 
 // One model file with its own document.
-class EvaluatorSession final : public Session {
+class EvaluatorModel final : public LoadedModel {
  public:
-  EvaluatorSession(const OperatorLibrary& library, const fs::path& model)
+  EvaluatorModel(const OperatorLibrary& library, const fs::path& model)
       : document_(model), graph_(document_), evaluation_(library, document_, graph_) {
     for (const ValueId id : graph_.scope(0).inputs) {
       if (graph_.value(id).initializer == nullptr) inputs_.emplace_back(graph_.value(id).name);
@@ -52,7 +52,7 @@ class EvaluatorSession final : public Session {
 
 }  // namespace
 
-Session::~Session() = default;
+LoadedModel::~LoadedModel() = default;
 Engine::~Engine() = default;
 
 std::vector<LocalError> Engine::local_errors(Document&, const Graph&, const Rounding&,
@@ -104,8 +104,8 @@ const OperatorLibrary* open_operators(const fs::path& path, std::string* why) {
   return nullptr;
 }
 
-std::unique_ptr<Session> Evaluator::open(const fs::path& model, bool) const {
-  return std::make_unique<EvaluatorSession>(library_, model);
+std::unique_ptr<LoadedModel> Evaluator::open(const fs::path& model, bool) const {
+  return std::make_unique<EvaluatorModel>(library_, model);
 }
 
 ValueRanges Evaluator::ranges(Document& document, const Graph& graph,

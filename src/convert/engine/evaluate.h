@@ -27,7 +27,8 @@ class Evaluator final : public Engine {
   explicit Evaluator(const OperatorLibrary& library) : library_(library) {}
   std::string name() const override { return "the built-in evaluator"; }
   bool rounds_every_value() const override { return true; }
-  std::unique_ptr<Session> open(const std::filesystem::path& model, bool optimise) const override;
+  std::unique_ptr<LoadedModel> open(const std::filesystem::path& model,
+                                    bool optimise) const override;
   ValueRanges ranges(Document&, const Graph&, const std::vector<Sample>&,
                      const std::filesystem::path& scratch) const override;
   std::vector<LocalError> local_errors(Document&, const Graph&, const Rounding&,

@@ -36,7 +36,7 @@ class OrtRuntime {
 };
 
 /// A loaded model. Throws Error with ONNX Runtime's words where it refuses.
-class OrtSession final : public Session {
+class OrtSession final : public LoadedModel {
  public:
   /// `optimise`: with its graph optimisations, as users run it; without them every Cast stays.
   OrtSession(std::shared_ptr<OrtRuntime> runtime, const std::filesystem::path& model,
@@ -67,7 +67,8 @@ class OrtEngine final : public Engine {
   explicit OrtEngine(std::shared_ptr<OrtRuntime> runtime) : runtime_(std::move(runtime)) {}
   std::string name() const override { return "ONNX Runtime " + runtime_->version(); }
   bool rounds_every_value() const override { return false; }
-  std::unique_ptr<Session> open(const std::filesystem::path& model, bool optimise) const override {
+  std::unique_ptr<LoadedModel> open(const std::filesystem::path& model,
+                                    bool optimise) const override {
     return std::make_unique<OrtSession>(runtime_, model, optimise);
   }
   ValueRanges ranges(Document&, const Graph&, const std::vector<Sample>&,

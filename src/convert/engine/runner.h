@@ -15,10 +15,10 @@ namespace mezzo::convert {
 
 struct Rounding;
 
-/// A loaded model.
-class Session {
+/// A model that an engine has loaded.
+class LoadedModel {
  public:
-  virtual ~Session();
+  virtual ~LoadedModel();
   /// Runs once. Inputs of another floating type than the model's are converted. Only dense tensors
   /// come back; sequences and strings leave an empty array.
   virtual std::vector<Array> run(const Sample& sample) const = 0;
@@ -37,8 +37,8 @@ class Engine {
   /// for it (emulate.cpp).
   virtual bool rounds_every_value() const = 0;
   /// `optimise`: as users run it; without, every Cast stays.
-  virtual std::unique_ptr<Session> open(const std::filesystem::path& model,
-                                        bool optimise) const = 0;
+  virtual std::unique_ptr<LoadedModel> open(const std::filesystem::path& model,
+                                            bool optimise) const = 0;
   /// Ranges of float32 values over the samples. `graph` is that of the document; the engine may
   /// change the document's messages and write to `scratch`.
   virtual ValueRanges ranges(Document&, const Graph& graph, const std::vector<Sample>&,

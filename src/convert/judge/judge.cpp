@@ -109,7 +109,7 @@ Judge::Judge(std::shared_ptr<const Engine> engine, fs::path original, Preparatio
       preparation_(preparation),
       samples_(std::move(samples)),
       workshop_(workshop) {
-  const std::unique_ptr<Session> session = engine_->open(original_, true);
+  const std::unique_ptr<LoadedModel> session = engine_->open(original_, true);
   outputs_ = session->outputs();
   for (const Sample& sample : samples_) reference_.push_back(session->run(sample));
 }
@@ -125,7 +125,7 @@ std::vector<LocalError> Judge::local_errors(const Graph& graph, const Decisions&
   return engine_->local_errors(*document, graph, rounding_of(graph, decisions, policy), samples_);
 }
 
-SampleErrors Judge::compare(const Session& session) const {
+SampleErrors Judge::compare(const LoadedModel& session) const {
   SampleErrors errors;
   for (std::size_t s = 0; s < samples_.size(); ++s) {
     const std::vector<Array> results = session.run(samples_[s]);

@@ -59,7 +59,7 @@ class Judge {
   SampleErrors errors_of(const std::filesystem::path& model) const;
 
  private:
-  SampleErrors compare(const Session& session) const;
+  SampleErrors compare(const LoadedModel& session) const;
 
   std::shared_ptr<const Engine> engine_;
   std::filesystem::path original_;

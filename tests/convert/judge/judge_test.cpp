@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class NoSession final : public Session {
+class NoModel final : public LoadedModel {
  public:
   std::vector<Array> run(const Sample&) const override { return {}; }
   const std::vector<std::string>& inputs() const override { return names_; }
@@ -27,12 +27,12 @@ class Counter final : public Engine {
  public:
   std::string name() const override { return "counter"; }
   bool rounds_every_value() const override { return false; }
-  std::unique_ptr<Session> open(const fs::path& model, bool) const override {
+  std::unique_ptr<LoadedModel> open(const fs::path& model, bool) const override {
     Document document(model);
     const Graph graph(document);
     casts_.push_back(
         std::ranges::count_if(graph.nodes, [](const Node& node) { return node.op == "Cast"; }));
-    return std::make_unique<NoSession>();
+    return std::make_unique<NoModel>();
   }
   ValueRanges ranges(Document&, const Graph&, const std::vector<Sample>&,
                      const fs::path&) const override {
