@@ -3,8 +3,8 @@
 #include <functional>
 #include <sstream>
 
-#include "core/dtype.h"
 #include "core/raise.h"
+#include "core/scalar_type.h"
 #include "core/torch.h"
 #include "mezzo/options.h"
 
@@ -38,18 +38,9 @@ at::ScalarType to_type(const std::string& key, const std::string& value) {
   if (value == "False" || value == "false") return at::ScalarType::Undefined;
   std::string_view name = value;
   if (name.starts_with("torch.")) name.remove_prefix(6);
-  switch (parse_dtype(name).value_or(DType::kBool)) {
-    case DType::kFloat16:
-      return at::kHalf;
-    case DType::kBFloat16:
-      return at::kBFloat16;
-    case DType::kFloat32:
-      return at::kFloat;
-    case DType::kFloat64:
-      return at::kDouble;
-    default:
-      refuse(key, value, "float16, bfloat16, float32, float64 or False");
-  }
+  const std::optional<DType> type = parse_dtype(name);
+  if (type && row_of(*type).is_float) return scalar_type_of(*type);
+  refuse(key, value, floating_type_names(&DTypeRow::name) + " or False");
 }
 
 Policy read_policy(const std::string& path) {

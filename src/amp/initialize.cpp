@@ -1,5 +1,7 @@
 #include "mezzo/initialize.h"
 
+#include <cmath>
+
 #include "amp/checks.h"
 #include "amp/model_state.h"
 #include "amp/module_types.h"
@@ -7,25 +9,33 @@
 #include "amp/param_state.h"
 #include "amp/session.h"
 #include "core/raise.h"
+#include "core/scalar_type.h"
 #include "distributed/agreement.h"
 #include "mezzo/hardware.h"
 
 namespace mezzo::detail {
 namespace {
 
-/// Adam's eps = 1e-8 is zero in half: a denominator of zero, and NaN weights.
+/// Adam's eps = 1e-8 is zero in half: a denominator of zero, and NaN weights. A number of half the
+/// smallest one, or less, is rounded to zero.
+bool vanishes(const DTypeRow& low, double eps) {
+  return eps <= low.smallest_normal * low.epsilon / 2;
+}
+
 void tell_vanishing_eps(Session& session) {
   for (const auto& optimizer : session.optimizers()) {
     for (const auto& group : optimizer->inner().param_groups()) {
       const double eps = eps_of(group);
       if (eps <= 0) continue;
       for (const at::Tensor& parameter : group.params()) {
-        const bool vanishes = parameter.scalar_type() == at::kHalf &&
-                              static_cast<float>(c10::Half(static_cast<float>(eps))) == 0.0F;
-        if (!vanishes) continue;
-        session.say_once(
-            "eps", "mezzo: the optimizer's eps of " + c10::str(eps) +
-                       " is zero in half: set eps to 1e-7 or more, or keep float masters (O2)");
+        if (!is_low(parameter)) continue;
+        const DTypeRow& low = *row_of(parameter.scalar_type());
+        if (!vanishes(low, eps)) continue;
+        const double enough =
+            std::pow(10, std::ceil(std::log10(low.smallest_normal * low.epsilon)));
+        session.say_once("eps",
+                         c10::str("mezzo: the optimizer's eps of ", eps, " is zero in ", low.alias,
+                                  ": set eps to ", enough, " or more, or keep float masters (O2)"));
       }
     }
   }

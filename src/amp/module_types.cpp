@@ -43,10 +43,6 @@ std::vector<std::pair<std::string, const torch::nn::Module*>> modules_of(
   return result;
 }
 
-bool is_low(at::ScalarType type) {
-  return type == at::kHalf || type == at::kBFloat16;
-}
-
 bool is_low(const at::Tensor& tensor) {
   return is_low(tensor.scalar_type());
 }

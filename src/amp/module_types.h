@@ -9,13 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "core/scalar_type.h"
 #include "core/torch.h"
 
 namespace mezzo::detail {
 
-/// Half and bfloat16.
+using mezzo::is_low;
+/// Is its type one of the low types?
 bool is_low(const at::Tensor& tensor);
-bool is_low(at::ScalarType type);
 
 /// The modules of a network with their names, the root first, each place once.
 std::vector<std::pair<std::string, const torch::nn::Module*>> modules_of(
@@ -31,7 +32,7 @@ bool has_torch_attention(const torch::nn::Module& root);
 /// Running means, variances and counters of the batch norms in a network.
 std::vector<at::Tensor> batch_norm_statistics(const torch::nn::Module& root);
 
-/// The name of the first parameter or buffer in half or bfloat16; empty if there is none.
+/// The name of the first parameter or buffer of a low type; empty if there is none.
 std::string first_low_name(const torch::nn::Module& root);
 
 struct Conversion {

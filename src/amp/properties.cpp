@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "core/raise.h"
+#include "core/scalar_type.h"
 #include "core/torch.h"
 
 namespace mezzo {
@@ -12,19 +13,6 @@ namespace detail {
 namespace {
 
 constexpr std::string_view kInProperties = "initialize";
-
-at::ScalarType scalar_type_of(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return at::kHalf;
-    case DType::kBFloat16:
-      return at::kBFloat16;
-    case DType::kFloat64:
-      return at::kDouble;
-    default:
-      return at::kFloat;
-  }
-}
 
 amp::Properties defaults_of(const Level& level) {
   amp::Properties properties;
@@ -38,17 +26,13 @@ amp::Properties defaults_of(const Level& level) {
   return properties;
 }
 
-bool can_be_model_type(at::ScalarType type) {
-  return type == at::kHalf || type == at::kBFloat16 || type == at::kFloat || type == at::kDouble;
-}
-
 void check_types(const amp::Options& options, const Level& level) {
   if (options.cast_model_type && *options.cast_model_type != at::ScalarType::Undefined) {
     const at::ScalarType type = *options.cast_model_type;
-    if (!can_be_model_type(type)) {
-      raise<ConfigError>(
-          kInProperties, "cast_model_type is ", type,
-          "; expected Half, BFloat16, Float, Double, or Undefined to keep the model's types");
+    if (!is_network_type(type)) {
+      raise<ConfigError>(kInProperties, "cast_model_type is ", type, "; expected ",
+                         floating_type_names(&DTypeRow::torch_name),
+                         ", or Undefined to keep the model's types");
     }
     if (level.cast_ops && type != at::kFloat) {
       raise<ConfigError>(
@@ -58,10 +42,10 @@ void check_types(const amp::Options& options, const Level& level) {
     }
   }
   if (options.cast_model_outputs && *options.cast_model_outputs != at::ScalarType::Undefined &&
-      !can_be_model_type(*options.cast_model_outputs)) {
-    raise<ConfigError>(
-        kInProperties, "cast_model_outputs is ", *options.cast_model_outputs,
-        "; expected Half, BFloat16, Float, Double, or Undefined to leave outputs as they come");
+      !is_network_type(*options.cast_model_outputs)) {
+    raise<ConfigError>(kInProperties, "cast_model_outputs is ", *options.cast_model_outputs,
+                       "; expected ", floating_type_names(&DTypeRow::torch_name),
+                       ", or Undefined to leave outputs as they come");
   }
 }
 

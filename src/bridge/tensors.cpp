@@ -6,23 +6,13 @@
 #include <sstream>
 
 #include "bridge/device.h"
+#include "core/scalar_type.h"
 #include "kernels/cuda_library.h"
 
 namespace mezzo::bridge {
 
 std::optional<DType> kernel_dtype(at::ScalarType type) noexcept {
-  switch (type) {
-    case at::kFloat:
-      return DType::kFloat32;
-    case at::kHalf:
-      return DType::kFloat16;
-    case at::kBFloat16:
-      return DType::kBFloat16;
-    case at::kDouble:
-      return DType::kFloat64;
-    default:
-      return std::nullopt;
-  }
+  return is_network_type(type) ? dtype_of(type) : std::nullopt;
 }
 
 std::string describe(const at::Tensor& tensor) {

@@ -4,6 +4,7 @@
 
 #include "casting/scope.h"
 #include "casting/weights.h"
+#include "core/scalar_type.h"
 #include "operators/operators.h"
 #include "policy/registry.h"
 
@@ -78,7 +79,7 @@ std::optional<at::ScalarType> active_low_type() {
 void WidestType::look(const at::Tensor& tensor) {
   if (!tensor.defined()) return;
   const at::ScalarType seen = tensor.scalar_type();
-  if (seen != at::kFloat && seen != at::kHalf && seen != at::kBFloat16) return;
+  if (!is_float_or_low(seen)) return;
   type = type && *type != seen ? at::kFloat : seen;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "casting/decision.h"
+#include "core/scalar_type.h"
 #include "core/torch.h"
 
 namespace mezzo::casting {
@@ -35,7 +36,11 @@ class Casting {
     return std::uint64_t{1} << static_cast<unsigned>(type);
   }
   static constexpr std::uint64_t types_to_cast(const Decision& decision) {
-    constexpr std::uint64_t kAll = bit(at::kFloat) | bit(at::kHalf) | bit(at::kBFloat16);
+    constexpr std::uint64_t kAll = [] {
+      std::uint64_t all = bit(at::kFloat);
+      for (const DType low : kLowTypes) all |= bit(scalar_type_of(low));
+      return all;
+    }();
     switch (decision.plan) {
       case Plan::kFloatResult:
         return 0;

@@ -4,14 +4,15 @@
 #include <ATen/core/List.h>
 #include <ATen/ops/to.h>
 
+#include "core/scalar_type.h"
+
 namespace mezzo::amp {
 
 at::Tensor TensorCast::operator()(const at::Tensor& tensor) const {
   if (!is_active() || !tensor.defined()) return tensor;
   const at::ScalarType type = tensor.scalar_type();
   if (type == to) return tensor;
-  const bool touched = type == at::kFloat || type == at::kHalf || type == at::kBFloat16 ||
-                       (doubles && type == at::kDouble);
+  const bool touched = is_float_or_low(type) || (doubles && type == at::kDouble);
   return touched ? tensor.to(to) : tensor;
 }
 

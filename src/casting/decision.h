@@ -5,9 +5,11 @@
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <optional>
 
+#include "core/scalar_type.h"
 #include "policy/treatment.h"
 
 namespace mezzo::casting {
@@ -19,20 +21,50 @@ enum class Reach : std::uint8_t {
   kNone,    // float64, or a layout or device that the layer does not know: left alone whole
 };
 
+/// A set of low types.
+class LowTypes {
+ public:
+  constexpr LowTypes() = default;
+  static constexpr LowTypes of(DType low) {
+    return LowTypes(static_cast<std::uint8_t>(1U << row_of(low).low_column));
+  }
+  /// The type alone if it is low, else none.
+  static constexpr LowTypes of(at::ScalarType type) {
+    const DTypeRow* const row = row_of(type);
+    return row == nullptr || row->low_column < 0 ? LowTypes() : of(row->dtype);
+  }
+
+  constexpr bool any() const { return bits_ != 0; }
+  constexpr int count() const { return std::popcount(bits_); }
+  constexpr bool meets(LowTypes other) const { return (bits_ & other.bits_) != 0; }
+  /// The first by its column; there is one.
+  constexpr at::ScalarType first() const {
+    return scalar_type_of(kLowTypes[static_cast<std::size_t>(std::countr_zero(bits_))]);
+  }
+  constexpr LowTypes operator|(LowTypes other) const {
+    return LowTypes(static_cast<std::uint8_t>(bits_ | other.bits_));
+  }
+  constexpr bool operator==(const LowTypes&) const = default;
+
+ private:
+  static_assert(kLowTypeCount <= 8);
+  explicit constexpr LowTypes(std::uint8_t bits) : bits_(bits) {}
+  std::uint8_t bits_ = 0;
+};
+
 /// What was seen among the floating-point tensors of a call.
 struct Operands {
   bool float32 = false;
-  bool half = false;
-  bool bfloat16 = false;
+  LowTypes low = {};
   Reach reach = Reach::kPlain;
   bool off_cpu = false;  // some tensor lives on an accelerator
   bool unheld = false;   // the low type cannot hold one of the call's scalars
   // The type of the tensor that the operator writes in place or as `out`.
   std::optional<at::ScalarType> written = std::nullopt;
 
-  constexpr bool any() const { return float32 || half || bfloat16; }
-  constexpr bool any_low() const { return half || bfloat16; }
-  constexpr bool mixed() const { return float32 + half + bfloat16 > 1; }
+  constexpr bool any() const { return float32 || low.any(); }
+  constexpr bool any_low() const { return low.any(); }
+  constexpr bool mixed() const { return float32 + low.count() > 1; }
 };
 
 /// Types of single tensors that decide where a network's own types are followed. Asked for only if
@@ -90,9 +122,7 @@ struct Traits {
 namespace detail {
 
 constexpr bool holds_only(const Operands& seen, at::ScalarType low) {
-  const bool other = low == at::kHalf ? seen.bfloat16 : seen.half;
-  const bool wanted = low == at::kHalf ? seen.half : seen.bfloat16;
-  return wanted && !other && !seen.float32;
+  return seen.low.any() && seen.low == LowTypes::of(low) && !seen.float32;
 }
 
 constexpr Decision without_casts(Treatment kind) {
@@ -102,8 +132,7 @@ constexpr Decision without_casts(Treatment kind) {
 }
 
 constexpr at::ScalarType widest(const Operands& seen) {
-  if (seen.float32 || (seen.half && seen.bfloat16)) return at::kFloat;
-  return seen.half ? at::kHalf : at::kBFloat16;
+  return seen.float32 || seen.low.count() != 1 ? at::kFloat : seen.low.first();
 }
 
 // What is written keeps its type, through a float copy where only that can be computed with.
@@ -136,7 +165,7 @@ constexpr Decision in_product(const Operands& seen, const ScopeRules& rules, con
 /// Do all operands have the wanted type already?
 constexpr bool nothing_to_cast(const Operands& seen, const Decision& decision) {
   if (decision.plan != Plan::kCast) return false;
-  if (decision.target == at::kFloat) return !seen.half && !seen.bfloat16;
+  if (decision.target == at::kFloat) return !seen.low.any();
   return detail::holds_only(seen, decision.target);
 }
 

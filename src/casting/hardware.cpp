@@ -18,8 +18,8 @@
 #include <mutex>
 #include <sstream>
 
+#include "core/scalar_type.h"
 #include "mezzo/hardware.h"
-#include "policy/scalar_type.h"
 
 namespace mezzo {
 namespace {
@@ -125,8 +125,9 @@ struct LowType {
 };
 
 LowType& type_of(at::ScalarType low) {
-  static std::array<LowType, 2> types;
-  return types[low_dtype_of(low, "compute_mode") == DType::kFloat16 ? 0 : 1];
+  static std::array<LowType, kLowTypeCount> types;
+  return types[static_cast<std::size_t>(
+      mezzo::row_of(low_dtype_of(low, "compute_mode")).low_column)];
 }
 
 const Measurement& measurement_of(at::ScalarType low) {
@@ -166,7 +167,7 @@ ComputeMode compute_mode(at::ScalarType low) {
 }
 
 bool emulated(at::ScalarType low) {
-  if (low != at::kHalf && low != at::kBFloat16) return false;
+  if (!is_low(low)) return false;
   return compute_mode(low) == ComputeMode::kEmulated;
 }
 
@@ -185,9 +186,9 @@ ComputeChoice compute_choice(at::ScalarType low) {
 std::string hardware_report() {
   std::ostringstream text;
   text << std::setprecision(3);
-  for (const at::ScalarType low : {at::kHalf, at::kBFloat16}) {
-    const ComputeChoice choice = compute_choice(low);
-    text << name_of(low_dtype_of(low, "hardware")) << ": "
+  for (const DType low : kLowTypes) {
+    const ComputeChoice choice = compute_choice(scalar_type_of(low));
+    text << name_of(low) << ": "
          << (choice.mode == ComputeMode::kEmulated ? "emulated in float32" : "native") << ", "
          << choice.why << " (" << choice.low_rate << " against " << choice.float_rate
          << " GFLOP/s in matrix products)\n";

@@ -5,18 +5,10 @@
 #include <atomic>
 #include <string>
 
+#include "core/scalar_type.h"
 #include "mezzo/messages.h"
-#include "policy/scalar_type.h"
 
 namespace mezzo::casting {
-namespace {
-
-double largest(at::ScalarType low) {
-  return low == at::kHalf ? 65504 : 0x1.FEp127;
-}
-
-}  // namespace
-
 void ScalarGuard::look_inside(const at::Tensor& tensor) {
   const bool readable = tensor.scalar_type() == at::kFloat && tensor.is_cpu() &&
                         tensor.has_storage() && tensor.storage().data() != nullptr &&
@@ -30,7 +22,7 @@ void write_back(const at::Tensor& written, const at::Tensor& computed) {
 }
 
 void write_nearest(const at::Tensor& written, const at::Tensor& computed) {
-  const double limit = largest(written.scalar_type());
+  const double limit = row_of(low_dtype_of(written.scalar_type(), "write_nearest")).largest;
   write_back(written, at::where(computed.isinf(), computed, computed.clamp(-limit, limit)));
 }
 

@@ -6,16 +6,16 @@
 #include <string_view>
 
 #include "casting/decision.h"
+#include "core/scalar_type.h"
 #include "core/torch.h"
 
 namespace mezzo::casting {
 
 /// Does the value stay finite and normal in the low type? Zero, infinities and NaN are held.
-inline bool holds(at::ScalarType low, double value) {
+inline bool holds(const DTypeRow& low, double value) {
   const double size = std::abs(value);
   if (size == 0 || !std::isfinite(size)) return true;
-  if (low == at::kHalf) return size >= 0x1p-14 && size <= 65504;
-  return size >= 0x1p-126 && size <= 0x1.FEp127;
+  return size >= low.smallest_normal && size <= low.largest;
 }
 
 /// The scalars and 0-dimensional tensors of one call.
@@ -28,8 +28,9 @@ class ScalarGuard {
     if (scalar) look(*scalar);
   }
   void look(double value) {
-    half_ = half_ && holds(at::kHalf, value);
-    bfloat16_ = bfloat16_ && holds(at::kBFloat16, value);
+    for (const DType low : kLowTypes) {
+      if (!holds(row_of(low), value)) unheld_ = unheld_ | LowTypes::of(low);
+    }
   }
   void look(const std::optional<double>& value) {
     if (value) look(*value);
@@ -42,17 +43,15 @@ class ScalarGuard {
   template <typename T>
   void look(const T&) {}
 
-  /// float16 holds less than bfloat16 at both ends.
-  bool all_held() const { return half_; }
-  bool unheld(const Operands& seen) const {
-    return (seen.half && !half_) || (seen.bfloat16 && !bfloat16_);
-  }
+  /// Does every low type hold them?
+  bool all_held() const { return !unheld_.any(); }
+  /// Is there one that a low type among the operands does not hold?
+  bool unheld(const Operands& seen) const { return seen.low.meets(unheld_); }
 
  private:
   void look_inside(const at::Tensor& tensor);
 
-  bool half_ = true;
-  bool bfloat16_ = true;
+  LowTypes unheld_;
 };
 
 /// Gives `written`, of a low type, the values of `computed`; finite ones that it cannot hold become

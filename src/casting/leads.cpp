@@ -1,5 +1,7 @@
 #include "casting/leads.h"
 
+#include "core/scalar_type.h"
+
 namespace mezzo::casting {
 namespace {
 
@@ -16,7 +18,7 @@ bool is_parameter_or_view(const at::Tensor& tensor) {
 void LeadFinder::look(const at::Tensor& tensor, bool is_named_weight) {
   if (!tensor.defined()) return;
   const at::ScalarType type = tensor.scalar_type();
-  if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return;
+  if (!is_float_or_low(type)) return;
   if (!leads_.first) leads_.first = type;
   if (named_ && !is_named_weight) return;
   if (!is_named_weight && (tensor.dim() <= dims_ || !is_parameter_or_view(tensor))) return;

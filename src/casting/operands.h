@@ -29,21 +29,14 @@ inline Reach reach_of_unusual(c10::DispatchKeySet keys) {
 /// Adds one tensor to what was seen. Undefined, integer, complex and float8 tensors do not count.
 inline void see(Operands& seen, const at::TensorBase& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  switch (c10::typeMetaToScalarType(impl.dtype())) {
-    case at::kFloat:
-      seen.float32 = true;
-      break;
-    case at::kHalf:
-      seen.half = true;
-      break;
-    case at::kBFloat16:
-      seen.bfloat16 = true;
-      break;
-    case at::kDouble:
-      seen.reach = Reach::kNone;
-      return;
-    default:
-      return;
+  const at::ScalarType type = c10::typeMetaToScalarType(impl.dtype());
+  if (type == at::kFloat) {
+    seen.float32 = true;
+  } else if (const LowTypes low = LowTypes::of(type); low.any()) {
+    seen.low = seen.low | low;
+  } else {
+    if (type == at::kDouble) seen.reach = Reach::kNone;
+    return;
   }
   // The key set tells in two bit tests what layout() and device() take calls for.
   constexpr c10::DispatchKeySet kDense(c10::DispatchKey::Dense);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <string>
 
+#include "core/scalar_type.h"
 #include "mezzo/messages.h"
 
 namespace mezzo::casting {
@@ -22,7 +23,7 @@ void tell_reversed_division(const at::Tensor& self) {
   if (!reversed) return;
   last_filled = nullptr;
   const at::ScalarType type = self.scalar_type();
-  if (type != at::kHalf && type != at::kBFloat16) return;
+  if (!is_low(type)) return;
   static std::atomic<bool> told = false;
   if (told.exchange(true)) return;
   send_message(std::string("mezzo: `scalar / tensor` of a ") + c10::toString(type) +

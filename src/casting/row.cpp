@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/scalar_type.h"
 #include "operators/operators.h"
-#include "policy/scalar_type.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -38,7 +38,8 @@ Row::Row(std::size_t index, std::string overload)
   const Operator& op = operators()[index];
   traits_ = {.matrix = op.matrix,
              .lacks_low = op.lacks_low,
-             .one_type = op.one_type || (op.half == CastClass::kPromote && !op.native_promotion),
+             .one_type =
+                 op.one_type || (op.classes.front() == CastClass::kPromote && !op.native_promotion),
              .float_statistics = op.float_statistics};
   input_only_ = op.input_only;
   guards_scalars_ = op.guards_scalars;

@@ -1,13 +1,17 @@
 #include "casting/shadow_cache.h"
 
 #include "casting/plain_transpose.h"
+#include "core/scalar_type.h"
 
 namespace mezzo::casting {
 namespace {
 
-constexpr std::size_t kKinds = 4;
+// A low type's copies, and those of a type that is emulated.
+constexpr std::size_t kKinds = 2 * kLowTypeCount;
 constexpr std::size_t place_of(ShadowKind kind) {
-  return (kind.low == at::kHalf ? 0 : 1) + (kind.in_float ? 2 : 0);
+  const DTypeRow* const row = row_of(kind.low);
+  const auto column = row == nullptr ? 0 : std::max<int>(row->low_column, 0);
+  return static_cast<std::size_t>(column) + (kind.in_float ? kLowTypeCount : 0);
 }
 
 // Plain values beside the owner, since scopes may still be opened while a thread's objects go.

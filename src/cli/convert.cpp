@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/option_names.h"
 #include "cli/progress.h"
+#include "core/dtype.h"
 #include "core/raise.h"
 #include "mezzo/convert.h"
 #include "platform/files.h"
@@ -324,7 +325,7 @@ Action setup_convert(CLI::App& app) {
   app.add_option("-o,--output", options->out, "The model to write; the input is never overwritten")
       ->type_name("OUT");
   app.add_option("--dtype", options->model.target_dtype, "The 16-bit type (float16)")
-      ->type_name("float16|bfloat16");
+      ->type_name(low_type_names("|"));
   app.add_option("--io", options->model.io, "Inputs and outputs keep their types, or go low (keep)")
       ->type_name("keep|low");
   app.add_option("--io-of", options->io_of, "The type of one input or output")

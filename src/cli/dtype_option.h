@@ -10,7 +10,7 @@
 
 namespace mezzo::cli {
 
-/// Adds --dtype: float16 or bfloat16, in any of their spellings. `to` must outlive the parsing.
+/// Adds --dtype: a low type, in any of its spellings. `to` must outlive the parsing.
 inline void add_low_dtype_option(CLI::App& app, std::optional<DType>& to,
                                  const std::string& description) {
   app.add_option_function<std::string>(
@@ -19,11 +19,11 @@ inline void add_low_dtype_option(CLI::App& app, std::optional<DType>& to,
            to = parse_dtype(text);
            if (!to || !is_low(*to)) {
              throw CLI::ValidationError("--dtype",
-                                        "'" + text + "' is neither float16 nor bfloat16");
+                                        "'" + text + "' is neither " + low_type_names(" nor "));
            }
          },
          description)
-      ->type_name("float16|bfloat16");
+      ->type_name(low_type_names("|"));
 }
 
 }  // namespace mezzo::cli

@@ -62,9 +62,9 @@ void print_torch(const Json& info, TextTable& table) {
   table.add({"kernels",
              info["kernel_set"].get<std::string>() + " (of " + words(info["kernel_sets"]) + ")"});
   if (info["cuda_kernels"].get<bool>()) table.add({"CUDA kernels", "loaded"});
-  for (const char* dtype : {"float32", "bfloat16", "float16"}) {
-    table.add(
-        {dtype, rounded(info["rates"][dtype].get<double>()) + " GFLOP/s in products, one thread"});
+  for (const auto& [dtype, rate] : info["rates"].items()) {
+    if (!rate.is_number()) continue;
+    table.add({dtype, rounded(rate.get<double>()) + " GFLOP/s in products, one thread"});
   }
   for (const auto& [dtype, compute] : info["compute"].items()) {
     table.add(

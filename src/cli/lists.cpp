@@ -33,7 +33,7 @@ bool is_listed(const Operator& op, const std::string& system) {
 
 /// The rows that were asked for, by class, then by name.
 std::vector<std::size_t> rows_of(const ListsOptions& options) {
-  const DType low = options.dtype.value_or(DType::kFloat16);
+  const DType low = options.dtype.value_or(kLowTypes.front());
   std::vector<std::size_t> rows;
   for (const CastClass cast_class : kShown) {
     if (!options.cast_class.empty() && options.cast_class != name_of(cast_class)) continue;

@@ -6,7 +6,7 @@ namespace mezzo::cli {
 
 std::vector<DType> low_types(const std::optional<DType>& only) {
   if (only) return {*only};
-  return {DType::kFloat16, DType::kBFloat16};
+  return {kLowTypes.begin(), kLowTypes.end()};
 }
 
 std::string listed_in_words(const Operator& op) {

@@ -1,38 +1,39 @@
 #include "core/dtype.h"
 
 #include <algorithm>
-#include <array>
+#include <vector>
 
 namespace mezzo {
 namespace {
 
-struct Row {
-  DType dtype;
-  std::string_view name;
-  std::string_view alias;
-  std::size_t size;
-};
-
-constexpr std::array kRows{
-    Row{DType::kFloat32, "float32", "float", 4},  Row{DType::kFloat16, "float16", "half", 2},
-    Row{DType::kBFloat16, "bfloat16", "bf16", 2}, Row{DType::kFloat64, "float64", "double", 8},
-    Row{DType::kInt8, "int8", "char", 1},         Row{DType::kInt16, "int16", "short", 2},
-    Row{DType::kInt32, "int32", "int", 4},        Row{DType::kInt64, "int64", "long", 8},
-    Row{DType::kUInt8, "uint8", "byte", 1},       Row{DType::kUInt16, "uint16", "uint16", 2},
-    Row{DType::kUInt32, "uint32", "uint32", 4},   Row{DType::kUInt64, "uint64", "uint64", 8},
-    Row{DType::kBool, "bool", "bool", 1},
-};
-
-const Row& row_of(DType dtype) noexcept {
-  return kRows[static_cast<std::size_t>(dtype)];
+constexpr bool rows_stand_in_order() {
+  for (std::size_t i = 0; i < kDTypes.size(); ++i) {
+    if (static_cast<std::size_t>(kDTypes[i].dtype) != i) return false;
+  }
+  return true;
 }
+static_assert(rows_stand_in_order(), "rows stand in the order of the enumeration");
+static_assert(std::ranges::count_if(kDTypes, [](const DTypeRow& row) {
+                return row.low_column >= 0;
+              }) == kLowTypeCount);
+static_assert(
+    [] {
+      for (std::size_t i = 0; i < kLowTypes.size(); ++i) {
+        if (row_of(kLowTypes[i]).low_column != static_cast<int>(i)) return false;
+      }
+      return true;
+    }(),
+    "each low type has a column of its own");
 
-static_assert(std::ranges::all_of(kRows,
-                                  [](const Row& row) {
-                                    return kRows[static_cast<std::size_t>(row.dtype)].name ==
-                                           row.name;
-                                  }),
-              "rows stand in the order of the enumeration");
+std::string joined(const std::vector<std::string_view>& names, std::string_view between,
+                   std::string_view before_last) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) text += i + 1 == names.size() ? before_last : between;
+    text += names[i];
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -41,11 +42,10 @@ std::string_view name_of(DType dtype) noexcept {
 }
 
 std::optional<DType> parse_dtype(std::string_view name) noexcept {
-  const auto* row =
-      std::ranges::find_if(kRows, [&](const Row& r) { return r.name == name || r.alias == name; });
-  if (name == "fp16") return DType::kFloat16;
-  if (name == "fp32") return DType::kFloat32;
-  if (row == kRows.end()) return std::nullopt;
+  const auto* const row = std::ranges::find_if(kDTypes, [&](const DTypeRow& each) {
+    return each.name == name || each.alias == name || each.short_name == name;
+  });
+  if (row == kDTypes.end()) return std::nullopt;
   return row->dtype;
 }
 
@@ -53,8 +53,19 @@ std::size_t size_of(DType dtype) noexcept {
   return row_of(dtype).size;
 }
 
-bool is_low(DType dtype) noexcept {
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+std::string low_type_names(std::string_view between) {
+  std::vector<std::string_view> names;
+  for (const DType low : kLowTypes) names.push_back(name_of(low));
+  return joined(names, between, between);
+}
+
+std::string floating_type_names(std::string_view DTypeRow::*name, std::string_view before_last) {
+  std::vector<std::string_view> names;
+  for (const DType low : kLowTypes) names.push_back(row_of(low).*name);
+  for (const DTypeRow& row : kDTypes) {
+    if (row.is_float && row.low_column < 0) names.push_back(row.*name);
+  }
+  return joined(names, ", ", before_last);
 }
 
 }  // namespace mezzo

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "core/raise.h"
+#include "core/scalar_type.h"
 #include "gluon/mxnet_lists_table.h"
 #include "operators/operators.h"
 #include "policy/rules.h"
-#include "policy/scalar_type.h"
 
 namespace mezzo::gluon {
 namespace {
@@ -68,7 +68,7 @@ RowClasses listed_classes(DType low) {
   std::vector<Found> found(table.size());
   for (const ListedOperator& listed : kMxnetLists) {
     const auto cast_class =
-        listed_class_of(low == DType::kBFloat16 ? listed.bfloat16 : listed.half);
+        listed_class_of(listed.classes[static_cast<std::size_t>(row_of(low).low_column)]);
     if (!cast_class) continue;
     for (const std::size_t row : rows_meant_by(listed.name)) {
       auto& slot = is_secondary(listed.name) ? found[row].secondary : found[row].primary;
@@ -182,10 +182,11 @@ void set_conditionals(const std::vector<Conditional>& conditionals, CastClass ca
 }
 
 at::ScalarType low_type_of(const std::string& target_dtype) {
-  if (target_dtype == "float16") return at::kHalf;
-  if (target_dtype == "bfloat16") return at::kBFloat16;
-  raise<ConfigError>(kInit, "target_dtype is '", target_dtype,
-                     "'; AMP currently supports only float16 or bfloat16 as a target_dtype");
+  for (const DType low : kLowTypes) {
+    if (target_dtype == name_of(low)) return scalar_type_of(low);
+  }
+  raise<ConfigError>(kInit, "target_dtype is '", target_dtype, "'; AMP currently supports only ",
+                     low_type_names(), " as a target_dtype");
 }
 
 RowClasses classes_of(const InitOptions& options, DType low) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "core/scalar_type.h"
 #include "gluon/trainer_state.h"
 #include "mezzo/autocast.h"
 #include "mezzo/gluon.h"
@@ -66,8 +67,7 @@ at::Tensor scaled_by(const at::Tensor& loss, double scale) {
                        "autograd does not record this loss: it was computed without gradients, or "
                        "from nothing that wants one");
   }
-  const bool is_low = loss.scalar_type() == at::kHalf || loss.scalar_type() == at::kBFloat16;
-  return (is_low ? loss.to(at::kFloat) : loss).mul(scale);
+  return (is_low(loss.scalar_type()) ? loss.to(at::kFloat) : loss).mul(scale);
 }
 
 }  // namespace

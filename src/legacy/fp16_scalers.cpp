@@ -1,3 +1,4 @@
+#include "core/scalar_type.h"
 #include "core/torch.h"
 #include "legacy/scale_rules.h"
 #include "mezzo/fp16_utils.h"
@@ -9,8 +10,7 @@ namespace {
 void backward_scaled(std::string_view where, const at::Tensor& loss, double scale,
                      bool retain_graph) {
   if (!loss.defined()) raise<ConfigError>(where, "the loss is an undefined tensor");
-  const bool is_low = loss.scalar_type() == at::kHalf || loss.scalar_type() == at::kBFloat16;
-  (is_low ? loss.to(at::kFloat) : loss).mul(scale).backward({}, retain_graph);
+  (is_low(loss.scalar_type()) ? loss.to(at::kFloat) : loss).mul(scale).backward({}, retain_graph);
 }
 
 }  // namespace

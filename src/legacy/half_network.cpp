@@ -4,6 +4,7 @@
 #include "amp/module_types.h"
 #include "casting/scope.h"
 #include "core/raise.h"
+#include "core/scalar_type.h"
 #include "core/torch.h"
 
 namespace mezzo::fp16_utils {
@@ -18,9 +19,9 @@ void change_type(at::Tensor& tensor, at::ScalarType type) {
 }
 
 void check_type(std::string_view where, at::ScalarType type) {
-  if (type == at::kHalf || type == at::kBFloat16 || type == at::kFloat || type == at::kDouble)
-    return;
-  raise<ConfigError>(where, "got the type ", type, "; expected Half, BFloat16, Float or Double");
+  if (is_network_type(type)) return;
+  raise<ConfigError>(where, "got the type ", type, "; expected ",
+                     floating_type_names(&DTypeRow::torch_name, " or "));
 }
 
 }  // namespace

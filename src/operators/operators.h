@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/raise.h"
 #include "mezzo/cast_class.h"
 
 namespace mezzo {
@@ -34,8 +35,7 @@ inline constexpr std::array<System, kSystemCount> kSystems{System::kApex, System
 /// forms follow from it by rule, see find().
 struct Operator {
   std::string_view name;  ///< as the dispatcher has it, "softmax.int", without "aten::"
-  CastClass half;         ///< class where the low type is float16
-  CastClass bfloat16;     ///< class where the low type is bfloat16
+  std::array<CastClass, kLowTypeCount> classes;  ///< by the columns of the low types
   FloatBy float_by = FloatBy::kCast;
   bool matrix = false;  ///< products and sums of products: slow on processors without arithmetic of
                         ///< the low type, so that they are emulated there
@@ -53,9 +53,21 @@ struct Operator {
       listed{};          ///< what each System says, if at all
   std::string_view why;  ///< one clause
 
-  /// The class for that low type (float16 or bfloat16).
-  constexpr CastClass class_for(DType low) const noexcept {
-    return low == DType::kBFloat16 ? bfloat16 : half;
+  /// The class for that low type. Another type is a ConfigError.
+  constexpr CastClass class_for(DType low) const {
+    const auto column = row_of(low).low_column;
+    if (column < 0) {
+      raise<ConfigError>("operators", name, " has no class for ", row_of(low).name,
+                         ", which is no low type");
+    }
+    return classes[static_cast<std::size_t>(column)];
+  }
+  /// Is the class the same for every low type?
+  constexpr bool same_for_all() const noexcept {
+    for (const CastClass each : classes) {
+      if (each != classes.front()) return false;
+    }
+    return true;
   }
   constexpr const std::optional<CastClass>& listed_by(System system) const noexcept {
     return listed[static_cast<std::size_t>(system)];

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/scalar_type.h"
 #include "operators/operators.h"
-#include "policy/scalar_type.h"
 
 namespace mezzo {
 namespace {

@@ -1,9 +1,9 @@
 // MXNet's list_* functions, from the operator table.
 #include <algorithm>
 
+#include "core/scalar_type.h"
 #include "mezzo/policy.h"
 #include "operators/operators.h"
-#include "policy/scalar_type.h"
 
 namespace mezzo {
 namespace {

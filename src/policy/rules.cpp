@@ -77,8 +77,8 @@ std::vector<std::size_t> rows_named(std::string_view name) {
 
 Rules::Rules(DType low) : low_(low) {
   if (!is_low(low)) {
-    raise<ConfigError>(kInRules, "the low type is '", name_of(low),
-                       "'; expected float16 or bfloat16");
+    raise<ConfigError>(kInRules, "the low type is '", name_of(low), "'; expected ",
+                       low_type_names());
   }
   classes_.assign(row_count(), CastClass::kNeutral);
   std::ranges::transform(operators(), classes_.begin(),
@@ -129,6 +129,19 @@ Rules Rules::with_conditional(std::string_view op, std::string_view argument,
     changed.conditionals_.push_back({row, std::string(argument), wanted});
   }
   changed.decide(rows, CastClass::kConditional);
+  return changed;
+}
+
+Rules Rules::without_bans() const {
+  Rules changed(low_);
+  for (const Override& each : overrides_) {
+    if (each.cast_class == CastClass::kConditional) {
+      changed = changed.with_conditional(each.name, each.argument, each.values);
+    } else {
+      const bool banned = each.cast_class == CastClass::kBanned;
+      changed = changed.with(each.name, banned ? CastClass::kFloat : each.cast_class);
+    }
+  }
   return changed;
 }
 

@@ -51,6 +51,9 @@ class Rules {
   Rules with_conditional(std::string_view op, std::string_view argument,
                          std::vector<std::string> values) const;
 
+  /// The rules with kFloat in place of kBanned in every override.
+  Rules without_bans() const;
+
   /// The class of a row; of a row registered later than these rules: neutral.
   CastClass class_of(std::size_t row) const noexcept {
     return row < classes_.size() ? classes_[row] : CastClass::kNeutral;

@@ -82,12 +82,13 @@ class Reader {
   DType low_type(const toml::table& root) const {
     const toml::node* node = root.get(kDtype);
     if (node == nullptr) {
-      raise<ConfigError>(name_, "line 1: no dtype; write dtype = \"float16\" or \"bfloat16\"");
+      raise<ConfigError>(name_, "line 1: no dtype; write dtype = \"", low_type_names("\" or \""),
+                         "\"");
     }
     const std::string text = string_of(*node, kDtype);
     const auto dtype = parse_dtype(text);
     if (!dtype || !is_low(*dtype)) {
-      fail(*node, "dtype is '", text, "'; expected float16 or bfloat16");
+      fail(*node, "dtype is '", text, "'; expected ", low_type_names());
     }
     return *dtype;
   }

@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "bridge/host.h"
+#include "core/scalar_type.h"
 #include "scaling/to_device.h"
 
 namespace mezzo::scaling {
@@ -39,8 +40,7 @@ ScaleValue LossScaler::value() const {
 }
 
 at::Tensor LossScaler::multiply(const at::Tensor& tensor) const {
-  const bool is_low = tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
-  const at::Tensor wide = is_low ? tensor.to(at::kFloat) : tensor;
+  const at::Tensor wide = is_low(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
   if (on_host()) return wide.mul(multiplier(state_.scale));
   return wide.mul(to_device(scale_, wide.device()).clone());
 }

@@ -8,13 +8,15 @@
 namespace mezzo::casting {
 namespace {
 
+constexpr LowTypes kHalfOnly = LowTypes::of(at::kHalf);
+constexpr LowTypes kBoth = kHalfOnly | LowTypes::of(at::kBFloat16);
 constexpr Operands kFloats{.float32 = true};
-constexpr Operands kHalves{.half = true};
-constexpr Operands kMixed{.float32 = true, .half = true};
-constexpr Operands kBothLow{.half = true, .bfloat16 = true};
+constexpr Operands kHalves{.low = kHalfOnly};
+constexpr Operands kMixed{.float32 = true, .low = kHalfOnly};
+constexpr Operands kBothLow{.low = kBoth};
 constexpr Operands kWithDouble{.float32 = true, .reach = Reach::kNone};
 constexpr Operands kOnDevice{.float32 = true, .off_cpu = true};
-constexpr Operands kIntoHalf{.float32 = true, .half = true, .written = at::kHalf};
+constexpr Operands kIntoHalf{.float32 = true, .low = kHalfOnly, .written = at::kHalf};
 
 constexpr ScopeRules kNative{.low = at::kHalf};
 constexpr ScopeRules kEmulated{.low = at::kHalf, .emulated = true};
@@ -204,9 +206,9 @@ TEST_P(DecideByTable, FollowsTheTable) {
 INSTANTIATE_TEST_SUITE_P(Casting, DecideByTable, testing::ValuesIn(kCases),
                          [](const auto& row) { return std::string(row.param.name); });
 
-constexpr Operands kSparse{.half = true, .reach = Reach::kSparse};
-constexpr Operands kTooLarge{.half = true, .unheld = true};
-constexpr Operands kTooLargeIntoHalf{.half = true, .unheld = true, .written = at::kHalf};
+constexpr Operands kSparse{.low = kHalfOnly, .reach = Reach::kSparse};
+constexpr Operands kTooLarge{.low = kHalfOnly, .unheld = true};
+constexpr Operands kTooLargeIntoHalf{.low = kHalfOnly, .unheld = true, .written = at::kHalf};
 constexpr ScopeRules kInModel{.low = at::kHalf, .mode = Mode::kWholeModel};
 constexpr ScopeRules kInModelEmulated{
     .low = at::kHalf, .emulated = true, .mode = Mode::kWholeModel};

@@ -128,8 +128,9 @@ bool may_round(std::string_view overload, const c10::OperatorHandle& op, bool al
   const auto found = find(overload);
   if (!found) return true;  // composites follow what they call
   const Operator& row = operators()[found->row];
-  if (all_low && row.half == CastClass::kPromote) return true;
-  return row.matrix || row.half == CastClass::kLow || row.half == CastClass::kNeutral;
+  if (all_low && row.class_for(DType::kFloat16) == CastClass::kPromote) return true;
+  return row.matrix || row.class_for(DType::kFloat16) == CastClass::kLow ||
+         row.class_for(DType::kFloat16) == CastClass::kNeutral;
 }
 
 std::string try_sample(const std::string& name, const c10::OperatorHandle& op, const Stack& stack,

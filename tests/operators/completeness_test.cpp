@@ -115,7 +115,7 @@ TEST(Completeness, TheDtypeArgumentIsThereWhereARowCountsOnIt) {
     }
     if (op.float_by == FloatBy::kDtypeArgument) {
       EXPECT_TRUE(optional_dtype) << op.name;
-    } else if (op.half == CastClass::kFloat && !op.lacks_low) {
+    } else if (op.class_for(DType::kFloat16) == CastClass::kFloat && !op.lacks_low) {
       EXPECT_FALSE(optional_dtype) << op.name << ": set its dtype instead of casting its input";
     }
   }
@@ -124,7 +124,7 @@ TEST(Completeness, TheDtypeArgumentIsThereWhereARowCountsOnIt) {
 TEST(Completeness, PromotedRowsHaveSeveralTensors) {
   for (const Operator& op : operators()) {
     const auto handle = c10::Dispatcher::singleton().findSchema(operator_name(op.name));
-    if (!handle || op.half != CastClass::kPromote) continue;
+    if (!handle || op.class_for(DType::kFloat16) != CastClass::kPromote) continue;
     int tensors = 0;
     for (const c10::Argument& argument : handle->schema().arguments()) {
       const std::string type = argument.type()->str();

@@ -83,15 +83,16 @@ TEST(Table, HasTheClassesThatTheDesignDecides) {
       {"add.Scalar", kNeutral},
   };
   for (const auto& [name, cast_class] : expected) {
-    EXPECT_EQ(row(name).half, cast_class) << name;
-    EXPECT_EQ(row(name).bfloat16, cast_class) << name;
+    EXPECT_EQ(row(name).class_for(DType::kFloat16), cast_class) << name;
+    EXPECT_EQ(row(name).class_for(DType::kBFloat16), cast_class) << name;
   }
 }
 
 TEST(Table, DiffersForBfloat16OnlyWhereTheReasonIsRange) {
   std::vector<std::string_view> differing;
   for (const Operator& op : operators()) {
-    if (op.half != op.bfloat16) differing.push_back(op.name);
+    if (op.class_for(DType::kFloat16) != op.class_for(DType::kBFloat16))
+      differing.push_back(op.name);
   }
   EXPECT_THAT(differing, testing::ElementsAre("elu", "hypot"));
   EXPECT_EQ(row("elu").class_for(DType::kFloat16), kFloat);
@@ -104,7 +105,8 @@ TEST(Table, OperatorsWithADtypeArgumentAreNotCastTwice) {
     EXPECT_EQ(row(name).float_by, FloatBy::kDtypeArgument) << name;
   }
   EXPECT_EQ(row("norm.Scalar").float_by, FloatBy::kAppendDtype);
-  EXPECT_EQ(row("norm.ScalarOpt_dtype").half, kNeutral) << "the caller says which";
+  EXPECT_EQ(row("norm.ScalarOpt_dtype").class_for(DType::kFloat16), kNeutral)
+      << "the caller says which";
   EXPECT_EQ(row("exp").float_by, FloatBy::kCast);
   EXPECT_EQ(row("layer_norm").float_by, FloatBy::kCast);
 }
@@ -133,8 +135,8 @@ TEST(Table, OnlyNeutralOperatorsAreLeftAloneWithWhatTheyCall) {
   for (const Operator& op : operators()) {
     if (!op.alone) continue;
     alone.push_back(op.name);
-    EXPECT_EQ(op.half, kNeutral) << op.name;
-    EXPECT_EQ(op.bfloat16, kNeutral) << op.name;
+    EXPECT_EQ(op.class_for(DType::kFloat16), kNeutral) << op.name;
+    EXPECT_EQ(op.class_for(DType::kBFloat16), kNeutral) << op.name;
   }
   EXPECT_THAT(alone, testing::ElementsAre("adaptive_avg_pool1d", "adaptive_avg_pool2d",
                                           "adaptive_avg_pool3d"));
@@ -142,10 +144,10 @@ TEST(Table, OnlyNeutralOperatorsAreLeftAloneWithWhatTheyCall) {
 
 TEST(Table, NothingIsConditionalOrBannedByDefault) {
   for (const Operator& op : operators()) {
-    EXPECT_NE(op.half, kConditional) << op.name;
-    EXPECT_NE(op.half, kBanned) << op.name;
-    EXPECT_NE(op.bfloat16, kConditional) << op.name;
-    EXPECT_NE(op.bfloat16, kBanned) << op.name;
+    EXPECT_NE(op.class_for(DType::kFloat16), kConditional) << op.name;
+    EXPECT_NE(op.class_for(DType::kFloat16), kBanned) << op.name;
+    EXPECT_NE(op.class_for(DType::kBFloat16), kConditional) << op.name;
+    EXPECT_NE(op.class_for(DType::kBFloat16), kBanned) << op.name;
   }
 }
 
@@ -165,6 +167,15 @@ TEST(Words, AreReadBack) {
   EXPECT_FALSE(parse_cast_class("lower"));
   for (const System system : kSystems) EXPECT_EQ(parse_system(name_of(system)), system);
   EXPECT_FALSE(parse_system("jax"));
+}
+
+TEST(Operators, HaveNoClassForATypeThatIsNotLow) {
+  try {
+    static_cast<void>(operators().front().class_for(DType::kFloat32));
+    FAIL() << "float32 has a class";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("no class for float32"), std::string::npos);
+  }
 }
 
 }  // namespace

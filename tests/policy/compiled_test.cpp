@@ -13,9 +13,10 @@ using enum CastClass;
 
 Treatment expected(const Operator& op) {
   if (op.alone) return Treatment::kShield;
-  if (op.base() == "softmax" || op.bfloat16 == kLow) return Treatment::kLow;
-  if (op.bfloat16 == kFloat) return Treatment::kFloat;
-  if (op.bfloat16 == kPromote && !op.native_promotion) return Treatment::kPromote;
+  if (op.base() == "softmax" || op.class_for(DType::kBFloat16) == kLow) return Treatment::kLow;
+  if (op.class_for(DType::kBFloat16) == kFloat) return Treatment::kFloat;
+  if (op.class_for(DType::kBFloat16) == kPromote && !op.native_promotion)
+    return Treatment::kPromote;
   return Treatment::kPass;
 }
 

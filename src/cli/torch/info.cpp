@@ -5,9 +5,12 @@
 #include <ATen/Version.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "cli/torch/part.h"
+#include "core/scalar_type.h"
 #include "mezzo/hardware.h"
 #include "mezzo/version.h"
 
@@ -54,8 +57,6 @@ Json absent() {
 }  // namespace
 
 nlohmann::ordered_json torch_info(const nlohmann::ordered_json&) {
-  const ComputeChoice half = compute_choice(at::kHalf);
-  const ComputeChoice bfloat16 = compute_choice(at::kBFloat16);
   Json info;
   info["libtorch"] = TORCH_VERSION;
   info["library"] = version();
@@ -63,12 +64,20 @@ nlohmann::ordered_json torch_info(const nlohmann::ordered_json&) {
   info["kernel_set"] = kernel_set();
   info["kernel_sets"] = kernel_sets();
   info["cuda_kernels"] = why_no_cuda_kernels().empty();
-  info["rates"] = {{"float32", std::max(half.float_rate, bfloat16.float_rate)},
-                   {"bfloat16", bfloat16.low_rate},
-                   {"float16", half.low_rate},
-                   {"unit", "GFLOP/s"},
-                   {"work", "matrix product 256x256x256 on one thread"}};
-  info["compute"] = {{"float16", compute_of(half)}, {"bfloat16", compute_of(bfloat16)}};
+  double float_rate = 0;
+  Json rates;
+  Json compute;
+  for (const DType low : kLowTypes) {
+    const ComputeChoice choice = compute_choice(scalar_type_of(low));
+    float_rate = std::max(float_rate, choice.float_rate);
+    rates[std::string(name_of(low))] = choice.low_rate;
+    compute[std::string(name_of(low))] = compute_of(choice);
+  }
+  info["rates"] = {{"float32", float_rate}};
+  info["rates"].update(rates);
+  info["rates"]["unit"] = "GFLOP/s";
+  info["rates"]["work"] = "matrix product 256x256x256 on one thread";
+  info["compute"] = compute;
   info["absent"] = absent();
   return info;
 }

@@ -240,7 +240,7 @@ std::string default_reason(std::string_view op, Element low) {
   const Operator* row = row_of(facts);
   if (row == nullptr) return std::string(facts == nullptr ? kFollows : facts->own_reason);
   // A reason for one low type is none for the other.
-  const bool is_of_other = row->half != row->bfloat16 && row->class_for(dtype_of(low)) == kNeutral;
+  const bool is_of_other = !row->same_for_all() && row->class_for(dtype_of(low)) == kNeutral;
   if (is_of_other) return concat({kFollows, " in ", name_of(low), ": ", row->why});
   return std::string(row->why);
 }

@@ -35,16 +35,26 @@ consteval std::optional<CastClass> class_of_letter(char letter) {
   }
 }
 
-/// A row with one class for float16 and another for bfloat16.
-consteval Operator row(std::string_view name, CastClass half, CastClass bfloat16, Listed listed,
-                       std::string_view why) {
-  Operator op{.name = name, .half = half, .bfloat16 = bfloat16, .why = why};
+/// A row with a class of its own for each low type, in the order of their columns.
+consteval Operator row(std::string_view name, const std::array<CastClass, kLowTypeCount>& classes,
+                       Listed listed, std::string_view why) {
+  Operator op{.name = name, .classes = classes, .why = why};
   for (std::size_t i = 0; i < kSystemCount; ++i) op.listed[i] = class_of_letter(listed[i]);
   return op;
 }
 
-consteval Operator row(std::string_view name, CastClass both, Listed listed, std::string_view why) {
-  return row(name, both, both, listed, why);
+/// A row with one class for every low type.
+consteval Operator row(std::string_view name, CastClass all, Listed listed, std::string_view why) {
+  std::array<CastClass, kLowTypeCount> classes{};
+  classes.fill(all);
+  return row(name, classes, listed, why);
+}
+
+/// A row with one class for float16 and another for bfloat16.
+consteval Operator row(std::string_view name, CastClass half, CastClass bfloat16, Listed listed,
+                       std::string_view why) {
+  static_assert(kLowTypeCount == 2, "these rows name a class for each low type");
+  return row(name, std::array{half, bfloat16}, listed, why);
 }
 
 /// Sums of products: emulated where the processor has no arithmetic of the low type.

@@ -15,8 +15,12 @@ TEST(OperatorFacts, TakeClassAndReasonFromTheOperatorTable) {
     if (facts.aten.empty()) continue;
     const auto row = index_of(facts.aten);
     ASSERT_TRUE(row) << facts.op << ": " << facts.aten;
-    EXPECT_EQ(default_class(facts.op, Element::kFloat16), operators()[*row].half) << facts.op;
-    EXPECT_EQ(default_class(facts.op, Element::kBFloat16), operators()[*row].bfloat16) << facts.op;
+    EXPECT_EQ(default_class(facts.op, Element::kFloat16),
+              operators()[*row].class_for(DType::kFloat16))
+        << facts.op;
+    EXPECT_EQ(default_class(facts.op, Element::kBFloat16),
+              operators()[*row].class_for(DType::kBFloat16))
+        << facts.op;
     EXPECT_THAT(default_reason(facts.op, Element::kFloat16), HasSubstr(operators()[*row].why));
   }
 }
