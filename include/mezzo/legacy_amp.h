@@ -12,10 +12,12 @@
 #include <torch/optim/optimizer.h>
 
 #include <memory>
+#include <optional>
 
 #include "mezzo/autocast.h"
 #include "mezzo/export.h"
 #include "mezzo/loss_scale.h"
+#include "mezzo/policy.h"
 #include "mezzo/scaled_loss.h"
 
 namespace mezzo::amp::legacy {
@@ -35,9 +37,13 @@ struct InitOptions {
   /// Tells each cast.
   bool verbose = false;
 
-  /// Apex's switch for binary_cross_entropy on half. Here it always runs in float, whatever this
-  /// says.
+  /// Operators that `policy` bans run in float instead of being errors. The default lists ban
+  /// nothing: binary_cross_entropy, which Apex bans, always runs in float.
   bool allow_banned = false;
+
+  /// The class of every operator while the handle lives; Policy::defaults(at::kHalf) without one. A
+  /// policy for another type than float16 is a ConfigError.
+  std::optional<Policy> policy = {};
 };
 
 namespace detail {

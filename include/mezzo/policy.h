@@ -55,6 +55,9 @@ class MEZZO_API Policy {
   Policy with_conditional(std::string_view op, std::string_view argument,
                           std::vector<std::string> values) const;
 
+  /// This policy with every operator that it bans in kFloat. The default lists ban nothing.
+  Policy without_bans() const;
+
   /// The class of an operator; operators that LibTorch has and nobody lists are kNeutral (and as
   /// long as no policy says so by name, what they call inside follows its own class). Where a
   /// name means overloads of different classes: that of the overload without a name, else the one

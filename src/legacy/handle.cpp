@@ -39,6 +39,8 @@ HandleState::HandleState(const InitOptions& wanted) : options(wanted) {
   level.enabled = options.enabled;
   level.opt_level = "O1";
   level.loss_scale = options.loss_scale;
+  level.policy = options.policy;
+  if (level.policy && options.allow_banned) level.policy = level.policy->without_bans();
   level.verbosity = options.verbose ? 2 : 1;
   plan = mezzo::detail::resolve(level);
   scale.scale = scaling::first_scale(plan.first_scale, plan.scale_rules);

@@ -7,10 +7,10 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include "core/scalar_type.h"
 #include "operators/operators.h"
 #include "policy/compiled.h"
 #include "policy/registry.h"
-#include "policy/scalar_type.h"
 #include "policy/toml.h"
 
 namespace mezzo {
@@ -134,6 +134,10 @@ Policy Policy::with_conditional(std::string_view op, std::string_view argument,
   Rules changed = state_->rules.with_conditional(op, argument, std::move(values));
   for (const ConditionalRule& rule : changed.conditionals()) check_argument(rule);
   return Policy(std::make_shared<const State>(std::move(changed)));
+}
+
+Policy Policy::without_bans() const {
+  return Policy(std::make_shared<const State>(state_->rules.without_bans()));
 }
 
 CastClass Policy::classify(std::string_view op) const {

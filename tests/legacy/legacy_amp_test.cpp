@@ -397,6 +397,26 @@ TEST(LegacyAmp, BinaryCrossEntropyRunsInFloatWhateverIsAllowed) {
   }
 }
 
+TEST(LegacyAmp, WhatAPolicyBansIsAnErrorUnlessItIsAllowed) {
+  const at::Tensor half = torch::full({4}, 0.25, at::kHalf);
+  const Policy banning =
+      Policy::defaults(at::kHalf).with("binary_cross_entropy", CastClass::kBanned);
+  {
+    const AmpHandle handle = init({.policy = banning});
+    EXPECT_THAT([&] { torch::binary_cross_entropy(half, torch::ones({4})); },
+                ThrowsMessage<Error>(HasSubstr("binary_cross_entropy")));
+  }
+  const AmpHandle handle = init({.allow_banned = true, .policy = banning});
+  const at::Tensor loss = torch::binary_cross_entropy(half, torch::ones({4}));
+  EXPECT_EQ(loss.scalar_type(), at::kFloat);
+  EXPECT_NEAR(loss.item<double>(), std::log(4.0), 1e-6);
+}
+
+TEST(LegacyAmp, APolicyOfAnotherTypeIsAnError) {
+  EXPECT_THAT([] { const AmpHandle handle = init({.policy = Policy::defaults(at::kBFloat16)}); },
+              ThrowsMessage<ConfigError>(HasSubstr("BFloat16")));
+}
+
 TEST(LegacyAmp, AnnotationsOfEitherInterfaceHoldInBoth) {
   legacy::register_half_function("mezzo_legacy_test::low");
   amp::register_float_function("mezzo_legacy_test::wide");

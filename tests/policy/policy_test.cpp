@@ -109,5 +109,23 @@ TEST(Policy, AFileWithAMistakeNamesTheLine) {
   }
 }
 
+TEST(Policy, WithoutBansRunsInFloatWhatItBannedAndChangesNothingElse) {
+  const Policy banning = Policy::defaults(at::kBFloat16)
+                             .with("softmax", CastClass::kBanned)
+                             .with("softmax.int", CastClass::kLow)
+                             .with("relu", CastClass::kFloat)
+                             .with_conditional("gelu", "approximate", {"tanh"});
+  const Policy allowing = banning.without_bans();
+  EXPECT_EQ(banning.classify("softmax.Dimname"), CastClass::kBanned);
+  EXPECT_EQ(allowing.classify("softmax.Dimname"), CastClass::kFloat);
+  EXPECT_EQ(allowing.classify("softmax.int"), CastClass::kLow) << "the narrower name still decides";
+  EXPECT_EQ(allowing.classify("relu"), CastClass::kFloat);
+  EXPECT_EQ(allowing.classify("gelu"), CastClass::kConditional);
+  EXPECT_EQ(allowing.low(), at::kBFloat16);
+  std::ostringstream written;
+  allowing.to_toml(written);
+  EXPECT_EQ(written.str().find("banned"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace mezzo
