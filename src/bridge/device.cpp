@@ -5,6 +5,8 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <array>
+
 #include "bridge/host.h"
 #include "bridge/workers.h"
 #include "kernels/cuda_library.h"
@@ -12,7 +14,15 @@
 namespace mezzo::bridge {
 namespace {
 
-const kernels::cuda::Interface* stand_in = nullptr;
+struct Choice {
+  bool is_made = false;
+  const kernels::cuda::Interface* functions = nullptr;
+};
+std::array<Choice, c10::COMPILE_TIME_MAX_DEVICE_TYPES> choices;
+
+const Choice& choice_for(const at::Device& device) {
+  return choices[static_cast<std::size_t>(device.type())];
+}
 
 int index_of(const at::Device& device) {
   return device.has_index() ? device.index() : 0;
@@ -33,20 +43,25 @@ at::Tensor batch_scratch(const kernels::BatchShape& shape, const kernels::cuda::
 }  // namespace
 
 const kernels::cuda::Interface* cuda_kernels(const at::Device& device) {
-  if (device.is_cuda()) return kernels::cuda_library(index_of(device));
-  return device.is_cpu() ? stand_in : nullptr;
+  if (const Choice& choice = choice_for(device); choice.is_made) return choice.functions;
+  return device.is_cuda() ? kernels::cuda_library(index_of(device)) : nullptr;
 }
 
-void treat_cpus_as_cuda(const kernels::cuda::Interface* functions) {
-  stand_in = functions;
+void choose_kernels(c10::DeviceType type, const kernels::cuda::Interface* functions) {
+  choices[static_cast<std::size_t>(type)] = {.is_made = true, .functions = functions};
+}
+
+void choose_usual_kernels(c10::DeviceType type) {
+  choices[static_cast<std::size_t>(type)] = {};
 }
 
 bool is_host(const at::Device& device) {
-  return device.is_cpu() && stand_in == nullptr;
+  return device.is_cpu() && choice_for(device).functions == nullptr;
 }
 
 bool has_kernels(const at::Device& device) {
-  return device.is_cpu() || cuda_kernels(device) != nullptr;
+  if (cuda_kernels(device) != nullptr) return true;
+  return device.is_cpu() && !choice_for(device).is_made;
 }
 
 kernels::cuda::Stream current_stream(const at::Device& device) {

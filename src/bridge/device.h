@@ -11,17 +11,23 @@
 
 namespace mezzo::bridge {
 
-/// The CUDA kernels for this device; null on other devices, and where the library is not there.
+/// The kernels behind the CUDA library's interface for this device; null where there are none.
 const kernels::cuda::Interface* cuda_kernels(const at::Device&);
 
-/// For tests: from now on CPUs are devices with these kernels; null: CPUs again. For the process.
-void treat_cpus_as_cuda(const kernels::cuda::Interface*);
+/// Whose kernels work on the devices of a type, for the process. Unless something is chosen: our
+/// loops on CPUs, the CUDA library's on CUDA devices, LibTorch's operators on all others. One
+/// choice for a type is everything that such a device may have: the interface of another build of
+/// the CUDA sources (another vendor's devices, an emulation on CPUs), or null, with which
+/// LibTorch's operators work there, to compare with or to rule our kernels out.
+void choose_kernels(c10::DeviceType, const kernels::cuda::Interface*);
+
+/// Takes back what was chosen for a type.
+void choose_usual_kernels(c10::DeviceType);
 
 /// Are there kernels of ours for this device? Without, LibTorch's operators do the same.
 bool has_kernels(const at::Device&);
 
-/// The stream that LibTorch queues on now: a cudaStream_t; null for CPUs, which the tests treat as
-/// devices.
+/// The stream that LibTorch queues on now: a cudaStream_t; null for CPUs.
 kernels::cuda::Stream current_stream(const at::Device&);
 
 /// A list of the CUDA library, given back at the end.

@@ -5,8 +5,8 @@
 
 namespace mezzo::bridge {
 
-/// Is what this device holds at hand without waiting? Not where tests treat CPUs as devices
-/// (treat_cpus_as_cuda of device.h).
+/// Is what this device holds at hand without waiting? So it is on CPUs, unless kernels that are
+/// asked for results as a device is were chosen for them (choose_kernels of device.h).
 bool is_host(const at::Device&);
 
 }  // namespace mezzo::bridge

@@ -87,7 +87,7 @@ StepWork::Asked StepWork::ask(const char* optimizer, const Stepped& stepped) {
 
 void StepWork::add(const char* optimizer, const Stepped& stepped, const Asked& asked) {
   const at::Tensor& param = *stepped.param;
-  if (by_operators || !bridge::has_kernels(param.device())) {
+  if (!bridge::has_kernels(param.device())) {
     return add_elsewhere(optimizer, stepped, asked);
   }
   const auto param_dtype = bridge::kernel_dtype(param.scalar_type());
@@ -320,7 +320,7 @@ void* StepWork::state_memory(at::Tensor& state, const Stepped& of) {
   } else if (state.sizes() != param.sizes()) {
     raise<ConfigError>("optimizer", "the state (", bridge::describe(state), ") of ", name_of(of),
                        " has other sizes: it belongs to another parameter or optimizer");
-  } else if (by_operators || !bridge::has_kernels(param.device())) {
+  } else if (!bridge::has_kernels(param.device())) {
     state = state.to(param.device(), type);
   } else if (state.scalar_type() != type || state.device() != param.device() ||
              !bridge::is_dense(state) || !bridge::same_layout(state, param)) {

@@ -50,8 +50,6 @@ class StepWork {
   std::vector<Elsewhere> elsewhere;
   /// Those whose memory the CUDA kernels work on. In `rows` they have no elements.
   DeviceRows device;
-  /// For tests: treat every device as one without kernels.
-  bool by_operators = false;
   kernels::Lists lists{bridge::torch_workers()};
 
   /// Numbers of each parameter's gradient, for optimizers that step by them.

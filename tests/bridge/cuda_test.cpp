@@ -137,14 +137,14 @@ struct CountedLists {
 };
 
 TEST(KeptLists, OutliveTheirThreadSinceItsGraphsMay) {
-  treat_cpus_as_cuda(CountedLists::functions());
+  choose_kernels(at::kCPU, CountedLists::functions());
   const auto measure = [] { norm("test", {torch::ones({100})}, kernels::Norm::kTwo); };
   std::thread(measure).join();
   EXPECT_EQ(CountedLists::made, 1);
   EXPECT_EQ(CountedLists::freed, 0);
   std::thread(measure).join();
   EXPECT_EQ(CountedLists::made, 1) << "the next thread takes the list over";
-  treat_cpus_as_cuda(nullptr);
+  choose_usual_kernels(at::kCPU);
 }
 
 }  // namespace

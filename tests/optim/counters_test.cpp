@@ -21,9 +21,9 @@ class CaptureOfAdam {
       all.adam = step;
       return all;
     }();
-    bridge::treat_cpus_as_cuda(&functions);
+    bridge::choose_kernels(at::kCPU, &functions);
   }
-  ~CaptureOfAdam() { bridge::treat_cpus_as_cuda(nullptr); }
+  ~CaptureOfAdam() { bridge::choose_usual_kernels(at::kCPU); }
   CaptureOfAdam(const CaptureOfAdam&) = delete;
   CaptureOfAdam& operator=(const CaptureOfAdam&) = delete;
 

@@ -69,9 +69,9 @@ inline at::Device device_of(Place place) {
 class KernelsAt {
  public:
   explicit KernelsAt(Place place) {
-    if (place == Place::kEmulation) bridge::treat_cpus_as_cuda(emulation());
+    if (place == Place::kEmulation) bridge::choose_kernels(at::kCPU, emulation());
   }
-  ~KernelsAt() { bridge::treat_cpus_as_cuda(nullptr); }
+  ~KernelsAt() { bridge::choose_usual_kernels(at::kCPU); }
   KernelsAt(const KernelsAt&) = delete;
   KernelsAt& operator=(const KernelsAt&) = delete;
 };
