@@ -14,7 +14,7 @@
 #include "core/torch.h"
 #include "cuda_steps.h"
 #include "cuda_timing.h"
-#include "distributed/batch_norm_steps.h"
+#include "parallel/batch_norm_steps.h"
 
 namespace mezzo::bench {
 namespace {

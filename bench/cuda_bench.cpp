@@ -17,7 +17,7 @@ void run_cuda(Report& report, const Settings& settings) {
   run_cuda_steps(report, settings.repeats, bandwidth);
   run_cuda_weights(report, settings.repeats, bandwidth);
   run_cuda_layers(report, settings.repeats, bandwidth);
-#ifdef MEZZO_WITH_DISTRIBUTED
+#ifdef MEZZO_WITH_PARALLEL
   run_cuda_batch_norms(report, settings.repeats, bandwidth);
 #endif
 }

@@ -13,8 +13,8 @@
 #include "amp_instructions.h"
 #include "casting_instructions.h"
 #include "core/raise.h"
-#ifdef MEZZO_WITH_DISTRIBUTED
-#include "distributed_ranks.h"
+#ifdef MEZZO_WITH_PARALLEL
+#include "parallel_ranks.h"
 #endif
 #include "suites.h"
 
@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"amp", "casting"}))
       ->group("");
   bool is_rank = false;
-  app.add_flag("--distributed-rank", is_rank, "used by the program itself, in each rank")
+  app.add_flag("--parallel-rank", is_rank, "used by the program itself, in each rank")
       ->group("");
   CLI11_PARSE(app, argc, argv);
   for (const std::string& name : names) {
@@ -107,8 +107,8 @@ int main(int argc, char** argv) {
   try {
     if (counted == "amp") return mezzo::bench::count_amp_instructions();
     if (counted == "casting") return mezzo::bench::count_casting_instructions();
-#ifdef MEZZO_WITH_DISTRIBUTED
-    if (is_rank) return mezzo::bench::run_distributed_rank(settings.repeats);
+#ifdef MEZZO_WITH_PARALLEL
+    if (is_rank) return mezzo::bench::run_parallel_rank(settings.repeats);
 #endif
     return run(names, json_option->count() > 0 ? std::optional(json) : std::nullopt, settings);
   } catch (const std::exception& e) {

@@ -13,7 +13,7 @@ void run_casting(Report&, const Settings&);
 void run_convert(Report&, const Settings&);
 void run_cuda(Report&, const Settings&);
 
-void run_distributed(Report&, const Settings&);
+void run_parallel(Report&, const Settings&);
 void run_step(Report&, const Settings&);
 void run_layers(Report&, const Settings&);
 void run_train(Report&, const Settings&);
@@ -33,9 +33,9 @@ inline constexpr std::array kSuites{
 #ifdef MEZZO_WITH_CUDA
     Suite{"cuda", "fused steps and layers on a GPU (with --device cuda)", run_cuda},
 #endif
-#ifdef MEZZO_WITH_DISTRIBUTED
-    Suite{"distributed", "several processes: averages, steps, collectives and copies counted",
-          run_distributed},
+#ifdef MEZZO_WITH_PARALLEL
+    Suite{"parallel", "several processes: averages, steps, collectives and copies counted",
+          run_parallel},
 #endif
     Suite{"step", "fused steps against LibTorch's operators and optimizers, and against memory",
           run_step},

@@ -13,7 +13,7 @@
 #include "amp/step_record.h"
 #include "core/raise.h"
 #include "core/torch.h"
-#include "distributed/agreement.h"
+#include "parallel/agreement.h"
 #include "mezzo/optim.h"
 #include "scaling/finite_check.h"
 #include "scaling/loss_scaler.h"

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "amp/module_types.h"
-#include "distributed/agreement.h"
-#include "distributed/bucket_registry.h"
+#include "parallel/agreement.h"
+#include "parallel/bucket_registry.h"
 #include "scaling/to_device.h"
 
 namespace mezzo::detail {

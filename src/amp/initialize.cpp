@@ -10,7 +10,7 @@
 #include "amp/session.h"
 #include "core/raise.h"
 #include "core/scalar_type.h"
-#include "distributed/agreement.h"
+#include "parallel/agreement.h"
 #include "mezzo/hardware.h"
 
 namespace mezzo::detail {

@@ -13,7 +13,7 @@
 #include "amp/optimizer_state.h"
 #include "bridge/host.h"
 #include "core/raise.h"
-#include "distributed/agreement.h"
+#include "parallel/agreement.h"
 #include "scaling/finite_check.h"
 #include "scaling/to_device.h"
 

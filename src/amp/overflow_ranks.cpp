@@ -2,7 +2,7 @@
 
 #include <ATen/ops/maximum.h>
 
-#include "distributed/agreement.h"
+#include "parallel/agreement.h"
 #include "scaling/to_device.h"
 
 namespace mezzo::detail {

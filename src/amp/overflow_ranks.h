@@ -19,7 +19,7 @@ class OverflowRanks {
   /// Gradients that were averaged: the ranks (of the whole) whose own were not finite before; none
   /// where the average alone may be.
   explicit OverflowRanks(std::vector<int> before_the_average);
-  /// A flag that was agreed on: `origin` as of distributed/agreement.h. `name_of` tells a parameter
+  /// A flag that was agreed on: `origin` as of parallel/agreement.h. `name_of` tells a parameter
   /// by its place in the list of gradients.
   OverflowRanks(const at::Tensor& origin, const parallel::ProcessGroup& group,
                 const std::function<std::string(std::size_t)>& name_of);

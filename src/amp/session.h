@@ -16,7 +16,7 @@
 #include "amp/properties.h"
 #include "amp/weight_table.h"
 #include "core/torch.h"
-#include "distributed/agreement.h"
+#include "parallel/agreement.h"
 #include "mezzo/initialize.h"
 #include "scaling/loss_scaler.h"
 

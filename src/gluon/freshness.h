@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/torch.h"
-#include "distributed/gradient_hooks.h"
+#include "parallel/gradient_hooks.h"
 
 namespace mezzo::gluon {
 

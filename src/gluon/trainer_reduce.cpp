@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "distributed/flat.h"
+#include "parallel/flat.h"
 #include "gluon/trainer_state.h"
 #include "mezzo/autocast.h"
 #include "mezzo/process_group.h"

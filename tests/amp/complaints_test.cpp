@@ -1,6 +1,6 @@
 // What users of Apex Amp complained about most, each as a test that it cannot be said of Mezzo. The
 // numbers only rank them. Those about parallel training (8, 11 to 14, 22) are in the file of this
-// name in tests/distributed; 16 (installation) is tested by tests/install and tests/configure as
+// name in tests/parallel; 16 (installation) is tested by tests/install and tests/configure as
 // well.
 #include <gmock/gmock.h>
 

@@ -1,6 +1,6 @@
 // Defects that were found in Apex Amp's code, each as a test that Mezzo has not got it. The numbers
 // only count them. 19 to 25 (optimizers and kernels) are in the files of this name in tests/optim
-// and tests/nn, 26 to 32 (parallel training) in that of tests/distributed.
+// and tests/nn, 26 to 32 (parallel training) in that of tests/parallel.
 #include <gmock/gmock.h>
 
 #include <limits>

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "amp/training.h"
-#include "distributed/several.h"
+#include "parallel/several.h"
 #include "mezzo/checkpoint.h"
 #include "mezzo/fp16_utils.h"
 #include "mezzo/parallel.h"

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "amp/training.h"
-#include "distributed/several.h"
+#include "parallel/several.h"
 #include "mezzo/checkpoint.h"
 #include "mezzo/grad_scaler.h"
 #include "mezzo/parallel.h"

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "amp/training.h"
-#include "distributed/several.h"
+#include "parallel/several.h"
 #include "mezzo/parallel.h"
 
 namespace mezzo::amp {

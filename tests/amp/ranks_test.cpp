@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "amp/training.h"
-#include "distributed/several.h"
+#include "parallel/several.h"
 #include "mezzo/checkpoint.h"
 #include "mezzo/optim.h"
 #include "mezzo/parallel.h"

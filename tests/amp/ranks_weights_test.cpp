@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "amp/training.h"
-#include "distributed/agreement.h"
-#include "distributed/several.h"
+#include "parallel/agreement.h"
+#include "parallel/several.h"
 #include "mezzo/optim.h"
 #include "mezzo/parallel.h"
 

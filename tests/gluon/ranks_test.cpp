@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "distributed/several.h"
+#include "parallel/several.h"
 #include "gluon/judged.h"
 #include "mezzo/parallel.h"
 

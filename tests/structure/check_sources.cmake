@@ -34,7 +34,7 @@ list(REMOVE_ITEM silent src/core/messages.cpp         # the default place of mes
 forbidden("the library is silent and does not end its program"
           "(^|[^a-z_:])(std::)?((cout|cerr|clog) *<<|(v?f?printf|f?puts|f?putc|putchar|perror|abort|_?[eE]xit|quick_exit|terminate) *\\()" ${silent})
 set(unconfigured ${library})
-list(FILTER unconfigured EXCLUDE REGEX "^src/(platform|distributed)/")
+list(FILTER unconfigured EXCLUDE REGEX "^src/(platform|parallel)/")
 forbidden("the library has no configuration by environment variables" "(^|[^a-z_])(secure_)?getenv *\\(" ${unconfigured})
 set(behind_the_door ${ours})
 list(REMOVE_ITEM behind_the_door src/core/torch.h)

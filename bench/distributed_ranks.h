@@ -1,9 +1,0 @@
-// What the ranks of the distributed suite do.
-#pragma once
-
-namespace mezzo::bench {
-
-/// Measures in a process that a launcher gave a rank; rank 0 writes one Result as JSON a line.
-int run_distributed_rank(int repeats);
-
-}  // namespace mezzo::bench

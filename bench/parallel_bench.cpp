@@ -1,0 +1,53 @@
+// Starts this program again as two and as four ranks, and collects what they measured.
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/raise.h"
+#include "platform/libraries.h"
+#include "ranks/launcher.h"
+#include "suites.h"
+
+extern "C" mezzo::ranks::StoreHost* mezzo_host_store(const char* address, int port);
+
+namespace mezzo::bench {
+namespace {
+
+Result result_of(const nlohmann::json& line) {
+  Result result;
+  result.name = line.at("case");
+  result.unit = line.at("unit");
+  result.ours = line.at("ours");
+  result.peer = line.at("peer");
+  result.peer_name = line.at("peer_name");
+  result.spread = line.at("spread");
+  if (line.contains("target")) result.target = line["target"].get<double>();
+  if (line.contains("bytes")) result.bytes = line["bytes"].get<double>();
+  return result;
+}
+
+}  // namespace
+
+void run_parallel(Report& report, const Settings& settings) {
+  for (const int count : {2, 4}) {
+    ranks::LaunchOptions options;
+    options.command = {platform::program_path().string(), "--parallel-rank", "--repeats",
+                       std::to_string(settings.repeats)};
+    options.processes_per_node = count;
+    std::ostringstream out;
+    std::ostringstream err;
+    const auto host = [](const std::string& address, int port) {
+      return std::unique_ptr<ranks::StoreHost>(mezzo_host_store(address.c_str(), port));
+    };
+    const ranks::LaunchResult ended = ranks::launch(options, host, out, err);
+    if (ended.exit_code != 0) raise("parallel", ended.report);
+    std::istringstream lines(out.str());
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t begin = line.find('{');
+      if (begin != std::string::npos) {
+        report.add(result_of(nlohmann::json::parse(line.substr(begin))));
+      }
+    }
+  }
+}
+
+}  // namespace mezzo::bench

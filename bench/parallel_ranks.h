@@ -1,0 +1,9 @@
+// What the ranks of the parallel suite do.
+#pragma once
+
+namespace mezzo::bench {
+
+/// Measures in a process that a launcher gave a rank; rank 0 writes one Result as JSON a line.
+int run_parallel_rank(int repeats);
+
+}  // namespace mezzo::bench

@@ -1,0 +1,77 @@
+// What a ProcessGroup handle points to: the members, and the lanes that are made with the group.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/lane.h"
+#include "parallel/session.h"
+#include "mezzo/process_group.h"
+
+namespace mezzo::parallel {
+class Join;
+}
+
+namespace mezzo::parallel::detail {
+
+class Group {
+ public:
+  /// Connects the members; all of them come here with the same number (0: all ranks). A process
+  /// that is no member gets a handle without lanes.
+  static std::shared_ptr<Group> connect(int number, std::shared_ptr<Session> session,
+                                        std::vector<int> ranks);
+  Group(int number, std::shared_ptr<Session> session, std::vector<int> ranks);
+
+  int number() const noexcept { return number_; }
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return static_cast<int>(ranks_.size()); }
+  const std::vector<int>& ranks() const noexcept { return ranks_; }
+  const std::shared_ptr<Session>& session() const noexcept { return session_; }
+
+  /// What callers of collectives, statistics of batch norms, and overflow flags travel on. Made at
+  /// once: were they made at first use, two ranks could make them in different orders and wait for
+  /// each other.
+  Lane& calls() const { return member(calls_); }
+  Lane& statistics() const { return member(statistics_); }
+  Lane& flags() const { return member(flags_); }
+  std::shared_ptr<Lane> calls_lane() const { return member(calls_).shared_from_this(); }
+
+  /// A lane of one's own. All members call this in the same order.
+  std::shared_ptr<Lane> open_lane(const std::string& purpose);
+
+  /// Counts objects made over this group, equally on all ranks.
+  int next_number() { return ++numbered_; }
+  /// The loop that members may leave one by one. All members ask for it first in the same order.
+  const std::shared_ptr<Join>& join();
+
+  /// The sum over all lanes, the opened ones included.
+  ProcessGroup::Counts counts() const;
+
+ private:
+  Lane& member(const std::shared_ptr<Lane>& lane) const;
+
+  const int number_;
+  const std::string name_;
+  const std::shared_ptr<Session> session_;
+  const std::vector<int> ranks_;
+  int rank_ = -1;
+  int opened_ = 0;
+  int numbered_ = 0;
+  std::shared_ptr<Join> join_;
+  std::shared_ptr<Lane> calls_;
+  std::shared_ptr<Lane> statistics_;
+  std::shared_ptr<Lane> flags_;
+  std::vector<std::weak_ptr<Lane>> others_;
+};
+
+}  // namespace mezzo::parallel::detail
+
+namespace mezzo::parallel {
+
+/// The group meant: the given one, else all ranks. Error without a process group, or where this
+/// process is no member.
+ProcessGroup group_or_world(const std::optional<ProcessGroup>& group, const char* where);
+
+}  // namespace mezzo::parallel
