@@ -92,8 +92,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"amp", "casting"}))
       ->group("");
   bool is_rank = false;
-  app.add_flag("--parallel-rank", is_rank, "used by the program itself, in each rank")
-      ->group("");
+  app.add_flag("--parallel-rank", is_rank, "used by the program itself, in each rank")->group("");
   CLI11_PARSE(app, argc, argv);
   for (const std::string& name : names) {
     const auto known = [&](const auto& suite) { return suite.name == name; };

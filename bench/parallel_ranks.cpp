@@ -9,13 +9,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "parallel/agreement.h"
-#include "parallel/averaging.h"
-#include "parallel/group.h"
 #include "harness.h"
 #include "mezzo/amp.h"
 #include "mezzo/optim.h"
 #include "mezzo/parallel.h"
+#include "parallel/agreement.h"
+#include "parallel/averaging.h"
+#include "parallel/group.h"
 
 namespace mezzo::bench {
 namespace {

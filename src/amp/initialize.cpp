@@ -10,8 +10,8 @@
 #include "amp/session.h"
 #include "core/raise.h"
 #include "core/scalar_type.h"
-#include "parallel/agreement.h"
 #include "mezzo/hardware.h"
+#include "parallel/agreement.h"
 
 namespace mezzo::detail {
 namespace {

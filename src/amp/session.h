@@ -16,8 +16,8 @@
 #include "amp/properties.h"
 #include "amp/weight_table.h"
 #include "core/torch.h"
-#include "parallel/agreement.h"
 #include "mezzo/initialize.h"
+#include "parallel/agreement.h"
 #include "scaling/loss_scaler.h"
 
 namespace mezzo::detail {

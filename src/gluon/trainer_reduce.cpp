@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "parallel/flat.h"
 #include "gluon/trainer_state.h"
 #include "mezzo/autocast.h"
 #include "mezzo/process_group.h"
+#include "parallel/flat.h"
 
 namespace mezzo::gluon::detail {
 namespace {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
+#include "mezzo/parallel.h"
 #include "parallel/averaging.h"
 #include "parallel/flat_buckets.h"
-#include "mezzo/parallel.h"
 
 namespace mezzo::parallel {
 

@@ -7,8 +7,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "parallel/marked_batch_norms.h"
 #include "mezzo/sync_batch_norm.h"
+#include "parallel/marked_batch_norms.h"
 
 namespace mezzo::parallel {
 namespace {

@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "bridge/tensors.h"
+#include "mezzo/parallel.h"
 #include "parallel/flat.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/group.h"
 #include "parallel/join.h"
 #include "parallel/same_lines.h"
-#include "mezzo/parallel.h"
 
 namespace mezzo::parallel::detail {
 namespace {

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "mezzo/parallel.h"
 #include "parallel/bucket_sender.h"
 #include "parallel/flat_buckets.h"
 #include "parallel/gradient_claims.h"
-#include "mezzo/parallel.h"
 #include "ranks/bucket_notes.h"
 #include "ranks/bucket_schedule.h"
 

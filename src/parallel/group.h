@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "mezzo/process_group.h"
 #include "parallel/lane.h"
 #include "parallel/session.h"
-#include "mezzo/process_group.h"
 
 namespace mezzo::parallel {
 class Join;

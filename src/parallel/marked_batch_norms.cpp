@@ -12,8 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "parallel/sync_batch_norm.h"
 #include "mezzo/sync_batch_norm.h"
+#include "parallel/sync_batch_norm.h"
 
 namespace mezzo::parallel {
 namespace {

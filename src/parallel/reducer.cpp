@@ -4,11 +4,11 @@
 #include <sstream>
 #include <utility>
 
+#include "mezzo/process_group.h"
 #include "parallel/averaging.h"
 #include "parallel/flat.h"
 #include "parallel/group.h"
 #include "parallel/same_lines.h"
-#include "mezzo/process_group.h"
 
 namespace mezzo::parallel {
 namespace {

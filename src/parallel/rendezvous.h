@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "parallel/session.h"
 #include "mezzo/process_group.h"
+#include "parallel/session.h"
 
 namespace mezzo::parallel {
 

@@ -12,9 +12,9 @@
 #include <future>
 #include <thread>
 
+#include "mezzo/export.h"
 #include "parallel/communicator.h"
 #include "parallel/engine_store.h"
-#include "mezzo/export.h"
 #include "platform/network.h"
 #include "ranks/launcher.h"
 

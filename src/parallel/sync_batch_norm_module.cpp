@@ -2,8 +2,8 @@
 #include <ATen/ops/empty.h>
 
 #include "core/torch.h"
-#include "parallel/sync_batch_norm.h"
 #include "mezzo/sync_batch_norm.h"
+#include "parallel/sync_batch_norm.h"
 
 namespace mezzo::parallel {
 namespace {

@@ -9,10 +9,10 @@
 #include <limits>
 
 #include "amp/training.h"
-#include "parallel/several.h"
 #include "mezzo/checkpoint.h"
 #include "mezzo/fp16_utils.h"
 #include "mezzo/parallel.h"
+#include "parallel/several.h"
 
 namespace mezzo::amp {
 namespace {

@@ -7,10 +7,10 @@
 #include <stdexcept>
 
 #include "amp/training.h"
-#include "parallel/several.h"
 #include "mezzo/checkpoint.h"
 #include "mezzo/grad_scaler.h"
 #include "mezzo/parallel.h"
+#include "parallel/several.h"
 
 namespace mezzo::amp {
 namespace {

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "amp/training.h"
-#include "parallel/several.h"
 #include "mezzo/parallel.h"
+#include "parallel/several.h"
 
 namespace mezzo::amp {
 namespace {

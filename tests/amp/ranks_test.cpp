@@ -7,10 +7,10 @@
 #include <limits>
 
 #include "amp/training.h"
-#include "parallel/several.h"
 #include "mezzo/checkpoint.h"
 #include "mezzo/optim.h"
 #include "mezzo/parallel.h"
+#include "parallel/several.h"
 
 namespace mezzo::amp {
 namespace {

@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "amp/training.h"
-#include "parallel/agreement.h"
-#include "parallel/several.h"
 #include "mezzo/optim.h"
 #include "mezzo/parallel.h"
+#include "parallel/agreement.h"
+#include "parallel/several.h"
 
 namespace mezzo::amp {
 namespace {

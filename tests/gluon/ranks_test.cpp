@@ -3,9 +3,9 @@
 
 #include <limits>
 
-#include "parallel/several.h"
 #include "gluon/judged.h"
 #include "mezzo/parallel.h"
+#include "parallel/several.h"
 
 namespace mezzo::gluon {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <limits>
 
+#include "mezzo/amp.h"
+#include "mezzo/parallel.h"
 #include "parallel/branches.h"
 #include "parallel/near.h"
 #include "parallel/several.h"
-#include "mezzo/amp.h"
-#include "mezzo/parallel.h"
 
 namespace mezzo::parallel {
 namespace {

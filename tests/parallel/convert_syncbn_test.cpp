@@ -1,10 +1,10 @@
 // convert_syncbn_model: what it replaces, where, and what it refuses.
 #include <gmock/gmock.h>
 
-#include "parallel/near.h"
-#include "parallel/several.h"
 #include "mezzo/parallel.h"
 #include "mezzo/sync_batch_norm.h"
+#include "parallel/near.h"
+#include "parallel/several.h"
 
 namespace mezzo::parallel {
 namespace {

@@ -3,10 +3,10 @@
 #include <cstdlib>
 #include <limits>
 
-#include "parallel/branches.h"
-#include "parallel/several.h"
 #include "mezzo/amp.h"
 #include "mezzo/optim.h"
+#include "parallel/branches.h"
+#include "parallel/several.h"
 #include "support/cuda_places.h"
 
 namespace mezzo::parallel {

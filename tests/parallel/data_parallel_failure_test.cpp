@@ -2,9 +2,9 @@
 // error.
 #include <gmock/gmock.h>
 
+#include "mezzo/parallel.h"
 #include "parallel/branches.h"
 #include "parallel/several.h"
-#include "mezzo/parallel.h"
 
 namespace mezzo::parallel {
 namespace {

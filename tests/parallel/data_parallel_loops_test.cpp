@@ -2,10 +2,10 @@
 // exceptions, ranks without data, against one process on all of the data.
 #include <gmock/gmock.h>
 
+#include "mezzo/parallel.h"
 #include "parallel/agreement.h"
 #include "parallel/branches.h"
 #include "parallel/several.h"
-#include "mezzo/parallel.h"
 
 namespace mezzo::parallel {
 namespace {

@@ -1,9 +1,9 @@
 // A backward inside of a backward, and a model that is wrapped again.
 #include <gmock/gmock.h>
 
+#include "mezzo/parallel.h"
 #include "parallel/branches.h"
 #include "parallel/several.h"
-#include "mezzo/parallel.h"
 
 namespace mezzo::parallel {
 namespace {

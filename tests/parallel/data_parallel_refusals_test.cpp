@@ -3,9 +3,9 @@
 
 #include <cmath>
 
+#include "mezzo/parallel.h"
 #include "parallel/branches.h"
 #include "parallel/several.h"
-#include "mezzo/parallel.h"
 
 namespace mezzo::parallel {
 namespace {

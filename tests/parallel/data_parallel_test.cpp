@@ -8,10 +8,10 @@
 #include <random>
 #include <set>
 
+#include "mezzo/parallel.h"
 #include "parallel/agreement.h"
 #include "parallel/branches.h"
 #include "parallel/several.h"
-#include "mezzo/parallel.h"
 
 namespace mezzo::parallel {
 namespace {

@@ -1,9 +1,9 @@
 // Gradients in low types, compressed, and by a hook of the user.
 #include <gtest/gtest.h>
 
+#include "mezzo/parallel.h"
 #include "parallel/branches.h"
 #include "parallel/several.h"
-#include "mezzo/parallel.h"
 
 namespace mezzo::parallel {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <sstream>
 
-#include "parallel/branches.h"
-#include "parallel/several.h"
 #include "mezzo/amp.h"
 #include "mezzo/parallel.h"
+#include "parallel/branches.h"
+#include "parallel/several.h"
 
 namespace mezzo::parallel {
 namespace {

@@ -1,9 +1,9 @@
 // Errors in loops of which some ranks have fewer batches, and what comes after them.
 #include <gmock/gmock.h>
 
+#include "mezzo/parallel.h"
 #include "parallel/branches.h"
 #include "parallel/several.h"
-#include "mezzo/parallel.h"
 
 namespace mezzo::parallel {
 namespace {

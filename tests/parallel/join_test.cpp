@@ -3,8 +3,8 @@
 
 #include <stdexcept>
 
-#include "parallel/several.h"
 #include "mezzo/parallel.h"
+#include "parallel/several.h"
 
 namespace mezzo::parallel {
 namespace {

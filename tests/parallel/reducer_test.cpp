@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
-#include "parallel/several.h"
 #include "mezzo/process_group.h"
+#include "parallel/several.h"
 
 namespace mezzo::parallel {
 namespace {

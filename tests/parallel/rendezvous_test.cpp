@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "parallel/several.h"
 #include "mezzo/parallel.h"
+#include "parallel/several.h"
 #include "platform/network.h"
 
 namespace mezzo::parallel {

@@ -1,6 +1,6 @@
 // Batch norm through the CUDA kernels, in one process, against the same layer on the processor.
-#include "parallel/batch_norm_steps.h"
 #include "mezzo/sync_batch_norm.h"
+#include "parallel/batch_norm_steps.h"
 #include "support/cuda_places.h"
 
 namespace mezzo::parallel {

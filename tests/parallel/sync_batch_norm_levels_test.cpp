@@ -1,9 +1,9 @@
 // Synchronised batch norms under the levels: replaced ones and marked ones.
 #include <gmock/gmock.h>
 
-#include "parallel/several.h"
 #include "mezzo/amp.h"
 #include "mezzo/parallel.h"
+#include "parallel/several.h"
 
 namespace mezzo::parallel {
 namespace {

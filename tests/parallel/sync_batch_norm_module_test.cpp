@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <sstream>
 
-#include "parallel/near.h"
-#include "parallel/several.h"
 #include "mezzo/parallel.h"
 #include "mezzo/sync_batch_norm.h"
+#include "parallel/near.h"
+#include "parallel/several.h"
 
 namespace mezzo::parallel {
 namespace {

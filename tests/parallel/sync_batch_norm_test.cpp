@@ -4,10 +4,10 @@
 
 #include <gmock/gmock.h>
 
+#include "mezzo/parallel.h"
 #include "parallel/batch_norm_steps.h"
 #include "parallel/near.h"
 #include "parallel/several.h"
-#include "mezzo/parallel.h"
 
 namespace mezzo::parallel {
 namespace {
