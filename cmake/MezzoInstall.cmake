@@ -1,7 +1,18 @@
 # What `cmake --install` copies: the shared libraries and programs that src/ defines, the benchmarks, the public headers, and the files by
 # which find_package(mezzo CONFIG) gives mezzo::mezzo (and mezzo::convert) with LibTorch's place already known.
 #
+# A wheel (SKBUILD is set by scikit-build-core, see pyproject.toml) holds the program, the converter's library and nothing else.
+#
 # mezzo_installed is the target that builds all of it and nothing else.
+
+if(SKBUILD)
+  include(MezzoManuals)
+  install(PROGRAMS $<TARGET_FILE:mezzo_program> DESTINATION ${SKBUILD_SCRIPTS_DIR})
+  install(FILES $<TARGET_FILE:mezzo_convert> DESTINATION mezzo RENAME libmezzo_convert.so)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/manuals/man1 DESTINATION ${SKBUILD_DATA_DIR}/share/man)
+  add_custom_target(mezzo_wheel DEPENDS mezzo_program mezzo_convert mezzo_manuals)
+  return()
+endif()
 
 include(CMakePackageConfigHelpers)
 

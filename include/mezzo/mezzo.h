@@ -12,6 +12,7 @@
 #include "mezzo/checkpoint.h"
 #include "mezzo/containers.h"
 #include "mezzo/convert.h"
+#include "mezzo/convert_c.h"
 #include "mezzo/ema.h"
 #include "mezzo/error.h"
 #include "mezzo/events.h"

@@ -24,7 +24,11 @@ std::vector<std::string> library_candidates(const std::string& name, const std::
   std::vector<std::string> patterns;
   Dl_info own{};
   if (dladdr(reinterpret_cast<const void*>(&library_candidates), &own) != 0) {
-    patterns.push_back(std::filesystem::path(own.dli_fname).parent_path().string() + "/" + name);
+    const std::filesystem::path beside = std::filesystem::path(own.dli_fname).parent_path();
+    patterns.push_back((beside / name).string());
+    // A Python environment: this library in a package of its own, or this program in its bin.
+    patterns.push_back((beside / ".." / package / name).string());
+    patterns.push_back((beside / "../lib/python3*/site-packages" / package / name).string());
   }
   for (const char* folder : {"/usr/local/lib/", "/usr/lib/*-linux-gnu/", "/usr/lib/"}) {
     patterns.push_back(folder + name);
