@@ -1,6 +1,5 @@
 // Three linear layers of 4096 on a batch of 512: what mixed precision costs beside the products is
 // weight traffic.
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/randn.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -12,6 +11,7 @@
 #include "cuda_timing.h"
 #include "mezzo/amp.h"
 #include "mezzo/optim.h"
+#include "native_autocast.h"
 
 namespace mezzo::bench {
 namespace {
@@ -22,22 +22,6 @@ torch::nn::Sequential three_layers() {
   net->to(at::kCUDA);
   return net;
 }
-
-// Native autocast, which C++ has no guard for.
-class NativeCudaAutocast {
- public:
-  NativeCudaAutocast() {
-    at::autocast::set_autocast_enabled(at::kCUDA, true);
-    at::autocast::set_autocast_dtype(at::kCUDA, at::kHalf);
-    at::autocast::increment_nesting();
-  }
-  ~NativeCudaAutocast() {
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(at::kCUDA, false);
-  }
-  NativeCudaAutocast(const NativeCudaAutocast&) = delete;
-  NativeCudaAutocast& operator=(const NativeCudaAutocast&) = delete;
-};
 
 }  // namespace
 
@@ -67,7 +51,7 @@ void run_cuda_weights(Report& report, int repeats, double bandwidth) {
     plain.zero_grad();
     at::Tensor loss;
     {
-      const NativeCudaAutocast cast;
+      const NativeAutocast cast(at::kHalf, at::kCUDA);
       loss = at::mse_loss(native->forward(x), target);
     }
     scaler.scale(loss).backward();
