@@ -118,8 +118,8 @@ struct Options {
   /// otherwise; `Report::adjusted` tells of each.
   bool raise_epsilons = false;
   /// Batch normalizations of inference, whose parameters are constants, become part of the weights
-  /// and the bias of the Conv, ConvTranspose or Gemm before them, before anything is decided;
-  /// `Report::batch_norms` tells of each.
+  /// and the bias of the Conv, ConvTranspose, Gemm or MatMul before them, before anything is
+  /// decided; `Report::batch_norms` tells of each.
   bool fold_batch_norm = false;
   /// Pins that are left out, by name: reasons to keep something float32 that do not hold for this
   /// model ("powers"). `Decision::pin` tells which one decided.

@@ -86,6 +86,7 @@ TEST_F(ConvertCommand, EveryListAndNameCounts) {
   EXPECT_EQ(low_nodes("--target-ops +Softmax"), 4);
   EXPECT_EQ(low_nodes("--fp32-ops +MatMul,+Relu"), 1);
   EXPECT_EQ(low_nodes("--widest-ops -Add"), 3);
+  EXPECT_EQ(low_nodes("--fp32-ops -Softmax -Exp"), low_nodes("--fp32-ops -Softmax,-Exp"));
   EXPECT_EQ(low_nodes("--conditional-fp32-ops Conv:group=1,2"), 2);
   EXPECT_EQ(low_nodes("--exclude conv"), 2);
   EXPECT_EQ(low_nodes("--exclude 'c*' --exclude '/f./'"), 0);

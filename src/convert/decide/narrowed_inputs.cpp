@@ -15,6 +15,11 @@ bool is_integer_cast(const Graph& graph, const Node& node) {
   return to == Element::kInt64 || to == Element::kInt32;
 }
 
+// What rounds to whole numbers has counted ones in mind.
+bool rounds(const Node& node) {
+  return node.op == "Floor" || node.op == "Ceil" || node.op == "Round";
+}
+
 }  // namespace
 
 std::vector<std::string> warnings_of_narrowed_ids(const Graph& graph, const ConvertPolicy& policy) {
@@ -28,7 +33,8 @@ std::vector<std::string> warnings_of_narrowed_ids(const Graph& graph, const Conv
     bool is_counted = false;
     walk_on(graph, {in}, {}, [&](ValueId, const Use&, const Node& node) {
       is_counted = is_counted || is_integer_cast(graph, node);
-      return !is_counted && moves_values(node.op) ? Onward::kAll : Onward::kStop;
+      const bool is_count = moves_values(node.op) || rounds(node);
+      return !is_counted && is_count ? Onward::kAll : Onward::kStop;
     });
     if (!is_counted) continue;
     warnings.push_back(concat(

@@ -5,6 +5,7 @@
 #include "convert/decide/cut.h"
 #include "convert/decide/decide.h"
 #include "convert/graph/sizes.h"
+#include "convert/graph/walk.h"
 #include "convert/standard/operator_facts.h"
 
 namespace mezzo::convert {
@@ -83,6 +84,28 @@ class Placement {
     }
   }
 
+  // Does the node only move values, and do all that read them, behind whatever moves them on, want
+  // them low? Then rounding before it is rounding after it: an embedding beside a float feature.
+  bool is_rounded_anyway(const Node& node) const {
+    if (!moves_values(node.qualified_name())) return false;
+    std::vector<ValueId> ahead = node.outputs;
+    for (std::size_t i = 0; i < ahead.size(); ++i) {
+      if (ahead[i] == kNone) continue;
+      if (ahead.size() > kFarthestWalk) return false;
+      const Value& value = graph_.value(ahead[i]);
+      for (std::size_t u = 0; u < value.uses.size(); ++u) {
+        const Slot slot = map_.uses[static_cast<std::size_t>(ahead[i])][u];
+        if (slot != kNoSlot && is_pinned(slot, Label::kLow)) continue;
+        if (value.uses[u].node == kNone || slot == kNoSlot || is_pinned(slot, Label::kHigh))
+          return false;
+        const Node& reader = graph_.node(value.uses[u].node);
+        if (!moves_values(reader.qualified_name())) return false;
+        ahead.insert(ahead.end(), reader.outputs.begin(), reader.outputs.end());
+      }
+    }
+    return true;
+  }
+
   void add_node(Cut& cut, NodeId id) {
     const Node& node = graph_.node(id);
     const auto& variables = map_.variables[static_cast<std::size_t>(id)];
@@ -95,9 +118,9 @@ class Placement {
     } else {
       cut.pay_if_low(slot, {0, 0, 1});
     }
-    if (policy_.class_of(node.qualified_name()).cast != CastClass::kPromote ||
-        is_pinned(slot, Label::kLow))
-      return;
+    const ClassOf rule = policy_.class_of(node.qualified_name());
+    if (rule.cast != CastClass::kPromote || is_pinned(slot, Label::kLow)) return;
+    if (rule.level == Level::kDefault && is_rounded_anyway(node)) return;
     for (const ValueId in : node.inputs) {
       const Slot made = in == kNone ? kNoSlot : map_.native[static_cast<std::size_t>(in)];
       if (made != kNoSlot) cut.pay_if_split(map_.slots.root(made), slot, Cut::kInfinite);

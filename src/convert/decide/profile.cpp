@@ -42,8 +42,8 @@ constexpr std::array<Profile, 7> kProfiles{{
      .must_load = true,
      .avoids_joins = true},
     {.name = "ort-cuda", .avoids_joins = true, .gaps = kOrtGaps},
-    {.name = "trt", .gaps = kTensorRtGaps},
-    {.name = "openvino", .gaps = kOpenVinoGaps},
+    {.name = "trt", .avoids_joins = true, .gaps = kTensorRtGaps},
+    {.name = "openvino", .avoids_joins = true, .gaps = kOpenVinoGaps},
 }};
 
 }  // namespace

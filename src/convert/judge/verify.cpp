@@ -71,12 +71,23 @@ void Verifier::let_small_go_low(Report& report) {
   const auto products = [&](const ValueRanges& ranges) {
     return low_products(graph_, policy_, decide(graph_, policy_, constants, {.ranges = &ranges}));
   };
-  if (products(rest) <= products(*ranges_)) return;
+  const std::size_t kept = products(*ranges_);
+  const std::size_t wanted = products(rest);
+  if (wanted <= kept) return;
   tell("comparing", 0);
   const std::vector<OutputError> errors =
       worst_of(judge_->errors(policy_, {.ranges = &rest}, judged()));
   const double accepted = std::min(accepted_of_type(), options.tolerance.value_or(HUGE_VAL));
-  if (!hardly_differ(errors, accepted)) return;
+  if (!hardly_differ(errors, accepted)) {
+    report.warnings.push_back(concat(
+        {std::to_string(wanted - kept),
+         " products stay float32 for values below 4 times the smallest normal value of ",
+         options.target_dtype,
+         " on the calibration data. Activations of weights that were not trained vanish like this; "
+         "if these are such, calibrate again once they are trained: products whose values are "
+         "larger then go low"}));
+    return;
+  }
   std::ostringstream text;
   text.precision(2);
   text << ranges_->size() - rest.size()

@@ -167,6 +167,8 @@ class Folding {
                                  {static_cast<std::int64_t>(values->bias.size())}, values->bias));
     }
     if (node.op == "Gemm") edit.remove("beta");
+    // A MatMul has no bias.
+    if (node.op == "MatMul") edit.set_op("Gemm");
     remove(fold.norms, made, edit);
   }
 

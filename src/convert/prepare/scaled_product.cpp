@@ -40,7 +40,7 @@ bool takes_attributes_from_function(const Node& node) {
 
 std::optional<WeightLayout> layout_of(const Graph& graph, const Node& node, const Dims& dims) {
   if (std::ranges::any_of(dims, [](std::int64_t dim) { return dim <= 0; })) return std::nullopt;
-  if (node.op == "Gemm") {
+  if (node.op == "Gemm" || node.op == "MatMul") {
     if (dims.size() != 2) return std::nullopt;
     const bool is_transposed = graph.integer(node, "transB", 0) != 0;
     if (is_transposed) return WeightLayout{1, dims[0], dims[1], 1};
@@ -51,6 +51,19 @@ std::optional<WeightLayout> layout_of(const Graph& graph, const Node& node, cons
   const std::int64_t groups = graph.integer(node, "group", 1);
   if (groups < 1 || dims[0] % groups != 0) return std::nullopt;
   return WeightLayout{dims[0], dims[1], product_from(dims, 2), dims[0] / groups};
+}
+
+// A normalization counts channels along the second dimension, which is a product's last one only
+// where there are two.
+bool is_matrix(const Graph& graph, const Node& product) {
+  const auto has_two = [&](ValueId id) {
+    const Value& value = graph.value(id);
+    return value.has_dims && value.dims.size() == 2;
+  };
+  const NodeId maker = graph.value(product.inputs[0]).producer;
+  const bool is_flat =
+      maker != kNone && graph.node(maker).domain.empty() && graph.node(maker).op == "Flatten";
+  return is_flat || has_two(product.inputs[0]) || has_two(product.outputs[0]);
 }
 
 ValueId bias_of(const Node& node) {
@@ -94,12 +107,16 @@ std::optional<Product> product_of(const Graph& graph, const Constants& constants
     return std::nullopt;
   };
   const bool is_gemm = node.op == "Gemm";
-  if (!node.domain.empty() || (node.op != "Conv" && node.op != "ConvTranspose" && !is_gemm))
-    return refused("makes what it reads, which is no Conv, ConvTranspose or Gemm");
-  if (is_gemm && node.opset < 7) return refused("is of an opset below 7");
+  const bool is_matmul = node.op == "MatMul";
+  if (!node.domain.empty() ||
+      (node.op != "Conv" && node.op != "ConvTranspose" && !is_gemm && !is_matmul))
+    return refused("makes what it reads, which is no Conv, ConvTranspose, Gemm or MatMul");
+  if ((is_gemm || is_matmul) && node.opset < 7) return refused("is of an opset below 7");
   if (takes_attributes_from_function(node)) return refused("takes an attribute from its function");
   if (node.inputs.size() < 2 || node.inputs[1] == kNone || !constants.is_constant(node.inputs[1]))
     return refused("has weights that are no float32 constant");
+  if (is_matmul && (node.inputs[0] == kNone || !is_matrix(graph, node)))
+    return refused("reads what is not known to have two dimensions");
   const ValueId bias = bias_of(node);
   if (bias != kNone && !constants.is_constant(bias))
     return refused("has a bias that is no float32 constant");

@@ -1,5 +1,5 @@
-// Conv, ConvTranspose and Gemm with constant weights, seen as what a factor and a shift per output
-// channel can be multiplied into.
+// Conv, ConvTranspose, Gemm and MatMul with constant weights, seen as what a factor and a shift per
+// output channel can be multiplied into.
 #pragma once
 
 #include <cstdint>

@@ -292,5 +292,72 @@ TEST(CastPlacement, TakesFewerCastsBeforeFewerBytes) {
   EXPECT_FALSE(decision_on(made, "b").low);
 }
 
+// Rounding what is only moved before or after it is moved gives the same numbers.
+TEST(CastPlacement, AnEmbeddingBesideAFloatFeatureGoesLowWithItsTable) {
+  const auto joined_with = [](const char* way, const char* reader) {
+    GraphBuilder g;
+    g.input("ids", Element::kInt64, {2}).input("feature").weight("table").weight("w", {1, 2, 3, 4});
+    g.node("Gather", {"table", "ids"}, {"e"});
+    if (std::string_view(way) == "Concat") {
+      g.node(way, {"e", "feature"}, {"c"}, attribute("axis", std::int64_t{0}));
+    } else {
+      g.node(way, {"e", "feature"}, {"c"});
+    }
+    return model(g.node("Neg", {"c"}, {"n"})
+                     .node(reader, {"n", "w"}, {"y"})
+                     .output("y", Element::kFloat, {-1, 2})
+                     .take());
+  };
+  const auto low_nodes = [&](const char* way, const char* reader) {
+    Document document(bytes_of(joined_with(way, reader)));
+    const Graph graph(document);
+    Options options;
+    options.cast_optional_params = true;  // a table behind a Cast would cost one
+    const ConvertPolicy policy(options);
+    Constants constants(graph, policy.low());
+    std::string low;
+    for (const Decision& decision : decide(graph, policy, constants).list)
+      low += decision.low ? decision.key : "";
+    return low;
+  };
+  for (const char* way : {"Concat", "Max"}) EXPECT_EQ(low_nodes(way, "MatMul"), "ecny") << way;
+  EXPECT_EQ(low_nodes("Add", "MatMul"), "ny") << "a sum has digits of its own";
+  EXPECT_EQ(low_nodes("Concat", "Pow"), "") << "its reader stays float32";
+}
+
+// What the norm computes in stands in its stash_type, whatever type it reads.
+TEST(Classes, ALayerNormThatComputesInFloatFollowsItsNeighbours) {
+  const auto norm = [](std::int64_t stash) {
+    GraphBuilder g;
+    g.input("x").weight("w").weight("s", {1, 2}, {2}).weight("b", {1, 2}, {2});
+    g.node("MatMul", {"x", "w"}, {"m"});
+    g.node("LayerNormalization", {"m", "s", "b"}, {"n"}, attribute("stash_type", stash));
+    return model(g.node("MatMul", {"n", "w"}, {"y"}).output("y").take());
+  };
+  EXPECT_TRUE(decision_on(norm(1), "n").low);
+  EXPECT_FALSE(decision_on(norm(10), "n").low) << "it would sum in float16";
+}
+
+TEST(NarrowedInputs, AreWarnedOfWhereTheModelMakesIntegersOfThem) {
+  const auto warnings = [](const char* io, const char* between, std::int64_t to) {
+    GraphBuilder g;
+    g.input("ids").weight("table", {1, 2, 3, 4}, {4});
+    g.node(between, {"ids"}, {"r"}).node("Cast", {"r"}, {"i"}, attribute("to", to));
+    if (to == 7) g.node("Gather", {"table", "i"}, {"y"}).output("y");
+    if (to != 7) g.output("i", static_cast<Element>(to));
+    Document document(bytes_of(model(g.take())));
+    const Graph graph(document);
+    Options options;
+    options.io = io;
+    return warnings_of_narrowed_ids(graph, ConvertPolicy(options));
+  };
+  EXPECT_THAT(
+      warnings("low", "Identity", 7),
+      testing::ElementsAre(HasSubstr("'ids' is asked for in float16, which counts to 2048")));
+  EXPECT_THAT(warnings("low", "Floor", 7), testing::SizeIs(1));
+  EXPECT_THAT(warnings("keep", "Identity", 7), testing::IsEmpty());
+  EXPECT_THAT(warnings("low", "Identity", 9), testing::IsEmpty()) << "a flag is no number";
+}
+
 }  // namespace
 }  // namespace mezzo::convert

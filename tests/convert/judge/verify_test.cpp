@@ -188,6 +188,10 @@ TEST_F(EvaluatorJudges, SmallValuesThatGrowAgainStayFloat) {
   EXPECT_LT(report.heavy_low_nodes, 4);
   EXPECT_LT(report.errors.at(0).relative_to_range, 0.02);
   EXPECT_THAT(report.warnings, testing::Not(testing::Contains(HasSubstr("all the same"))));
+  EXPECT_THAT(report.warnings, testing::Contains(testing::AllOf(
+                                   HasSubstr(std::to_string(4 - report.heavy_low_nodes) +
+                                             " products stay float32 for values below"),
+                                   HasSubstr("calibrate again once they are trained"))));
 }
 
 // Zero would be within every tolerance that is told as a share of one millionth.

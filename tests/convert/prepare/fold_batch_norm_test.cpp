@@ -167,6 +167,34 @@ TEST(FoldBatchNorm, KnowsTheFactorsAndTheLayoutOfGemm) {
   }
 }
 
+// x -> MatMul with w -> BatchNormalization -> y; nothing is told about what is between.
+Message matrix_product(const std::vector<std::int64_t>& input, const std::string& before = "") {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, input).weight("w", {1, 2, 3, 4}, {2, 2});
+  if (!before.empty()) g.node(before, {"x"}, {"f"});
+  with_parameters(g).node("MatMul", {before.empty() ? "x" : "f", "w"}, {"c"});
+  return model(norm(g, "c", "y").output("y", Element::kFloat, {-1, -1}).take());
+}
+
+TEST(FoldBatchNorm, MakesAMatMulOfTwoDimensionsAGemm) {
+  for (const Message& made :
+       {matrix_product({3, 2}), matrix_product({-1, 2}), matrix_product({-1, 2, 1}, "Flatten")}) {
+    Folded folded(made);
+    EXPECT_EQ(folded.graph.nodes.back().op, "Gemm");
+    EXPECT_THAT(
+        folded.constant("Gemm", 1),
+        testing::ElementsAreArray(near({factor(0), 2 * factor(1), 3 * factor(0), 4 * factor(1)})));
+    EXPECT_THAT(folded.constant("Gemm", 2), testing::ElementsAreArray(near({shift(0), shift(1)})));
+    EXPECT_EQ(folded.count("BatchNormalization") + folded.count("MatMul"), 0U);
+  }
+}
+
+// The channels of the normalization are another dimension than that of the weights.
+TEST(FoldBatchNorm, LeavesAMatMulOfMoreDimensions) {
+  EXPECT_THAT(why_not(matrix_product({1, 2, 2})), HasSubstr("two dimensions"));
+  EXPECT_THAT(why_not(matrix_product({1, 2, 2}, "Relu")), HasSubstr("two dimensions"));
+}
+
 TEST(FoldBatchNorm, OneNumberForAllChannelsOfGemmBecomesOneForEach) {
   GraphBuilder g;
   g.input("x").weight("w", {1, 2, 3, 4}).weight("b", {5}, {});

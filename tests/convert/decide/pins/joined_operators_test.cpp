@@ -1,6 +1,7 @@
 // What ONNX Runtime does wrong where it joins operators is not left for it to join.
 #include <gmock/gmock.h>
 
+#include "convert/decide/profile.h"
 #include "decision_on.h"
 #include "joined_models.h"
 
@@ -41,6 +42,13 @@ TEST(JoinedOperators, AnotherTypeAndAnotherEngineAreFree) {
   EXPECT_TRUE(decision_on(made, "t0", {}, "bfloat16").low);
   EXPECT_FALSE(decision_on(norm_behind("MatMul", ""), "n").low);
   EXPECT_TRUE(decision_on(norm_behind("MatMul", ""), "n", {}, "bfloat16").low);
+}
+
+// ONNX Runtime is where results for other engines are tried.
+TEST(JoinedOperators, AreAvoidedInEveryProfileButThatOfTheStandard) {
+  for (const char* name : {"portable", "ort", "ort-cpu", "ort-cuda", "trt", "openvino"})
+    EXPECT_TRUE(find_profile(name)->avoids_joins) << name;
+  EXPECT_FALSE(find_profile("spec")->avoids_joins);
 }
 
 TEST(JoinedOperators, BatchNormsBehindAMatMulStayFloat) {
