@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "cli/command.h"
+#include "cli/convert_mxnet.h"
 #include "cli/option_names.h"
 #include "cli/progress.h"
 #include "core/dtype.h"
@@ -27,6 +28,8 @@ struct ConvertOptions {
   std::vector<std::string> target_ops, fp32_ops, widest_ops;
   double tolerance = 0, time_limit = 0;
   bool cast_weights = true, quiet = false, json = false;
+  std::string params;  // of MXNet's models
+  bool remove_amp_cast = false;
   convert::Options model;
 };
 
@@ -198,7 +201,30 @@ void let_threads_sleep() {
   ::setenv("OMP_WAIT_POLICY", "passive", 0);
 }
 
+int run_mxnet(const CLI::App& app, const ConvertOptions& options) {
+  check_for_mxnet(app, options.in);
+  const convert::Options given = as_given(app, options);
+  convert_mxnet({.symbol = options.in,
+                 .params = options.params,
+                 .out = options.out,
+                 .remove_amp_cast = options.remove_amp_cast,
+                 .quiet = options.quiet,
+                 .options = {.target_dtype = given.target_dtype,
+                             .target_dtype_ops = given.target_dtype_ops,
+                             .fp32_ops = given.fp32_ops,
+                             .conditional_fp32_ops = given.conditional_fp32_ops,
+                             .excluded_sym_names = given.excluded_names,
+                             .cast_optional_params = given.cast_optional_params}});
+  return kDone;
+}
+
 int run(const CLI::App& app, const ConvertOptions& options) {
+  if (is_mxnet_graph(options.in)) return run_mxnet(app, options);
+  for (const char* name : {"--params", "--remove-amp-cast"}) {
+    if (app.count(name) != 0)
+      raise<ConfigError>("convert", name, " is for MXNet's X-symbol.json, and '", options.in,
+                         "' is none");
+  }
   let_threads_sleep();
   check_reports(options.reports);
   check_files(options);
@@ -321,7 +347,9 @@ void add_judges(CLI::App& app, ConvertOptions& options) {
 
 Action setup_convert(CLI::App& app) {
   const auto options = std::make_shared<ConvertOptions>();
-  app.add_option("IN", options->in, "An ONNX model")->required()->type_name("FILE");
+  app.add_option("IN", options->in, "An ONNX model, or a -symbol.json of MXNet")
+      ->required()
+      ->type_name("FILE");
   app.add_option("-o,--output", options->out, "The model to write; the input is never overwritten")
       ->type_name("OUT");
   app.add_option("--dtype", options->model.target_dtype, "The 16-bit type (float16)")
@@ -342,6 +370,10 @@ Action setup_convert(CLI::App& app) {
   app.add_option("--opset", options->model.opset, "Keep, raise where it helps, or a number (keep)")
       ->type_name("keep|auto|N");
   add_judges(app, *options);
+  app.add_option("--params", options->params, "The parameters of a graph of MXNet")
+      ->type_name("FILE");
+  app.add_flag("--remove-amp-cast", options->remove_amp_cast,
+               "MXNet: take casts out again, all parameters float32");
   app.add_flag("--weights-only", options->model.weights_only,
                "Store weights low, compute in float32");
   app.add_flag("--clamp-weights", options->model.clamp_weights,

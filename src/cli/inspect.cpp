@@ -3,6 +3,8 @@
 #include <iostream>
 
 #include "cli/command.h"
+#include "cli/convert_mxnet.h"
+#include "core/raise.h"
 #include "mezzo/convert.h"
 
 namespace mezzo::cli {
@@ -13,9 +15,17 @@ Action setup_inspect(CLI::App& app) {
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  app.add_option("MODEL", options->model, "An ONNX model")->required()->type_name("FILE");
+  app.add_option("MODEL", options->model, "An ONNX model, or a -symbol.json of MXNet")
+      ->required()
+      ->type_name("FILE");
   app.add_flag("--json", options->json, "Print JSON");
   return [options] {
+    if (is_mxnet_graph(options->model)) {
+      if (options->json)
+        raise<ConfigError>("inspect", "--json is for ONNX models; a graph of MXNet is JSON itself");
+      std::cout << inspect_mxnet(options->model);
+      return kDone;
+    }
     const convert::Inspection inspection = convert::inspect_model(options->model);
     std::cout << (options->json ? inspection.to_json() : inspection.to_text());
     return kDone;

@@ -8,7 +8,7 @@
 
 #include "core/raise.h"
 #include "core/scalar_type.h"
-#include "gluon/mxnet_lists_table.h"
+#include "operators/mxnet_lists_table.h"
 #include "operators/operators.h"
 #include "policy/rules.h"
 

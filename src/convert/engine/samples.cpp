@@ -28,18 +28,21 @@ std::uint64_t number_at(std::string_view bytes, std::size_t at, std::size_t size
 }
 
 Element element_of(std::string_view descr, const std::string& name) {
-  constexpr std::array<std::pair<std::string_view, Element>, 12> kTypes{{{"f4", Element::kFloat},
-                                                                         {"f2", Element::kFloat16},
-                                                                         {"f8", Element::kDouble},
-                                                                         {"i1", Element::kInt8},
-                                                                         {"i2", Element::kInt16},
-                                                                         {"i4", Element::kInt32},
-                                                                         {"i8", Element::kInt64},
-                                                                         {"u1", Element::kUint8},
-                                                                         {"u2", Element::kUint16},
-                                                                         {"u4", Element::kUint32},
-                                                                         {"u8", Element::kUint64},
-                                                                         {"b1", Element::kBool}}};
+  constexpr std::array<std::pair<std::string_view, Element>, 13> kTypes{
+      {{"f4", Element::kFloat},
+       {"f2", Element::kFloat16},
+       {"f8", Element::kDouble},
+       {"i1", Element::kInt8},
+       {"i2", Element::kInt16},
+       {"i4", Element::kInt32},
+       {"i8", Element::kInt64},
+       {"u1", Element::kUint8},
+       {"u2", Element::kUint16},
+       {"u4", Element::kUint32},
+       {"u8", Element::kUint64},
+       {"b1", Element::kBool},
+       // MXNet 2.x's own
+       {"b2", Element::kBFloat16}}};
   if (!descr.empty() && (descr[0] == '<' || descr[0] == '|' || descr[0] == '='))
     descr.remove_prefix(1);
   for (const auto& [text, element] : kTypes) {

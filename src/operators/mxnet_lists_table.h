@@ -6,7 +6,7 @@
 
 #include "core/dtype.h"
 
-namespace mezzo::gluon {
+namespace mezzo {
 
 struct ListedOperator {
   std::string_view name;
@@ -590,4 +590,4 @@ inline constexpr ListedOperator kMxnetLists[] = {
     {"zeros_like", {'n', 'f'}},
 };
 
-}  // namespace mezzo::gluon
+}  // namespace mezzo

@@ -1,0 +1,285 @@
+// MXNet's files, as MXNet 1.9.1 wrote them: read, converted, written; damaged ones are one error.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "builder.h"
+#include "mezzo/convert_mxnet.h"
+#include "mezzo/error.h"
+#include "mezzo/messages.h"
+
+namespace mezzo::convert::mxnet {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const fs::path kData = MEZZO_MXNET_DATA;
+
+Checkpoint small() {
+  return load_checkpoint((kData / "small").string(), 0);
+}
+
+std::vector<float> floats_of(const NDArrays& arrays, const std::string& name) {
+  const std::string_view bytes = arrays.bytes(name);
+  std::vector<float> values(bytes.size() / 4);
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+const Node& node_of(const Symbol& symbol, const std::string& name) {
+  for (const Node& node : symbol.nodes()) {
+    if (node.name == name) return node;
+  }
+  throw std::runtime_error("no node " + name);
+}
+
+std::string input_of(const Symbol& symbol, const std::string& node, std::size_t input) {
+  return symbol.nodes()[node_of(symbol, node).inputs.at(input).node].name;
+}
+
+template <typename F>
+std::string error_of(F call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(MxnetFiles, AGraphAndItsParametersAreRead) {
+  const Checkpoint read = small();
+  EXPECT_EQ(read.symbol.mxnet_version(), 10901);
+  EXPECT_THAT(read.symbol.list_auxiliary_states(),
+              ElementsAre("norm_running_mean", "norm_running_var"));
+  EXPECT_THAT(read.aux_params.names(),
+              testing::UnorderedElementsAre("norm_running_mean", "norm_running_var"));
+  EXPECT_THAT(read.arg_params.shape("conv_weight"), ElementsAre(4, 3, 3, 3));
+  EXPECT_EQ(node_of(read.symbol, "conv_fwd").attr("kernel"), "(3, 3)");
+}
+
+TEST(MxnetFiles, SparseArraysBecomeDense) {
+  const NDArrays arrays = NDArrays::load(kData / "arrays.params");
+  for (const char* name : {"dense", "rows", "cells"}) {
+    EXPECT_THAT(arrays.shape(name), ElementsAre(3, 3)) << name;
+    EXPECT_THAT(floats_of(arrays, name), ElementsAre(1, 0, 2, 0, 0, 0, 0, 3, 0)) << name;
+  }
+  EXPECT_EQ(arrays.dtype("half"), "float16");
+  EXPECT_EQ(arrays.bytes("half"), std::string_view("\x00\x3E\x00\xC0", 4));
+  EXPECT_EQ(arrays.dtype("counts"), "int64");
+  EXPECT_EQ(arrays.bytes("bytes"), "\x07");
+}
+
+TEST(MxnetFiles, TheOldestParametersAreRead) {
+  std::string bytes;
+  const auto put = [&](auto value) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  const auto array = [&](bool is_oldest) {
+    if (!is_oldest) put(std::uint32_t{0xF993FAC8});
+    put(std::uint32_t{1});
+    is_oldest ? put(std::uint32_t{2}) : put(std::int64_t{2});
+    for (const std::int32_t number : {1, 0, 0}) put(number);  // device, its id, float32
+    for (const float value : {1.5F, -2.0F}) put(value);
+  };
+  for (const std::uint64_t number : {0x112, 0, 2}) put(number);
+  array(true);
+  array(false);
+  put(std::uint64_t{0});
+  const NDArrays arrays = NDArrays::from_bytes(bytes);
+  EXPECT_THAT(floats_of(arrays, "0"), ElementsAre(1.5F, -2.0F));
+  EXPECT_THAT(floats_of(arrays, "1"), ElementsAre(1.5F, -2.0F));
+}
+
+TEST(MxnetFiles, WhatIsWrittenIsReadAgain) {
+  const fs::path folder = fs::temp_directory_path() / ("mezzo_mxnet_" + std::to_string(getpid()));
+  fs::create_directories(folder);
+  const Checkpoint made = convert_model(small(), {.cast_optional_params = true});
+  save_checkpoint((folder / "net").string(), 3, made, /*remove_amp_cast=*/false);
+  const Checkpoint read = load_checkpoint((folder / "net").string(), 3);
+  EXPECT_EQ(read.symbol.to_json(), made.symbol.to_json());
+  EXPECT_EQ(read.arg_params.dtype("conv_weight"), "float16");
+  EXPECT_EQ(read.arg_params.bytes("conv_weight"), made.arg_params.bytes("conv_weight"));
+  save_checkpoint((folder / "bare").string(), 0, made);
+  const Checkpoint bare = load_checkpoint((folder / "bare").string(), 0);
+  EXPECT_EQ(bare.arg_params.dtype("conv_weight"), "float32");
+  EXPECT_EQ(node_of(bare.symbol, "conv_weight").attr("__dtype__"), "0");
+  // MXNet leaves the cast that is itself the result.
+  EXPECT_EQ(bare.symbol.nodes().size(), small().symbol.nodes().size() + 1);
+  fs::remove_all(folder);
+}
+
+TEST(MxnetFiles, AnyCutOffOrChangedFileIsAnErrorThatNamesIt) {
+  const std::string params = contents(kData / "arrays.params");
+  for (std::size_t size = 0; size < params.size(); ++size) {
+    EXPECT_THAT(error_of([&] { NDArrays::from_bytes(params.substr(0, size), "p.params"); }),
+                HasSubstr("'p.params'"))
+        << size;
+  }
+  EXPECT_THAT(error_of([&] { NDArrays::from_bytes(params + "x", "p.params"); }),
+              HasSubstr("after its end"));
+  const std::string graph = contents(kData / "small-symbol.json");
+  for (std::size_t size = 0; size + 2 < graph.size(); size += 7) {
+    EXPECT_THAT(error_of([&] { Symbol::from_json(graph.substr(0, size), "s.json"); }),
+                HasSubstr("'s.json'"))
+        << size;
+  }
+  for (std::size_t at = 0; at < params.size(); ++at) {  // ends, one way or the other
+    std::string changed = params;
+    changed[at] = '\xFF';
+    error_of([&] { NDArrays::from_bytes(changed); });
+  }
+}
+
+TEST(MxnetFiles, GraphsThatCannotBeAreRefused) {
+  const auto error = [](const std::string& nodes, const std::string& heads) {
+    return error_of([&] {
+      Symbol::from_json(R"({"nodes": [)" + nodes + R"(], "arg_nodes": [], "heads": )" + heads + "}",
+                        "s.json");
+    });
+  };
+  const std::string x = R"({"op": "null", "name": "x", "inputs": []})";
+  EXPECT_EQ(error(x, "[[0, 0, 0]]"), "no error");
+  EXPECT_THAT(error(x, "[]"), HasSubstr("no result"));
+  EXPECT_THAT(error(x, "[[1, 0, 0]]"), HasSubstr("not there before it"));
+  EXPECT_THAT(error(R"({"op": "relu", "name": "r", "inputs": [[0, 0, 0]]})", "[[0, 0, 0]]"),
+              HasSubstr("not there before it"));
+  EXPECT_THAT(error(R"({"op": "null", "name": "a\u0001", "inputs": []})", "[[0, 0, 0]]"),
+              HasSubstr("control characters"));
+  EXPECT_THAT(error(R"({"op": "null", "name": 3})", "[[0, 0, 0]]"), HasSubstr("no name"));
+}
+
+TEST(MxnetFiles, StatisticsThatOldFilesLeaveOutComeBack) {
+  const Symbol symbol = Symbol::from_json(
+      R"({"nodes": [{"op": "null", "name": "x", "inputs": []},
+                    {"op": "null", "name": "g", "attr": {"lr_mult": "2"}, "inputs": []},
+                    {"op": "null", "name": "b", "inputs": []},
+                    {"op": "BatchNorm", "name": "bn", "param": {"eps": "0.1"}, "inputs": [[0, 0], [1, 0], [2, 0]]}],
+          "arg_nodes": [0, 1, 2], "heads": [[3, 0]]})");
+  EXPECT_THAT(symbol.list_inputs(), ElementsAre("x", "g", "b", "bn_moving_mean", "bn_moving_var"));
+  EXPECT_THAT(symbol.list_auxiliary_states(), ElementsAre("bn_moving_mean", "bn_moving_var"));
+  EXPECT_EQ(node_of(symbol, "g").attr("__lr_mult__"), "2");
+}
+
+TEST(MxnetConversion, ForcedOperatorsAreCastAndResultsAreFloat32) {
+  const Symbol made = convert_model(small()).symbol;
+  EXPECT_EQ(input_of(made, "conv_fwd", 0), "data_amp_cast_float16");
+  EXPECT_EQ(input_of(made, "conv_fwd", 1), "conv_weight_amp_cast_float16");
+  EXPECT_EQ(input_of(made, "norm_fwd", 0), "conv_fwd");
+  EXPECT_EQ(input_of(made, "norm_fwd", 1), "norm_gamma");
+  EXPECT_EQ(input_of(made, "dense_fwd", 0), "relu_fwd");
+  EXPECT_EQ(made.nodes()[made.heads().at(0).node].name, "dense_fwd_output_amp_cast_float32");
+  EXPECT_EQ(node_of(made, "conv_weight").attr("__dtype__"), "0");
+  EXPECT_EQ(node_of(made, "data").attr("__dtype__"), std::nullopt);
+}
+
+TEST(MxnetConversion, ParametersThatAreOnlyReadLowAreStoredLowOnRequest) {
+  const Checkpoint before = small();
+  const Checkpoint made = convert_model(before, {.cast_optional_params = true});
+  EXPECT_EQ(made.arg_params.dtype("conv_weight"), "float16");
+  EXPECT_EQ(made.arg_params.dtype("norm_gamma"), "float32");
+  EXPECT_EQ(made.aux_params.dtype("norm_running_var"), "float32");
+  EXPECT_EQ(input_of(made.symbol, "conv_fwd", 1), "conv_weight");
+  EXPECT_EQ(node_of(made.symbol, "dense_bias").attr("__dtype__"), "2");
+  EXPECT_EQ(before.arg_params.dtype("conv_weight"), "float32");
+}
+
+TEST(MxnetConversion, AConvertedModelConvertsToItself) {
+  for (const bool optional : {false, true}) {
+    for (const char* dtype : {"float16", "bfloat16"}) {
+      const Options options{.target_dtype = dtype, .cast_optional_params = optional};
+      const Checkpoint once = convert_model(small(), options);
+      const Checkpoint twice = convert_model(once, options);
+      EXPECT_EQ(twice.symbol.to_json(), once.symbol.to_json()) << dtype << optional;
+    }
+  }
+}
+
+// data -> conv -> (dense reads w2, and so does a float32 softmax of w2): w2 has two kinds of
+// reader.
+Symbol with_shared_weight(bool float_first) {
+  std::vector<Node> nodes{{.op = "null", .name = "data"}, {.op = "null", .name = "w"}};
+  const Node dense{.op = "FullyConnected",
+                   .name = "dense",
+                   .attrs = {{"no_bias", "True"}},
+                   .inputs = {{0, 0, 0}, {1, 0, 0}}};
+  const Node soft{.op = "softmax", .name = "soft", .inputs = {{1, 0, 0}}};
+  nodes.push_back(float_first ? soft : dense);
+  nodes.push_back(float_first ? dense : soft);
+  return {nodes, {{2, 0, 0}, {3, 0, 0}}};
+}
+
+TEST(MxnetConversion, AParameterThatIsAlsoReadInFloatStaysFloatInAnyOrder) {
+  NDArrays args;
+  args.set("w", "float32", {2, 2}, std::string(16, '\0'));
+  for (const bool float_first : {false, true}) {
+    const Checkpoint made =
+        convert_model({with_shared_weight(float_first), args, {}}, {.cast_optional_params = true});
+    EXPECT_EQ(made.arg_params.dtype("w"), "float32");
+    EXPECT_EQ(input_of(made.symbol, "soft", 0), "w");
+    EXPECT_EQ(input_of(made.symbol, "dense", 1), "w_amp_cast_float16");
+  }
+}
+
+TEST(MxnetConversion, BucketsShareTheirParametersTypes) {
+  Bucketing module;
+  module.buckets["10"] = with_shared_weight(true);
+  module.buckets["20"] =
+      Symbol({{.op = "null", .name = "data"},
+              {.op = "null", .name = "w"},
+              {.op = "FullyConnected", .name = "dense", .inputs = {{0, 0, 0}, {1, 0, 0}}}},
+             {{2, 0, 0}});
+  module.arg_params.set("w", "float32", {2, 2}, std::string(16, '\0'));
+  const Bucketing made = convert_bucketing_module(module, {.cast_optional_params = true});
+  EXPECT_EQ(made.arg_params.dtype("w"), "float32");
+  EXPECT_EQ(node_of(made.buckets.at("20"), "w").attr("__dtype__"), "0");
+  EXPECT_EQ(input_of(made.buckets.at("20"), "dense", 1), "w_amp_cast_float16");
+  EXPECT_THAT(error_of([] { convert_bucketing_module({}); }), HasSubstr("should not be empty"));
+}
+
+TEST(MxnetConversion, AJoinOfTypesRunsInFloat) {
+  const Symbol symbol({{.op = "null", .name = "data"},
+                       {.op = "null", .name = "w"},
+                       {.op = "FullyConnected", .name = "dense", .inputs = {{0, 0, 0}, {1, 0, 0}}},
+                       {.op = "softmax", .name = "soft", .inputs = {{0, 0, 0}}},
+                       {.op = "Concat", .name = "both", .inputs = {{2, 0, 0}, {3, 0, 0}}}},
+                      {{4, 0, 0}});
+  for (const char* dtype : {"float16", "bfloat16"}) {  // bfloat16's lists leave Concat neutral
+    const Symbol made = convert_symbol(symbol, {.target_dtype = dtype});
+    EXPECT_EQ(input_of(made, "both", 0), "dense_output_amp_cast_float32") << dtype;
+    EXPECT_EQ(input_of(made, "both", 1), "soft") << dtype;
+  }
+}
+
+TEST(MxnetConversion, OptionsThatCannotBeAreRefused) {
+  const auto error = [](const Options& options) {
+    return error_of([&] { convert_model(small(), options); });
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_THAT(error({.target_dtype = "int8"}), HasSubstr("only target_dtype float16 and bfloat16"));
+  EXPECT_THAT(error({.fp32_ops = Names{"FullyConnected"}}),
+              HasSubstr("Common ops in target_dtype_ops and fp32_ops {'FullyConnected'}"));
+  EXPECT_THAT(error({.target_dtype_ops = Names{"dot"}}), HasSubstr("widest type"));
+  EXPECT_THAT(error({.target_dtype_ops = Names{"Convolutoin"}}),
+              HasSubstr("did you mean 'Convolution'"));
+  EXPECT_THAT(error({.target_dtype_ops = Names{"+softmax", "dot"}}), HasSubstr("mixes"));
+  EXPECT_EQ(
+      error({.target_dtype_ops = Names{"-FullyConnected"}, .fp32_ops = Names{"+FullyConnected"}}),
+      "no error");
+}
+
+TEST(MxnetConversion, ExcludedNodesStayFloatAndUnknownNamesAreAMessage) {
+  std::string said;
+  const MessageSink before = set_message_sink([&](const std::string& text) { said = text; });
+  const Symbol made = convert_model(small(), {.excluded_sym_names = {"conv_fwd", "nobody"}}).symbol;
+  set_message_sink(before);
+  EXPECT_EQ(input_of(made, "conv_fwd", 0), "data");
+  EXPECT_EQ(input_of(made, "dense_fwd", 0), "relu_fwd_output_amp_cast_float16");
+  EXPECT_THAT(said, HasSubstr("Missing nodes: {'nobody'}"));
+}
+
+}  // namespace
+}  // namespace mezzo::convert::mxnet
