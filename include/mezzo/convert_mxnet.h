@@ -67,7 +67,9 @@ class MEZZO_API Symbol {
   /// Writes the file, whole or not at all.
   void save(const std::filesystem::path& file) const;
 
+  /// All nodes, variables included, each behind the ones that it reads.
   const std::vector<Node>& nodes() const { return nodes_; }
+  /// The results of the graph, in order.
   const std::vector<Entry>& heads() const { return heads_; }
   /// The release that wrote the file, as major * 10000 + minor * 100 + patch.
   std::int64_t mxnet_version() const { return version_; }
