@@ -43,6 +43,7 @@ struct Node {
   std::vector<std::shared_ptr<const Symbol>> subgraphs = {};  ///< bodies of loops and branches
   std::uint32_t outputs = 1;                                  ///< how many it has, hidden ones too
 
+  /// Data, a parameter or a statistic: a node that computes nothing.
   bool is_variable() const { return op == "null"; }
   /// The attribute's text; nothing where it is not written.
   std::optional<std::string_view> attr(std::string_view key) const;
@@ -62,7 +63,7 @@ class MEZZO_API Symbol {
   static Symbol from_json(std::string_view text, const std::string& origin = "symbol");
   /// Reads the file. Throws Error as above.
   static Symbol load(const std::filesystem::path& file);
-  /// The text as MXNet writes it, UTF-8 without \u escapes, which MXNet does not read.
+  /// The text as MXNet writes it, UTF-8 without escapes by number, which MXNet does not read.
   std::string to_json() const;
   /// Writes the file, whole or not at all.
   void save(const std::filesystem::path& file) const;
