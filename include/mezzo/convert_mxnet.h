@@ -104,13 +104,17 @@ class MEZZO_API NDArrays {
   /// Writes a `.params` file that MXNet 1.x and 2.x read, whole or not at all.
   void save(const std::filesystem::path& file) const;
 
+  /// In the order of the file.
   std::vector<std::string> names() const;
+  /// The number of arrays.
   std::size_t size() const { return arrays_.size(); }
+  /// Whether there is an array of this name.
   bool contains(std::string_view name) const;
   /// "float32", "float64", "float16", "bfloat16", "uint8", "int8", "int32", "int64", "bool",
   /// "int16", "uint16", "uint32", "uint64". This and the next two throw ConfigError for a name that
   /// there is not.
   const std::string& dtype(std::string_view name) const;
+  /// The sizes of the array's dimensions.
   const std::vector<std::int64_t>& shape(std::string_view name) const;
   /// Row by row, little-endian. Valid while the array is in this object or a copy of it.
   std::string_view bytes(std::string_view name) const;
