@@ -13,6 +13,7 @@
 #include "mezzo/containers.h"
 #include "mezzo/convert.h"
 #include "mezzo/convert_c.h"
+#include "mezzo/convert_mxnet.h"
 #include "mezzo/ema.h"
 #include "mezzo/error.h"
 #include "mezzo/events.h"

@@ -55,12 +55,14 @@ std::size_t size_of(DType dtype) noexcept {
 
 std::string low_type_names(std::string_view between) {
   std::vector<std::string_view> names;
+  names.reserve(kLowTypes.size());
   for (const DType low : kLowTypes) names.push_back(name_of(low));
   return joined(names, between, between);
 }
 
 std::string floating_type_names(std::string_view DTypeRow::*name, std::string_view before_last) {
   std::vector<std::string_view> names;
+  names.reserve(kDTypes.size());
   for (const DType low : kLowTypes) names.push_back(row_of(low).*name);
   for (const DTypeRow& row : kDTypes) {
     if (row.is_float && row.low_column < 0) names.push_back(row.*name);

@@ -113,7 +113,7 @@ constexpr const DTypeRow& row_of(DType dtype) noexcept {
 inline constexpr std::array<DType, kLowTypeCount> kLowTypes = [] {
   std::array<DType, kLowTypeCount> lows{};
   for (const DTypeRow& row : kDTypes) {
-    if (row.low_column >= 0) lows[static_cast<std::size_t>(row.low_column)] = row.dtype;
+    if (row.low_column >= 0) lows[static_cast<std::uint8_t>(row.low_column)] = row.dtype;
   }
   return lows;
 }();

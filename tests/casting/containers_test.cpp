@@ -148,12 +148,21 @@ TEST(CastTensors, LeavesPackedSequencesOfIntegers) {
 }
 
 struct Plain {
-  at::Tensor hidden = torch::ones({2});
+  at::Tensor shown = torch::ones({2});
+};
+
+class Closed {
+ public:
+  const at::Tensor& hidden() const { return hidden_; }
+
+ private:
+  at::Tensor hidden_ = torch::ones({2});
 };
 
 TEST(CastTensors, LeavesWhatItCannotLookInto) {
   EXPECT_TRUE(holds_tensors<std::vector<Batch>>);
-  EXPECT_FALSE(holds_tensors<Plain>);
+  EXPECT_TRUE(holds_tensors<Plain>);
+  EXPECT_FALSE(holds_tensors<Closed>);
   EXPECT_FALSE(holds_tensors<std::string>);
   EXPECT_FALSE((holds_tensors<std::tuple<at::Tensor&, int>>));
   EXPECT_FALSE(holds_tensors<at::TensorList>) << "a result would point at nothing";

@@ -70,8 +70,9 @@ nlohmann::ordered_json torch_info(const nlohmann::ordered_json&) {
   for (const DType low : kLowTypes) {
     const ComputeChoice choice = compute_choice(scalar_type_of(low));
     float_rate = std::max(float_rate, choice.float_rate);
-    rates[std::string(name_of(low))] = choice.low_rate;
-    compute[std::string(name_of(low))] = compute_of(choice);
+    const std::string name(row_of(low).name);
+    rates[name] = choice.low_rate;
+    compute[name] = compute_of(choice);
   }
   info["rates"] = {{"float32", float_rate}};
   info["rates"].update(rates);
