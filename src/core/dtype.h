@@ -40,7 +40,7 @@ struct DTypeRow {
   std::int8_t torch_number;     ///< of c10::ScalarType
   std::size_t size;             ///< bytes of an element
   bool is_float;                ///< its numbers have fractions
-  std::int8_t low_column;       ///< place among the low types; -1 for the others
+  int low_column;               ///< place among the low types; -1 for the others
   double largest;               ///< finite; this and what follows are 0 for integers
   double smallest_normal;
   double epsilon;  ///< from 1 to the next larger number
@@ -50,7 +50,7 @@ namespace dtypes {
 
 consteval DTypeRow floating(DType dtype, std::string_view name, std::string_view alias,
                             std::string_view short_name, std::string_view torch_name,
-                            std::int8_t torch_number, std::size_t size, std::int8_t low_column,
+                            std::int8_t torch_number, std::size_t size, int low_column,
                             double largest, double smallest_normal, double epsilon) {
   return {.dtype = dtype,
           .name = name,
@@ -113,7 +113,7 @@ constexpr const DTypeRow& row_of(DType dtype) noexcept {
 inline constexpr std::array<DType, kLowTypeCount> kLowTypes = [] {
   std::array<DType, kLowTypeCount> lows{};
   for (const DTypeRow& row : kDTypes) {
-    if (row.low_column >= 0) lows[static_cast<std::uint8_t>(row.low_column)] = row.dtype;
+    if (row.low_column >= 0) lows[static_cast<std::size_t>(row.low_column)] = row.dtype;
   }
   return lows;
 }();
