@@ -208,6 +208,7 @@ class ParamsReader {
     }
     const std::string_view values = payload(stored, *array.dtype);
     std::vector<std::vector<std::int64_t>> places;
+    places.reserve(parts.size());
     for (const Part& part : parts)
       places.push_back(indices(*part.dtype, payload(part.shape, *part.dtype)));
     const auto dense = bytes_of(array.shape, array.dtype->size);
