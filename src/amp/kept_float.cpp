@@ -7,27 +7,13 @@
 #include <utility>
 
 #include "amp/module_types.h"
+#include "core/glob.h"
 #include "core/raise.h"
 
 namespace mezzo::detail {
 namespace {
 
 constexpr std::string_view kInKeepFloat = "keep_float";
-
-std::string expression_of_glob(const std::string& glob) {
-  std::string expression;
-  for (const char c : glob) {
-    if (c == '*') {
-      expression += ".*";
-    } else if (c == '?') {
-      expression += '.';
-    } else {
-      if (std::string_view("\\^$.|()[]{}+/").find(c) != std::string_view::npos) expression += '\\';
-      expression += c;
-    }
-  }
-  return expression;
-}
 
 /// "torch::nn::Linear" of a torch::nn::LinearImpl.
 std::string type_of(const torch::nn::Module& module) {

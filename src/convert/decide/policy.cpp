@@ -12,25 +12,11 @@
 #include "convert/onnx/concat.h"
 #include "convert/standard/operator_facts.h"
 #include "convert/standard/schema.h"
+#include "core/glob.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
 namespace {
-
-std::string regex_of_glob(std::string_view glob) {
-  std::string expression;
-  for (const char c : glob) {
-    if (c == '*') {
-      expression += ".*";
-    } else if (c == '?') {
-      expression += '.';
-    } else {
-      if (std::string_view("\\^$.|()[]{}+/").find(c) != std::string_view::npos) expression += '\\';
-      expression += c;
-    }
-  }
-  return expression;
-}
 
 Element parse_low(const std::string& name) {
   const auto low = parse_element(name);
@@ -127,7 +113,7 @@ NamePattern::NamePattern(std::string text) : text_(std::move(text)) {
   if (text_.empty()) raise<ConfigError>("convert", "a name pattern is empty");
   const bool is_regex = text_.size() > 2 && text_.front() == '/' && text_.back() == '/';
   if (!is_regex && text_.find_first_of("*?") == std::string::npos) return;
-  expression_ = is_regex ? text_.substr(1, text_.size() - 2) : regex_of_glob(text_);
+  expression_ = is_regex ? text_.substr(1, text_.size() - 2) : expression_of_glob(text_);
   try {
     std::regex(expression_, std::regex::ECMAScript);
   } catch (const std::regex_error& error) {
