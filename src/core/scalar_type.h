@@ -26,7 +26,7 @@ namespace dtypes {
 /// Rows by LibTorch's numbers; null for complex numbers and the rest that we do not name.
 inline constexpr auto kByTorchNumber = [] {
   std::array<const DTypeRow*, static_cast<std::size_t>(at::ScalarType::NumOptions) + 1> rows{};
-  for (const DTypeRow& row : kDTypes) rows[static_cast<std::size_t>(row.torch_number)] = &row;
+  for (const DTypeRow& row : kDTypes) rows[static_cast<std::uint8_t>(row.torch_number)] = &row;
   return rows;
 }();
 
