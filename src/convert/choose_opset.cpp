@@ -20,8 +20,6 @@
 namespace mezzo::convert {
 namespace {
 
-namespace fs = std::filesystem;
-
 // Opsets at which operators gained a 16-bit type; beyond 22 few runtimes follow.
 constexpr std::array kWorthTrying{13, 14, 15, 16, 17, 18, 20, 21, 22};
 // ONNX Runtime promises nothing below, and Casts of opsets 1 to 5, which name their type in a text,
@@ -60,7 +58,7 @@ struct Lows {
 
 // Nothing where the opset cannot be reached, or where nothing can be decided in it: its inputs
 // cannot have the low type, or it reads a damaged tensor that the model's opset does not read.
-std::optional<Lows> lows_in(const fs::path& model, const ConvertPolicy& policy,
+std::optional<Lows> lows_in(const std::shared_ptr<ModelFile>& model, const ConvertPolicy& policy,
                             MeasuredFacts& measured, int opset) {
   try {
     Document document(model);
@@ -75,7 +73,7 @@ std::optional<Lows> lows_in(const fs::path& model, const ConvertPolicy& policy,
 }
 
 // Weights need no operator but the Cast behind them.
-int with_cast(const fs::path& model, Element low, int now) {
+int with_cast(const std::shared_ptr<ModelFile>& model, Element low, int now) {
   if (has_cast_to(low, now)) return 0;
   for (const int opset : kWorthTrying) {
     Document document(model);
@@ -85,8 +83,8 @@ int with_cast(const fs::path& model, Element low, int now) {
   return 0;
 }
 
-int automatic(const fs::path& model, const ConvertPolicy& policy, MeasuredFacts& measured,
-              int now) {
+int automatic(const std::shared_ptr<ModelFile>& model, const ConvertPolicy& policy,
+              MeasuredFacts& measured, int now) {
   if (policy.options().weights_only) return with_cast(model, policy.low(), now);
   int best = 0;
   std::int64_t most = 0;
@@ -110,7 +108,7 @@ int automatic(const fs::path& model, const ConvertPolicy& policy, MeasuredFacts&
 // Where a model imports other domains alone, inputs and outputs that are asked for in the low type
 // need an opset that has a Cast: the first one, which asks least of the file's version, or that of
 // its functions, since both must mean the same by an operator.
-int first_with_cast(const fs::path& model, Element low) {
+int first_with_cast(const std::shared_ptr<ModelFile>& model, Element low) {
   Document document(model);
   const Graph graph(document);
   int opset = kOldest;
@@ -121,7 +119,7 @@ int first_with_cast(const fs::path& model, Element low) {
 }
 
 // What the model needs whatever is asked for.
-OpsetChoice kept(const fs::path& model, int now, Element low) {
+OpsetChoice kept(const std::shared_ptr<ModelFile>& model, int now, Element low) {
   if (now == 0) return {first_with_cast(model, low), true, ""};
   if (now >= kOldest) return {};
   Document document(model);
@@ -178,7 +176,7 @@ std::set<int> opsets_to_try(const Graph& graph, const ConvertPolicy& policy, con
 
 }  // namespace
 
-OpsetChoice choose_opset(const fs::path& model, const ConvertPolicy& policy,
+OpsetChoice choose_opset(const std::shared_ptr<ModelFile>& model, const ConvertPolicy& policy,
                          MeasuredFacts& measured) {
   const Options& options = policy.options();
   int now = 0;
@@ -193,14 +191,14 @@ OpsetChoice choose_opset(const fs::path& model, const ConvertPolicy& policy,
   if (options.opset == "keep") return kept(model, now, policy.low());
   const int wanted = std::stoi(options.opset);
   if (wanted < now) {
-    raise<ConfigError>("convert", "opset ", wanted, " is asked for, but '", model.string(),
+    raise<ConfigError>("convert", "opset ", wanted, " is asked for, but '", model->path().string(),
                        "' has opset ", now, ", and opsets are not lowered; expected keep, auto or ",
                        now, " to ", newest_opset());
   }
   return {wanted == now ? 0 : wanted};
 }
 
-OpsetGain gain_of_raising(const fs::path& model, const ConvertPolicy& policy,
+OpsetGain gain_of_raising(const std::shared_ptr<ModelFile>& model, const ConvertPolicy& policy,
                           MeasuredFacts& measured, const Graph& graph,
                           const Decisions& unmeasured) {
   const std::set<int> tried = opsets_to_try(graph, policy, unmeasured.map);

@@ -1,7 +1,7 @@
 // Which opset a conversion works in.
 #pragma once
 
-#include <filesystem>
+#include <memory>
 
 #include "convert/decide/decide.h"
 #include "convert/decide/policy.h"
@@ -13,7 +13,7 @@ namespace mezzo::convert {
 /// What the options ask for: "keep" raises models below opset 7 alone, "auto" takes the smallest
 /// opset among 13 to 22 in which most nodes go low, where that is more than now. Throws ConfigError
 /// where the number asked for is below the model's opset. What it counts is added to `measured`.
-OpsetChoice choose_opset(const std::filesystem::path& model, const ConvertPolicy&,
+OpsetChoice choose_opset(const std::shared_ptr<ModelFile>&, const ConvertPolicy&,
                          MeasuredFacts& measured);
 
 /// What another opset would bring.
@@ -25,7 +25,7 @@ struct OpsetGain {
 /// What "auto" would bring where the model's opset, `graph`'s, was kept; nothing where no opset can
 /// be tried. Counts what the policy alone decides: `unmeasured` must be without evidence. Tries few
 /// opsets, and only those in which an operator gains a low form that it may use.
-OpsetGain gain_of_raising(const std::filesystem::path& model, const ConvertPolicy&,
+OpsetGain gain_of_raising(const std::shared_ptr<ModelFile>&, const ConvertPolicy&,
                           MeasuredFacts& measured, const Graph& graph, const Decisions& unmeasured);
 
 }  // namespace mezzo::convert

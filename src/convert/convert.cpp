@@ -34,11 +34,12 @@ class Conversion {
  public:
   Conversion(const fs::path& in, Options options, const Plan* plan)
       : in_(in),
-        policy_(prepared(std::move(options)),
+        policy_(resolved(std::move(options)),
                 plan == nullptr ? std::vector<std::string>() : plan->custom_operators),
-        choice_(choose_opset(in, policy_, measured_)),
-        document_(open_prepared(in, {choice_.opset, policy_.options().fold_batch_norm},
-                                &report_.batch_norms)),
+        file_(std::make_shared<ModelFile>(in)),
+        choice_(choose_opset(file_, policy_, measured_)),
+        document_(prepared(file_, {choice_.opset, policy_.options().fold_batch_norm},
+                           &report_.batch_norms)),
         graph_(*document_, policy_.custom_operators()),
         constants_(graph_, policy_.low(), &measured_),
         before_(check_graph(graph_)) {
@@ -52,7 +53,7 @@ class Conversion {
 
   // Decides, on what was measured if the options ask for that; `target` tells where to work.
   void decide_all(const fs::path& target) {
-    verifier_ = std::make_unique<Verifier>(in_, choice_, graph_, policy_, target);
+    verifier_ = std::make_unique<Verifier>(file_, choice_, graph_, policy_, target);
     const std::vector<std::string> notes = verifier_->notes();
     report_.warnings.insert(report_.warnings.end(), notes.begin(), notes.end());
     if (evidence_.plan == nullptr) evidence_.ranges = verifier_->ranges(report_);
@@ -84,7 +85,7 @@ class Conversion {
 
   Result run(const fs::path& out) {
     // Folding leaves fewer tensors that point to a file.
-    const auto original = is_folded() ? open_raised(in_, 0) : nullptr;
+    const auto original = is_folded() ? raised(file_, 0) : nullptr;
     Document& source = original ? *original : *document_;
     check_target(source, out);
     decide_all(out);
@@ -99,7 +100,7 @@ class Conversion {
     report_.unchanged = is_unchanged(*document_, choice_, is_folded(), decisions_, changes);
     if (report_.unchanged) {
       report_.opset_after = report_.opset_before;
-      const auto unraised = choice_.for_age ? open_raised(in_, 0) : nullptr;
+      const auto unraised = choice_.for_age ? raised(file_, 0) : nullptr;
       Document& same = unraised ? *unraised : *document_;
       if (!policy_.options().check.empty()) {
         copy_model(same, tried);
@@ -127,7 +128,7 @@ class Conversion {
     fs::rename(made, out);
   }
 
-  static Options prepared(Options options) {
+  static Options resolved(Options options) {
     const Profile* profile = find_profile(options.profile);
     if (profile != nullptr && profile->weights_only) options.weights_only = true;
     // Reports and plans name the type as this page does, whatever the caller called it.
@@ -150,7 +151,7 @@ class Conversion {
   // Raising a model adds no fault to it.
   void check_raised() const {
     if (choice_.opset == 0 || before_.empty()) return;
-    Document original(in_);
+    Document original(file_);
     std::multiset<std::string> known;
     for (const Finding& finding : check_graph(Graph(original, policy_.custom_operators())))
       known.insert(without_opset(finding.what));
@@ -184,7 +185,7 @@ class Conversion {
   }
 
   std::int64_t opset_of_input() const {
-    Document original(in_);
+    Document original(file_);
     return Graph(original).scope(0).opset("");
   }
 
@@ -269,7 +270,7 @@ class Conversion {
     if (evidence_.ranges != nullptr || evidence_.kept != nullptr)
       unmeasured = decide(graph_, policy_, constants_);
     const OpsetGain gain =
-        gain_of_raising(in_, policy_, measured_, graph_, unmeasured ? *unmeasured : decisions_);
+        gain_of_raising(file_, policy_, measured_, graph_, unmeasured ? *unmeasured : decisions_);
     report.better_opset = gain.opset;
     report.low_in_better_opset = static_cast<std::int64_t>(gain.more);
   }
@@ -318,6 +319,7 @@ class Conversion {
   Report report_;
   ConvertPolicy policy_;
   MeasuredFacts measured_;
+  std::shared_ptr<ModelFile> file_;  // what the model is read from, again and again
   OpsetChoice choice_;
   std::unique_ptr<Document> document_;
   Graph graph_;

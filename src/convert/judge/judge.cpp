@@ -102,26 +102,26 @@ std::vector<Sample> samples_for(const Graph& graph, const std::vector<fs::path>&
   return {sample};
 }
 
-Judge::Judge(std::shared_ptr<const Engine> engine, fs::path original, Preparation preparation,
-             std::vector<Sample> samples, const Workshop& workshop)
+Judge::Judge(std::shared_ptr<const Engine> engine, std::shared_ptr<ModelFile> original,
+             Preparation preparation, std::vector<Sample> samples, const Workshop& workshop)
     : engine_(std::move(engine)),
       original_(std::move(original)),
       preparation_(preparation),
       samples_(std::move(samples)),
       workshop_(workshop) {
-  const std::unique_ptr<LoadedModel> session = engine_->open(original_, true);
+  const std::unique_ptr<LoadedModel> session = engine_->open(original_->path(), true);
   outputs_ = session->outputs();
   for (const Sample& sample : samples_) reference_.push_back(session->run(sample));
 }
 
 ValueRanges Judge::ranges(const Graph& graph) const {
-  const std::unique_ptr<Document> document = open_prepared(original_, preparation_);
+  const std::unique_ptr<Document> document = prepared(original_, preparation_);
   return engine_->ranges(*document, graph, samples_, workshop_.file("ranges.onnx"));
 }
 
 std::vector<LocalError> Judge::local_errors(const Graph& graph, const Decisions& decisions,
                                             const ConvertPolicy& policy) const {
-  const std::unique_ptr<Document> document = open_prepared(original_, preparation_);
+  const std::unique_ptr<Document> document = prepared(original_, preparation_);
   return engine_->local_errors(*document, graph, rounding_of(graph, decisions, policy), samples_);
 }
 

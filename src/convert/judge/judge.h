@@ -39,7 +39,7 @@ std::vector<Sample> samples_for(const Graph&, const std::vector<std::filesystem:
 class Judge {
  public:
   /// `preparation`: what conversions do to the original first.
-  Judge(std::shared_ptr<const Engine> engine, std::filesystem::path original,
+  Judge(std::shared_ptr<const Engine> engine, std::shared_ptr<ModelFile> original,
         Preparation preparation, std::vector<Sample> samples, const Workshop& workshop);
 
   /// Ranges of the float32 values over the samples.
@@ -62,7 +62,7 @@ class Judge {
   SampleErrors compare(const LoadedModel& session) const;
 
   std::shared_ptr<const Engine> engine_;
-  std::filesystem::path original_;
+  std::shared_ptr<ModelFile> original_;
   Preparation preparation_;
   std::vector<Sample> samples_;
   const Workshop& workshop_;

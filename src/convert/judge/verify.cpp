@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <sstream>
+#include <utility>
 
 #include "convert/decide/profile.h"
 #include "convert/engine/evaluate.h"
@@ -32,10 +33,10 @@ std::string_view remedy(const Evidence& evidence) {
 
 }  // namespace
 
-Verifier::Verifier(const std::filesystem::path& original, const OpsetChoice& opset,
+Verifier::Verifier(std::shared_ptr<ModelFile> original, const OpsetChoice& opset,
                    const Graph& graph, const ConvertPolicy& policy,
                    const std::filesystem::path& target)
-    : original_(original),
+    : original_(std::move(original)),
       opset_(opset),
       graph_(graph),
       policy_(policy),
@@ -123,7 +124,7 @@ void Verifier::open_judge() {
                             "; name its library with Options::evaluator. ONNX Runtime: ", why_not_,
                             "; name its library or folder with Options::onnxruntime");
   }
-  const std::string refusal = refusal_of(runtime_, original_);
+  const std::string refusal = refusal_of(runtime_, original_->path());
   if (!refusal.empty())
     raise("convert", "ONNX Runtime, the only judge here, does not load the original: ", refusal);
   judge_ = std::make_unique<Judge>(std::make_shared<OrtEngine>(runtime_), original_, preparation,
@@ -167,7 +168,7 @@ const std::set<std::string>* Verifier::search(const Evidence& evidence, const De
   if (!options.check.empty())
     judge += concat({"; ", std::to_string(limit_.value_or(0)), "; ", options.check});
   SearchJournal journal(target_.string() + ".search",
-                        purpose_of_search(judge, original_, policy_, decisions));
+                        purpose_of_search(judge, original_->path(), policy_, decisions));
   SearchQuestions questions(journal, {options.attempts, options.time_limit}, limit_.value_or(0),
                             [&](const NodeSet& set) {
                               tell("searching", questions.share());
@@ -250,7 +251,7 @@ void Verifier::tell(std::string_view what, double share) const {
 }
 
 void Verifier::confirm_load(const std::filesystem::path& result, Report& report) const {
-  std::string why = refusal_of(runtime_, original_);
+  std::string why = refusal_of(runtime_, original_->path());
   if (!why.empty()) {
     report.warnings.push_back(
         concat({"ONNX Runtime does not load the original, so the result was not tried: ", why}));

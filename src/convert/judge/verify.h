@@ -21,7 +21,7 @@ class Verifier {
  public:
   /// `graph` is the original, raised as was chosen. Opens what the options need. Throws
   /// UnsupportedError where they cannot do without a judge and there is none.
-  Verifier(const std::filesystem::path& original, const OpsetChoice& opset, const Graph&,
+  Verifier(std::shared_ptr<ModelFile> original, const OpsetChoice& opset, const Graph&,
            const ConvertPolicy&, const std::filesystem::path& target);
 
   /// Samples were given: measures the ranges on them. Otherwise nothing. Small values are not among
@@ -72,7 +72,7 @@ class Verifier {
   // Throws Error where it differs too much.
   void confirm_agreement(const Evidence&, Report&) const;
 
-  std::filesystem::path original_;
+  std::shared_ptr<ModelFile> original_;
   OpsetChoice opset_;
   const Graph& graph_;
   const ConvertPolicy& policy_;

@@ -9,22 +9,24 @@
 namespace mezzo::convert {
 namespace fs = std::filesystem;
 
-Document::Document(const fs::path& path)
+ModelFile::ModelFile(const fs::path& path)
     : path_(path),
       folder_(path.parent_path().empty() ? fs::path(".") : path.parent_path()),
       file_(std::make_unique<platform::MappedFile>(path)),
-      bytes_(file_->bytes()),
-      model_(Message::parse(bytes_)) {
+      bytes_(file_->bytes()) {}
+
+ModelFile::ModelFile(std::string bytes, fs::path folder)
+    : folder_(std::move(folder)), owned_(std::move(bytes)), bytes_(owned_) {}
+
+Document::Document(std::shared_ptr<ModelFile> file)
+    : file_(std::move(file)), model_(Message::parse(file_->bytes())) {
   check_model();
 }
 
+Document::Document(const fs::path& path) : Document(std::make_shared<ModelFile>(path)) {}
+
 Document::Document(std::string bytes, fs::path folder)
-    : folder_(std::move(folder)),
-      owned_(std::move(bytes)),
-      bytes_(owned_),
-      model_(Message::parse(bytes_)) {
-  check_model();
-}
+    : Document(std::make_shared<ModelFile>(std::move(bytes), std::move(folder))) {}
 
 void Document::check_model() const {
   const Field* graph = model_.find(field::model::kGraph);
@@ -40,8 +42,8 @@ std::string_view Document::keep(std::string text) {
   return texts_.emplace_back(std::move(text));
 }
 
-std::string_view Document::external(std::string_view location, std::uint64_t offset,
-                                    std::uint64_t length, bool to_end) {
+std::string_view ModelFile::external(std::string_view location, std::uint64_t offset,
+                                     std::uint64_t length, bool to_end) {
   const std::string name(location);
   const fs::path relative(name);
   if (folder_.empty()) raise("onnx", "external data '", name, "' of a model without a folder");
@@ -69,7 +71,7 @@ std::string_view Document::external(std::string_view location, std::uint64_t off
   return all.substr(offset, to_end ? std::string_view::npos : length);
 }
 
-std::optional<Document::Place> Document::place_of(std::string_view bytes) const {
+std::optional<ModelFile::Place> ModelFile::place_of(std::string_view bytes) const {
   const auto within = [&](const platform::MappedFile& file) {
     const std::string_view all = file.bytes();
     return !bytes.empty() && bytes.data() >= all.data() &&
@@ -85,7 +87,7 @@ std::optional<Document::Place> Document::place_of(std::string_view bytes) const 
   return std::nullopt;
 }
 
-void Document::release(std::string_view part) const {
+void ModelFile::release(std::string_view part) const {
   constexpr std::size_t kWorthwhile = 1 << 20;
   if (part.size() < kWorthwhile) return;
   if (file_) file_->release(part);

@@ -8,7 +8,7 @@
 
 namespace mezzo::convert {
 
-std::unique_ptr<Document> open_raised(const std::filesystem::path& model, int opset) {
+std::unique_ptr<Document> raised(const std::shared_ptr<ModelFile>& model, int opset) {
   auto document = std::make_unique<Document>(model);
   if (opset == 0) return document;
   const std::string why = raise_opset(*document, opset);
@@ -17,10 +17,10 @@ std::unique_ptr<Document> open_raised(const std::filesystem::path& model, int op
   return document;
 }
 
-std::unique_ptr<Document> open_prepared(const std::filesystem::path& model,
-                                        const Preparation& preparation,
-                                        std::vector<BatchNormFold>* folds) {
-  auto document = open_raised(model, preparation.opset);
+std::unique_ptr<Document> prepared(const std::shared_ptr<ModelFile>& model,
+                                   const Preparation& preparation,
+                                   std::vector<BatchNormFold>* folds) {
+  auto document = raised(model, preparation.opset);
   if (!preparation.folds) return document;
   std::vector<BatchNormFold> list = fold_batch_norms(*document);
   if (folds != nullptr) *folds = std::move(list);

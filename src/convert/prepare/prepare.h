@@ -1,7 +1,6 @@
 // What is done to a model before anything is decided about it.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,12 +26,12 @@ struct Preparation {
   Preparation(int to = 0, bool with_folding = false) : opset(to), folds(with_folding) {}
 };
 
-/// Opens a model, raised to that opset (0: as it is). Throws UnsupportedError where it cannot be.
-std::unique_ptr<Document> open_raised(const std::filesystem::path& model, int opset);
+/// The model, raised to that opset (0: as it is). Throws UnsupportedError where it cannot be.
+std::unique_ptr<Document> raised(const std::shared_ptr<ModelFile>&, int opset);
 
 /// The same, with batch normalizations folded where that is asked for; `folds` becomes what came of
 /// each.
-std::unique_ptr<Document> open_prepared(const std::filesystem::path& model, const Preparation&,
-                                        std::vector<BatchNormFold>* folds = nullptr);
+std::unique_ptr<Document> prepared(const std::shared_ptr<ModelFile>&, const Preparation&,
+                                   std::vector<BatchNormFold>* folds = nullptr);
 
 }  // namespace mezzo::convert

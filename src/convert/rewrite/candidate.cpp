@@ -7,22 +7,22 @@
 
 namespace mezzo::convert {
 
-void write_candidate(const std::filesystem::path& original, const OpsetChoice& opset,
+void write_candidate(const std::shared_ptr<ModelFile>& original, const OpsetChoice& opset,
                      const ConvertPolicy& policy, const Evidence& evidence, Storage storage,
                      const std::filesystem::path& path) {
   std::vector<BatchNormFold> folds;
   const std::unique_ptr<Document> opened =
-      open_prepared(original, {opset.opset, policy.options().fold_batch_norm}, &folds);
+      prepared(original, {opset.opset, policy.options().fold_batch_norm}, &folds);
   Document& document = *opened;
   const bool is_folded = any_folded(folds);
   const Graph graph(document, policy.custom_operators());
   Constants constants(graph, policy.low());
   const Decisions decisions = decide(graph, policy, constants, evidence);
   // Folding leaves fewer tensors that point to a file.
-  const bool external = has_external(is_folded ? *open_raised(original, 0) : document);
+  const bool external = has_external(is_folded ? *raised(original, 0) : document);
   const Changes changes = apply(document, graph, decisions, constants, policy.low(), storage);
   if (is_unchanged(document, opset, is_folded, decisions, changes)) {
-    copy_model(opset.for_age ? *open_raised(original, 0) : document, path);
+    copy_model(opset.for_age ? *raised(original, 0) : document, path);
   } else {
     store_model(document, path, external);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 
 #include "convert/decide/decide.h"
 #include "convert/prepare/prepare.h"
@@ -11,7 +12,7 @@ namespace mezzo::convert {
 
 /// Decides about `original`, raised as was chosen and folded as the options ask, and writes to
 /// `path` what a conversion would, to the byte where the storage is that of the options.
-void write_candidate(const std::filesystem::path& original, const OpsetChoice&,
+void write_candidate(const std::shared_ptr<ModelFile>& original, const OpsetChoice&,
                      const ConvertPolicy&, const Evidence&, Storage,
                      const std::filesystem::path& path);
 

@@ -56,7 +56,8 @@ TEST(JudgedModels, RoundWhatDescribedOperatorsMakeAndRead) {
                                          "types.T = [\"float32\", \"float16\"]\n"});
   const auto engine = std::make_shared<Counter>();
   const Workshop workshop(folder / "out.onnx");
-  const Judge judge(engine, folder / "in.onnx", 0, {Sample{}}, workshop);
+  const Judge judge(engine, std::make_shared<ModelFile>(folder / "in.onnx"), 0, {Sample{}},
+                    workshop);
   judge.errors(policy, {}, Storage::kEmulated);
   // Down and up again for each of x, w and y.
   EXPECT_THAT(engine->casts(), testing::ElementsAre(0, 6));

@@ -69,6 +69,28 @@ TEST_F(ExternalData, EndsWhereTheShapeEndsWithoutALength) {
   EXPECT_THAT(small_values(tensor, 8), testing::ElementsAre(2, 3));
 }
 
+TEST_F(ExternalData, IsOpenedOnceForAllDocumentsOfAFile) {
+  GraphBuilder g;
+  g.initializer(outside("w", Element::kFloat, 2, 1));
+  g.node("Relu", {"w"}, {"y"}).output("y", Element::kFloat, {2});
+  save(folder_ / "in.onnx", model(g.take()));
+  const auto file = std::make_shared<ModelFile>(folder_ / "in.onnx");
+  const auto values_in = [](Document& document) {
+    const Graph graph(document);
+    return small_values(
+        read_tensor(document, *graph.value(graph.scope(0).names.at("w")).initializer), 8);
+  };
+  Document edited(file);
+  edited.model().set(field::model::kIrVersion, std::uint64_t{3});
+  EXPECT_THAT(values_in(edited), testing::ElementsAre(2, 3));
+  fs::remove(folder_ / "in.onnx");
+  fs::remove(folder_ / "data.bin");
+  Document second(file);
+  EXPECT_THAT(values_in(second), testing::ElementsAre(2, 3));
+  EXPECT_TRUE(second.model().is_clean());
+  EXPECT_FALSE(edited.model().is_clean());
+}
+
 TEST_F(ExternalData, ThatTensorsShareIsWrittenOnce) {
   GraphBuilder g;
   for (const char* name : {"a", "b"}) g.initializer(outside(name, Element::kFloat, 8, 0));
