@@ -14,6 +14,7 @@
 #include "mezzo/convert.h"
 #include "mezzo/convert_c.h"
 #include "mezzo/convert_mxnet.h"
+#include "mezzo/deploy.h"
 #include "mezzo/ema.h"
 #include "mezzo/error.h"
 #include "mezzo/events.h"
