@@ -192,8 +192,8 @@ c10::IValue to_ivalue(const T& value) {
   } else if constexpr (requires { std::tuple_size<T>::value; }) {
     return std::apply([](const auto&... elements) { return tuple_of(elements...); }, value);
   } else if constexpr (mezzo::detail::OpenStruct<T>) {
-    return mezzo::detail::with_members(
-        value, [](const auto&... members) { return tuple_of(members...); });
+    return mezzo::detail::with_members(value,
+                                       [](const auto&... members) { return tuple_of(members...); });
   } else {
     return c10::IValue(value);
   }
@@ -317,8 +317,8 @@ concept NetworkHolder = std::copy_constructible<T> && requires(T& holder) {
 };
 
 template <typename T>
-concept NetworkPointer = std::copy_constructible<T> &&
-    std::convertible_to<T, std::shared_ptr<torch::nn::Module>>;
+concept NetworkPointer =
+    std::copy_constructible<T> && std::convertible_to<T, std::shared_ptr<torch::nn::Module>>;
 
 template <typename Net>
 std::shared_ptr<torch::nn::Module> module_behind(const Net& net) {
@@ -344,7 +344,8 @@ template <typename Net>
 NetworkCall network_call(Net net) {
   if constexpr (InitializedModel<Net>) {
     NetworkCall call = network_call(net.module());
-    for (const auto& item : net.named_masters()) call.masters.emplace_back(item.key(), item.value());
+    for (const auto& item : net.named_masters())
+      call.masters.emplace_back(item.key(), item.value());
     call.is_initialized = true;
     return call;
   } else {
@@ -362,15 +363,15 @@ template <typename Net, typename Method>
 NetworkCall network_call(Net net, Method method) {
   if constexpr (InitializedModel<Net>) {
     NetworkCall call = network_call(net.module(), method);
-    for (const auto& item : net.named_masters()) call.masters.emplace_back(item.key(), item.value());
+    for (const auto& item : net.named_masters())
+      call.masters.emplace_back(item.key(), item.value());
     call.is_initialized = true;
     return call;
   } else {
     return {module_behind(net),
             [net, method](const std::vector<c10::IValue>& values) mutable {
               using Types = decltype(types_of(method));
-              constexpr std::size_t count =
-                  std::tuple_size_v<std::remove_pointer_t<Types>>;
+              constexpr std::size_t count = std::tuple_size_v<std::remove_pointer_t<Types>>;
               if (values.size() != count) raise_count(values.size(), count, count);
               return call_with(
                   [&](auto&... args) -> decltype(auto) {

@@ -26,16 +26,16 @@
 
 namespace mezzo::deploy {
 
-/// The inputs of one call: tensors, tuples, lists and dictionaries of tensors, and whatever else the
-/// network takes beside them. Braced lists and vectors convert to it.
+/// The inputs of one call: tensors, tuples, lists and dictionaries of tensors, and whatever else
+/// the network takes beside them. Braced lists and vectors convert to it.
 class MEZZO_API Examples {
  public:
   /// No inputs.
   Examples() = default;
   /// One value for each argument.
-  Examples(std::vector<c10::IValue> values);           // NOLINT(*-explicit-*)
-  Examples(const std::vector<at::Tensor>& tensors);    // NOLINT(*-explicit-*)
-  Examples(std::initializer_list<c10::IValue> values); // NOLINT(*-explicit-*)
+  Examples(std::vector<c10::IValue> values);            // NOLINT(*-explicit-*)
+  Examples(const std::vector<at::Tensor>& tensors);     // NOLINT(*-explicit-*)
+  Examples(std::initializer_list<c10::IValue> values);  // NOLINT(*-explicit-*)
 
   /// In the order of the arguments.
   const std::vector<c10::IValue>& values() const { return values_; }

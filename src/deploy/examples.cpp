@@ -104,9 +104,9 @@ std::vector<AxisOfInputs> settle_axes(const DynamicAxes& axes,
                                       const std::string& where) {
   std::vector<AxisOfInputs> settled;
   for (const auto& [input_name, dimensions] : axes) {
-    const auto input = std::find_if(inputs.begin(), inputs.end(), [&name = input_name](const auto& one) {
-      return one.name == name;
-    });
+    const auto input =
+        std::find_if(inputs.begin(), inputs.end(),
+                     [&name = input_name](const auto& one) { return one.name == name; });
     if (input == inputs.end()) {
       raise<ConfigError>(where, "dynamic_axes names the input '", input_name,
                          "', and the inputs are ", names_of_inputs(inputs));
@@ -119,9 +119,9 @@ std::vector<AxisOfInputs> settle_axes(const DynamicAxes& axes,
                            "', which has ", rank, " dimensions");
       }
       const std::int64_t size = input->tensor.size(dimension);
-      const auto known = std::find_if(settled.begin(), settled.end(), [&name = axis_name](const auto& one) {
-        return one.name == name;
-      });
+      const auto known =
+          std::find_if(settled.begin(), settled.end(),
+                       [&name = axis_name](const auto& one) { return one.name == name; });
       if (known != settled.end() && known->size != size) {
         raise<ConfigError>(where, "the axis '", axis_name, "' has the size ", known->size,
                            " in one input and ", size, " in '", input_name,

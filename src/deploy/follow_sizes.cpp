@@ -41,8 +41,8 @@ SizeFollower::SizeFollower(const detail::NetworkCall& call, jit::Module& mirror,
 std::vector<std::int64_t> SizeFollower::sizes_that_run(std::size_t axis) {
   const std::int64_t size = axes_[axis].size;
   const auto step = static_cast<std::int64_t>(axis);
-  const std::vector<std::int64_t> steps = {1 + step, 2 + step, 3 + step, 5 + step, 4, 8, 16, 32, 64, size,
-                                           2 * size, 7, -size / 2};
+  const std::vector<std::int64_t> steps = {1 + step, 2 + step, 3 + step, 5 + step, 4, 8,        16,
+                                           32,       64,       size,     2 * size, 7, -size / 2};
   std::vector<std::int64_t> found;
   std::string why;
   for (const std::int64_t change : steps) {
@@ -143,8 +143,8 @@ Followed SizeFollower::follow_constant(std::size_t node, std::size_t atoms_befor
   while (other + 1 < traces_.size() && values[other].isInt() == values[0].isInt() &&
          values[other].isInt() && values[other].toInt() == values[0].toInt())
     ++other;
-  raise<UnsupportedError>(where_, "the axis ", changed_[other - 1], " cannot be dynamic: ",
-                          use_of(node), " was given ", text_of(values[0]),
+  raise<UnsupportedError>(where_, "the axis ", changed_[other - 1],
+                          " cannot be dynamic: ", use_of(node), " was given ", text_of(values[0]),
                           " at the examples' sizes and ", text_of(values[other]),
                           " at another, which no arithmetic on sizes explains. Let the module ",
                           "compute it with LibTorch's operators (at::size, arange), or script it");
@@ -192,8 +192,7 @@ void SizeFollower::follow() {
 jit::Value* SizeFollower::emit_atom(std::size_t atom) {
   jit::Graph& graph = *traces_[0].graph;
   auto* const tensor = const_cast<jit::Value*>(tensor_at(traces_[0], atoms_[atom]));
-  return graph.insert(c10::aten::size,
-                      {tensor, static_cast<std::int64_t>(atoms_[atom].dimension)});
+  return graph.insert(c10::aten::size, {tensor, static_cast<std::int64_t>(atoms_[atom].dimension)});
 }
 
 jit::Value* SizeFollower::emit(const SizeExpression& expression) {
@@ -201,11 +200,10 @@ jit::Value* SizeFollower::emit(const SizeExpression& expression) {
   jit::Graph& graph = *traces_[0].graph;
   if (expression.kind == Kind::kNumber) return graph.insertConstant(expression.number);
   if (expression.kind == Kind::kAtom) return emit_atom(expression.atom);
-  static const std::map<Kind, c10::Symbol> operators = {
-      {Kind::kAdd, c10::aten::add},
-      {Kind::kSubtract, c10::aten::sub},
-      {Kind::kMultiply, c10::aten::mul},
-      {Kind::kDivide, c10::aten::floordiv}};
+  static const std::map<Kind, c10::Symbol> operators = {{Kind::kAdd, c10::aten::add},
+                                                        {Kind::kSubtract, c10::aten::sub},
+                                                        {Kind::kMultiply, c10::aten::mul},
+                                                        {Kind::kDivide, c10::aten::floordiv}};
   jit::Value* const left = emit(expression.parts[0]);
   jit::Value* const right = emit(expression.parts[1]);
   return graph.insert(operators.at(expression.kind), {left, right});

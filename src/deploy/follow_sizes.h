@@ -12,9 +12,9 @@ namespace mezzo::deploy {
 
 /// A constant of the trace that is computed from sizes.
 struct Followed {
-  std::size_t node = 0;                // the constant
-  std::optional<SizeExpression> whole; // an integer
-  std::optional<ScaledSize> scaled;    // or a number of floating point
+  std::size_t node = 0;                 // the constant
+  std::optional<SizeExpression> whole;  // an integer
+  std::optional<ScaledSize> scaled;     // or a number of floating point
 };
 
 /// A size of a tensor in the trace.

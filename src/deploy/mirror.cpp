@@ -36,7 +36,8 @@ class Mirror {
   torch::jit::Module of(const torch::nn::Module& module) {
     const auto known = made_.find(&module);
     if (known != made_.end()) return known->second;
-    torch::jit::Module result(c10::QualifiedName("__torch__." + class_name_of(module)), unit_, true);
+    torch::jit::Module result(c10::QualifiedName("__torch__." + class_name_of(module)), unit_,
+                              true);
     result.register_attribute("training", c10::BoolType::get(), training_);
     for (const auto& item : module.named_parameters(/*recurse=*/false)) {
       if (item.value().defined()) result.register_parameter(item.key(), item.value(), false);
@@ -102,8 +103,7 @@ Prepared::Prepared(const detail::NetworkCall& call, bool training) {
   for (const auto& item : net.named_parameters()) tensors[item.key()] = item.value();
   for (const auto& item : net.named_buffers()) {
     tensors[item.key()] = item.value();
-    if (item.value().defined())
-      buffers_.push_back({item.value(), item.value().detach().clone()});
+    if (item.value().defined()) buffers_.push_back({item.value(), item.value().detach().clone()});
   }
   for (const auto& module : net.modules()) modes_.emplace_back(module.get(), module->is_training());
   for (const auto& [name, value] : low) {

@@ -144,9 +144,9 @@ std::optional<Parting> compare(const Recording& one, const Recording& other,
     if (x && y && !same_constant(*x, *y)) constants->push_back(i);
   }
   if (one.nodes.size() != other.nodes.size()) {
-    return Parting{count == 0 ? 0 : count - 1,
-                   "it runs " + std::to_string(other.nodes.size()) + " operators and constants " +
-                       "there, and " + std::to_string(one.nodes.size()) + " here"};
+    return Parting{count == 0 ? 0 : count - 1, "it runs " + std::to_string(other.nodes.size()) +
+                                                   " operators and constants " + "there, and " +
+                                                   std::to_string(one.nodes.size()) + " here"};
   }
   return {};
 }

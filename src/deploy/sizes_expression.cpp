@@ -85,11 +85,11 @@ Made of_products(const std::vector<Seen>& atoms, const Seen& target) {
     for (std::size_t b = a; b < some; ++b) {
       for (std::size_t c = b; c < some; ++c) {
         const Seen three = product(product(atoms[a], atoms[b]), atoms[c]);
-        const SizeExpression of_three = SizeExpression::made(
-            Kind::kMultiply,
-            SizeExpression::made(Kind::kMultiply, SizeExpression::of_atom(a),
-                                 SizeExpression::of_atom(b)),
-            SizeExpression::of_atom(c));
+        const SizeExpression of_three =
+            SizeExpression::made(Kind::kMultiply,
+                                 SizeExpression::made(Kind::kMultiply, SizeExpression::of_atom(a),
+                                                      SizeExpression::of_atom(b)),
+                                 SizeExpression::of_atom(c));
         if (Made made = linear(three, target, of_three)) return made;
       }
     }
@@ -104,7 +104,8 @@ Made of_sums(const std::vector<Seen>& atoms, const Seen& target) {
       for (const std::int64_t sign : {1, -1}) {
         if (a == b || (sign == 1 && b < a)) continue;
         const std::int64_t offset = target[0] - atoms[a][0] - sign * atoms[b][0];
-        if (!gives(target, [&](std::size_t t) { return atoms[a][t] + sign * atoms[b][t] + offset; }))
+        if (!gives(target,
+                   [&](std::size_t t) { return atoms[a][t] + sign * atoms[b][t] + offset; }))
           continue;
         return plus(SizeExpression::made(sign == 1 ? Kind::kAdd : Kind::kSubtract,
                                          SizeExpression::of_atom(a), SizeExpression::of_atom(b)),

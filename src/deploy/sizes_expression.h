@@ -12,9 +12,9 @@ namespace mezzo::deploy {
 struct SizeExpression {
   enum class Kind : std::uint8_t { kAtom, kNumber, kAdd, kSubtract, kMultiply, kDivide };
   Kind kind = Kind::kNumber;
-  std::int64_t number = 0;             // of kNumber
-  std::size_t atom = 0;                // of kAtom: which size
-  std::vector<SizeExpression> parts;   // two, of the others
+  std::int64_t number = 0;            // of kNumber
+  std::size_t atom = 0;               // of kAtom: which size
+  std::vector<SizeExpression> parts;  // two, of the others
 
   static SizeExpression of_atom(std::size_t atom);
   static SizeExpression of_number(std::int64_t number);
@@ -27,9 +27,9 @@ struct SizeExpression {
 /// The numbers of one size, or of one constant, in each of the traces.
 using Seen = std::vector<std::int64_t>;
 
-/// The simplest expression that gives `target` in every trace: a size, a multiple, a sum, a product,
-/// a linear function, one with a division, or what is missing to a multiple. Earlier atoms are
-/// preferred. Nothing where there is none.
+/// The simplest expression that gives `target` in every trace: a size, a multiple, a sum, a
+/// product, a linear function, one with a division, or what is missing to a multiple. Earlier atoms
+/// are preferred. Nothing where there is none.
 std::optional<SizeExpression> fit_sizes(const std::vector<Seen>& atoms, const Seen& target);
 
 /// A number of floating point that depends on a size: factor * size^power.

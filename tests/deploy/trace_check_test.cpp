@@ -27,7 +27,9 @@ TORCH_MODULE(Branch);
 TEST(TraceCheck, ControlFlowThatDependsOnDataIsFound) {
   Branch net;
   const TraceOptions options{.check_with = Examples{-torch::ones({2, 3})}};
-  EXPECT_THAT(message_of([&] { trace(net, {torch::ones({2, 3})}, options); }),
+  EXPECT_THAT(message_of([&] {
+                trace(net, {torch::ones({2, 3})}, options);
+              }),
               AllOf(HasSubstr("aten::relu after 'layer'"), HasSubstr("aten::sigmoid")));
   EXPECT_NO_THROW(trace(net, {torch::ones({2, 3})}, {.check_with = Examples{torch::ones({2, 3})}}));
 }
@@ -45,8 +47,8 @@ TEST(TraceCheck, AFrozenSizeIsFoundAndNamed) {
   EXPECT_THAT(message_of([&] { trace(net, {two}, {.check_with = Examples{five}}); }),
               AllOf(HasSubstr("aten::view after 'layer' was given 2 on the examples and 5"),
                     HasSubstr("dynamic_axes")));
-  EXPECT_NO_THROW(trace(net, {two}, {.check_with = Examples{five},
-                                     .dynamic_axes = {{"input_0", {{0, "batch"}}}}}));
+  EXPECT_NO_THROW(trace(
+      net, {two}, {.check_with = Examples{five}, .dynamic_axes = {{"input_0", {{0, "batch"}}}}}));
 }
 
 struct NoisyImpl : nn::Module {

@@ -110,36 +110,42 @@ TEST(TraceSizes, ALoopOverAnAxisIsRefusedByName) {
   const at::Tensor x = torch::randn({2, 5, 3});
   EXPECT_THAT(message_of([&] { trace(net, {x}, {.dynamic_axes = kBatchAndTime}); }),
               AllOf(HasSubstr("the axis 'time' cannot be dynamic"), HasSubstr("cell")));
-  torch::jit::Module traced =
-      trace(net, {x}, {.dynamic_axes = {{"input_0", {{0, "batch"}}}}});
+  torch::jit::Module traced = trace(net, {x}, {.dynamic_axes = {{"input_0", {{0, "batch"}}}}});
   expect_same(traced, net, torch::randn({9, 5, 3}));
 }
 
 struct OwnTensorImpl : nn::Module {
   OwnTensorImpl() { register_module("layer", layer); }
   at::Tensor forward(const at::Tensor& x) {
-    return layer(x) + torch::full({}, static_cast<double>(x.size(0) * x.size(0) % 7));
+    const at::Tensor y = layer(x);
+    return y + torch::full({}, static_cast<double>(x.size(0) * x.size(0) % 7));
   }
   nn::Linear layer{nn::Linear(3, 3)};
 };
 TORCH_MODULE(OwnTensor);
 
 TEST(TraceSizes, ANumberThatNoArithmeticExplainsIsRefusedByName) {
-  EXPECT_THAT(message_of([&] {
-                trace(OwnTensor(), {torch::randn({2, 3})},
-                      {.dynamic_axes = {{"input_0", {{0, "batch"}}}}});
-              }),
-              AllOf(HasSubstr("'batch'"), HasSubstr("aten::full after 'layer'")));
+  EXPECT_THAT(
+      message_of([&] {
+        trace(OwnTensor(), {torch::randn({2, 3})}, {.dynamic_axes = {{"input_0", {{0, "batch"}}}}});
+      }),
+      AllOf(HasSubstr("'batch'"), HasSubstr("aten::full after 'layer'")));
 }
 
 TEST(TraceSizes, NamesAndAxesThatAreNotThere) {
   const nn::Linear net(3, 2);
   const at::Tensor x = torch::randn({2, 3});
-  EXPECT_THAT(message_of([&] { trace(net, {x}, {.dynamic_axes = {{"x", {{0, "batch"}}}}}); }),
+  EXPECT_THAT(message_of([&] {
+                trace(net, {x}, {.dynamic_axes = {{"x", {{0, "batch"}}}}});
+              }),
               HasSubstr("the inputs are input_0"));
-  EXPECT_THAT(message_of([&] { trace(net, {x}, {.dynamic_axes = {{"input_0", {{2, "batch"}}}}}); }),
+  EXPECT_THAT(message_of([&] {
+                trace(net, {x}, {.dynamic_axes = {{"input_0", {{2, "batch"}}}}});
+              }),
               HasSubstr("which has 2 dimensions"));
-  EXPECT_THAT(message_of([&] { trace(net, {x}, {.dynamic_axes = {{"input_0", {{1, "features"}}}}}); }),
+  EXPECT_THAT(message_of([&] {
+                trace(net, {x}, {.dynamic_axes = {{"input_0", {{1, "features"}}}}});
+              }),
               HasSubstr("'features' cannot be dynamic: the network runs at no other size"));
 }
 

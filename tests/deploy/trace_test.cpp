@@ -55,9 +55,9 @@ TEST(Trace, GivesWhatTheNetworkGivesUnderItsNames) {
   net->eval();
   const at::Tensor x = torch::randn({2, 3, 8, 8}), other = torch::randn({2, 3, 8, 8});
   torch::jit::Module traced = trace(net, {x});
-  EXPECT_THAT(names_of(traced), ::testing::UnorderedElementsAre(
-                                    "scale", "conv.weight", "conv.bias", "norm.weight", "norm.bias",
-                                    "head.0.weight", "head.0.bias"));
+  EXPECT_THAT(names_of(traced),
+              ::testing::UnorderedElementsAre("scale", "conv.weight", "conv.bias", "norm.weight",
+                                              "norm.bias", "head.0.weight", "head.0.bias"));
   EXPECT_FALSE(traced.is_training());
   EXPECT_TRUE(same(traced.forward({other}).toTensor(), net->forward(other)));
 }
@@ -77,7 +77,9 @@ TEST(Trace, ParametersAreSharedOrCopied) {
   const at::Tensor x = torch::randn({1, 3, 6, 6});
   const torch::jit::Module shared = trace(net, {x});
   const torch::jit::Module copied = trace(net, {x}, {.share_parameters = false});
-  const auto scale = [](const torch::jit::Module& module) { return module.attr("scale").toTensor(); };
+  const auto scale = [](const torch::jit::Module& module) {
+    return module.attr("scale").toTensor();
+  };
   EXPECT_TRUE(scale(shared).is_same(net->scale));
   EXPECT_FALSE(scale(copied).is_alias_of(net->scale));
   EXPECT_TRUE(same(scale(copied), net->scale));
@@ -162,6 +164,7 @@ TEST(Trace, AnInitializedModelGivesItsMasters) {
     torch::optim::SGD optimizer(own->parameters(), 0.1);
     amp::Options options;
     options.opt_level = level;
+    options.verbosity = 0;
     auto [model, wrapped] = amp::initialize(own, optimizer, options);
     torch::jit::Module traced = trace(model, {x});
     const at::Tensor got = traced.forward({x}).toTensor();
@@ -178,7 +181,9 @@ TEST(TraceFailures, ExamplesThatTheNetworkDoesNotTake) {
   Block net;
   const at::Tensor x = torch::randn({1, 3, 4, 4});
   EXPECT_THROW(trace(net, {}), ConfigError);
-  EXPECT_THAT(message_of([&] { trace(net, {x, x}); }),
+  EXPECT_THAT(message_of([&] {
+                trace(net, {x, x});
+              }),
               HasSubstr("takes 1 to 1 arguments; give one example for each, got 2"));
   EXPECT_THAT(message_of([&] { trace(net, {3.0}); }),
               HasSubstr("argument 0 of the network is a tensor"));

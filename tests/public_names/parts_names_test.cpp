@@ -165,6 +165,24 @@ struct OwnRule : mezzo::Reparameterization {
   }
 };
 
+TEST(DeployNames, ATraceOfANetwork) {
+  torch::nn::Linear net(4, 2);
+  const at::Tensor x = torch::ones({2, 4});
+  const std::vector<at::Tensor> tensors = {x};
+  const std::vector<c10::IValue> values = {x};
+  mezzo::deploy::TraceOptions options;
+  options.train = false;
+  options.share_parameters = false;
+  options.check_with = mezzo::deploy::Examples({x * 2});
+  options.check_tolerance = 1e-4;
+  options.dynamic_axes["input_0"][0] = "batch";
+  torch::jit::Module traced = mezzo::deploy::trace(net, {x}, options);
+  EXPECT_TRUE(torch::equal(traced.forward({x}).toTensor(), net(x)));
+  mezzo::deploy::trace(net, tensors);
+  mezzo::deploy::trace(net.ptr(), values);
+  mezzo::deploy::trace(net, &torch::nn::LinearImpl::forward, {x});
+}
+
 TEST(ReparameterizationNames, WeightNormAndRulesOfOnesOwn) {
   torch::nn::Linear layer(4, 3);
   mezzo::apply_weight_norm(*layer, "weight", 0, true);
