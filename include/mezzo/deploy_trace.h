@@ -81,6 +81,7 @@ namespace mezzo::deploy {
 /// @param examples  the arguments of the call. Tensors, also in tuples, lists and dictionaries,
 ///   become inputs of the result; numbers, texts and empty optionals are fixed. Trailing arguments
 ///   with defaults may be left out.
+/// @param options  mode, tensors, checks and dynamic axes
 /// @return the module in the mode asked for, with the attribute `training`; no gradients were
 ///   recorded. Results that are lists, maps, pairs or structs come as lists, dictionaries and
 ///   tuples of tensors.
@@ -88,15 +89,19 @@ namespace mezzo::deploy {
 /// axis cannot be followed, and Error where the check finds a difference; the last two name the
 /// module and the operator. One thread at a time for one network.
 template <Traceable Net>
-torch::jit::Module trace(Net net, Examples examples, TraceOptions options = {}) {
+torch::jit::Module trace(Net net, const Examples& examples, const TraceOptions& options = {}) {
   return detail::trace_call(detail::network_call(std::move(net)), examples, options);
 }
 
-/// Traces another member function of the network: `trace(net, &NetImpl::encode, {x})`. All its
-/// arguments must be among the examples.
+/// Traces another member function of the network: `trace(net, &NetImpl::encode, {x})`.
+/// @param net  as above
+/// @param method  a pointer to the member function
+/// @param examples  as above, but with all arguments
+/// @param options  as above
+/// @return as above
 template <Traceable Net, typename Method>
 requires std::is_member_function_pointer_v<Method> torch::jit::Module trace(
-    Net net, Method method, Examples examples, TraceOptions options = {}) {
+    Net net, Method method, const Examples& examples, const TraceOptions& options = {}) {
   return detail::trace_call(detail::network_call(std::move(net), method), examples, options);
 }
 

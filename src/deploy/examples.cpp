@@ -48,6 +48,7 @@ std::vector<NamedInput> inputs_of(const std::vector<c10::IValue>& values) {
   std::vector<at::Tensor> tensors;
   for (const c10::IValue& value : values) collect_tensors(value, &tensors);
   std::vector<NamedInput> inputs;
+  inputs.reserve(tensors.size());
   for (const at::Tensor& tensor : tensors)
     inputs.push_back({"input_" + std::to_string(inputs.size()), tensor});
   return inputs;
@@ -81,6 +82,7 @@ c10::IValue map_tensors(const c10::IValue& value,
 std::vector<c10::IValue> map_tensors(const std::vector<c10::IValue>& values,
                                      const std::function<at::Tensor(const at::Tensor&)>& replace) {
   std::vector<c10::IValue> result;
+  result.reserve(values.size());
   for (const c10::IValue& value : values) result.push_back(map_tensors(value, replace));
   return result;
 }

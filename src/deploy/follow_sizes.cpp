@@ -43,13 +43,14 @@ std::vector<std::int64_t> SizeFollower::sizes_that_run(std::size_t axis) {
   const auto step = static_cast<std::int64_t>(axis);
   const std::vector<std::int64_t> steps = {1 + step, 2 + step, 3 + step, 5 + step, 4, 8,        16,
                                            32,       64,       size,     2 * size, 7, -size / 2};
-  std::vector<std::int64_t> found;
+  std::vector<std::int64_t> found, base;
+  base.reserve(axes_.size());
+  for (const AxisOfInputs& one : axes_) base.push_back(one.size);
   std::string why;
   for (const std::int64_t change : steps) {
     const std::int64_t other = size + change;
     if (other < 1 || other == size || std::count(found.begin(), found.end(), other) != 0) continue;
-    std::vector<std::int64_t> sizes;
-    for (const AxisOfInputs& one : axes_) sizes.push_back(one.size);
+    std::vector<std::int64_t> sizes = base;
     sizes[axis] = other;
     try {
       const at::NoGradGuard no_grad;

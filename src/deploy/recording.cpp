@@ -98,6 +98,7 @@ Recording record(const detail::NetworkCall& call, const std::vector<c10::IValue>
   const auto run = [&](const jit::Stack& traced) {
     std::size_t next = 0;
     std::vector<c10::IValue> arguments;
+    arguments.reserve(values.size());
     for (const c10::IValue& value : values)
       arguments.push_back(is_traced(value) ? traced[next++] : value);
     return jit::Stack{call.run(arguments)};
@@ -114,7 +115,7 @@ Recording record(const detail::NetworkCall& call, const std::vector<c10::IValue>
 }
 
 std::string place_of(const Recording& recording, std::size_t node) {
-  const std::string kind = recording.nodes[node]->kind().toQualString();
+  std::string kind = recording.nodes[node]->kind().toQualString();
   const std::string own = module_of(recording, recording.nodes[node]);
   if (!own.empty()) return kind + " in '" + own + "'";
   for (std::size_t before = node; before-- > 0;) {
