@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "mezzo/nn.h"
+#include "mezzo/rnn.h"
 #include "suites.h"
 
 namespace mezzo::bench {
@@ -86,6 +87,32 @@ void compare(Report& report, const Settings& settings, const std::string& what,
   report.add(result);
 }
 
+/// The same network, ours and torch::nn's, with both passes: as fast, but for what a call checks.
+template <typename Ours, typename Theirs>
+void compare_recurrent(Report& report, const Settings& settings, const std::string& what, Ours ours,
+                       Theirs theirs) {
+  if (!settings.wants(what)) return;
+  const at::Tensor x = torch::randn({32, 16, 256});
+  const auto train = [&x](auto& net) { std::get<0>(net->forward(x)).sum().backward(); };
+  const Pair pair = interleave([&] { train(ours); }, [&] { train(theirs); }, settings.repeats);
+  report.add({.name = what + ", both passes",
+              .ours = pair.ours,
+              .peer = pair.peer,
+              .peer_name = "torch::nn",
+              .spread = pair.spread,
+              .target = 1 / 1.1});
+}
+
+void compare_recurrents(Report& report, const Settings& settings) {
+  const rnn::Options options{
+      .input_size = 256, .hidden_size = 256, .num_layers = 2, .bidirectional = true};
+  const auto torchs = [](auto given) { return given.num_layers(2).bidirectional(true); };
+  compare_recurrent(report, settings, "LSTM 32x16x256, 2 layers, bidirectional", rnn::LSTM(options),
+                    torch::nn::LSTM(torchs(torch::nn::LSTMOptions(256, 256))));
+  compare_recurrent(report, settings, "GRU 32x16x256, 2 layers, bidirectional", rnn::GRU(options),
+                    torch::nn::GRU(torchs(torch::nn::GRUOptions(256, 256))));
+}
+
 }  // namespace
 
 void run_layers(Report& report, const Settings& settings) {
@@ -122,6 +149,7 @@ void run_layers(Report& report, const Settings& settings) {
         },
         "add, at::layer_norm");
   }
+  compare_recurrents(report, settings);
 }
 
 }  // namespace mezzo::bench

@@ -39,7 +39,7 @@ inline constexpr std::array kSuites{
 #endif
     Suite{"step", "fused steps against LibTorch's operators and optimizers, and against memory",
           run_step},
-    Suite{"layers", "normalisation layers against LibTorch's", run_layers},
+    Suite{"layers", "normalisation and recurrent layers against LibTorch's", run_layers},
     Suite{"train", "whole training steps at every level, against float and LibTorch's autocast",
           run_train},
 };

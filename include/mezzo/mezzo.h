@@ -37,6 +37,7 @@
 #include "mezzo/recompute.h"
 #include "mezzo/reparameterization.h"
 #include "mezzo/report.h"
+#include "mezzo/rnn.h"
 #include "mezzo/safetensors.h"
 #include "mezzo/sync_batch_norm.h"
 #include "mezzo/tensor_lists.h"

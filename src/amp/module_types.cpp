@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "mezzo/rnn.h"
 #include "mezzo/sync_batch_norm.h"
 
 namespace mezzo::detail {
@@ -104,14 +105,14 @@ void for_each_to_convert(
 }
 
 void flatten_recurrent_weights(torch::nn::Module& root) {
-  for (const auto& module : root.modules(/*include_self=*/false)) {
-    if (auto* lstm = module->as<torch::nn::LSTMImpl>()) lstm->flatten_parameters();
-    if (auto* gru = module->as<torch::nn::GRUImpl>()) gru->flatten_parameters();
-    if (auto* rnn = module->as<torch::nn::RNNImpl>()) rnn->flatten_parameters();
-  }
-  if (auto* lstm = root.as<torch::nn::LSTMImpl>()) lstm->flatten_parameters();
-  if (auto* gru = root.as<torch::nn::GRUImpl>()) gru->flatten_parameters();
-  if (auto* rnn = root.as<torch::nn::RNNImpl>()) rnn->flatten_parameters();
+  const auto flatten = [](torch::nn::Module& module) {
+    if (auto* lstm = module.as<torch::nn::LSTMImpl>()) lstm->flatten_parameters();
+    if (auto* gru = module.as<torch::nn::GRUImpl>()) gru->flatten_parameters();
+    if (auto* rnn = module.as<torch::nn::RNNImpl>()) rnn->flatten_parameters();
+    if (auto* own = dynamic_cast<rnn::detail::Recurrence*>(&module)) own->flatten_parameters();
+  };
+  for (const auto& module : root.modules(/*include_self=*/false)) flatten(*module);
+  flatten(root);
 }
 
 }  // namespace mezzo::detail

@@ -10,6 +10,7 @@
 #include "mezzo/autocast.h"
 #include "mezzo/recompute.h"
 #include "mezzo/reparameterization.h"
+#include "mezzo/rnn.h"
 
 namespace mezzo::amp {
 namespace {
@@ -224,6 +225,35 @@ TEST(Advanced, AttentionWithPaddedKeys) {
   amp::scale_loss(y.mean(), optimizer).backward();
   EXPECT_TRUE(optimizer.step().applied());
   EXPECT_FALSE(weights.defined());
+}
+
+TEST(Advanced, RecurrentLayersThatKeepTheirState) {
+  const std::vector<at::Tensor> pieces{torch::randn({5, 2, 4}), torch::randn({5, 2, 4})};
+  mezzo::rnn::mLSTM lstm(
+      mezzo::rnn::Options{.input_size = 4, .hidden_size = 8, .num_layers = 2, .output_size = 3});
+  torch::optim::SGD sgd(lstm->parameters(), 0.01);
+  auto [model, optimizer] = amp::initialize(lstm, sgd, at_level("O2"));
+  lstm->init_hidden(2);
+  for (const at::Tensor& piece : pieces) {
+    optimizer.zero_grad();
+    lstm->detach_hidden();
+    auto [output, hidden] = model(piece);
+    amp::scale_loss(output.mean(), optimizer).backward();
+    optimizer.step();
+  }
+  EXPECT_EQ(optimizer.skipped_steps(), 0);
+  EXPECT_GT(lstm->kept_hidden()[1].abs().sum().item<double>(), 0);
+}
+
+TEST(Advanced, RecurrentCellsOfOnesOwn) {
+  const std::vector<at::Tensor> pieces{torch::randn({5, 2, 4})};
+  mezzo::rnn::Cell leaky{.step = [](const mezzo::rnn::Step& step) -> mezzo::rnn::Hidden {
+    at::Tensor gates = step.gates + torch::linear(step.hidden[0], step.weight_hh, step.bias_hh);
+    return {0.9 * step.hidden[0] + 0.1 * torch::tanh(gates)};
+  }};
+  mezzo::rnn::Recurrent net(mezzo::rnn::Options{.input_size = 4, .hidden_size = 8}, leaky);
+  auto [output, hidden] = net(pieces[0]);
+  EXPECT_TRUE(output[-1].equal(hidden[0][0]));
 }
 
 TEST(Advanced, LibTorchsEncoderWithPaddedKeys) {

@@ -197,6 +197,42 @@ TEST(ReparameterizationNames, WeightNormAndRulesOfOnesOwn) {
   EXPECT_TRUE(layer->named_parameters().contains("weight"));
 }
 
+TEST(RnnNames, LayersStatesAndCells) {
+  namespace rnn = mezzo::rnn;
+  const rnn::Options options{.input_size = 4,
+                             .hidden_size = 6,
+                             .num_layers = 2,
+                             .bias = true,
+                             .batch_first = false,
+                             .dropout = 0.1,
+                             .bidirectional = true,
+                             .output_size = 5};
+  rnn::LSTM lstm(options);
+  rnn::GRU gru(options);
+  rnn::ReLU relu(options);
+  rnn::Tanh tanh(options);
+  rnn::mLSTM mlstm(options);
+  const at::Tensor x = torch::ones({3, 2, 4});
+  auto [output, hidden] = lstm(x);
+  EXPECT_EQ(output.size(2), 10);
+  auto [same, all] = lstm->forward(x, hidden, {.collect_hidden = true, .reverse = true});
+  EXPECT_EQ(all[1].sizes(), at::IntArrayRef({3, 4, 2, 6}));
+  mlstm->init_hidden(2);
+  mlstm(x);
+  mlstm->detach_hidden();
+  mlstm->reset_hidden();
+  mlstm->init_inference(2);
+  for (const auto& states : {std::get<1>(gru(x)), std::get<1>(relu(x)), std::get<1>(tanh(x))})
+    EXPECT_EQ(states[0].size(2), 5);
+  rnn::Recurrent own(rnn::Options{.input_size = 4, .hidden_size = 6},
+                     rnn::Cell{.gates = 1, .states = 1, .step = [](const rnn::Step& step) {
+                                 return rnn::Hidden{torch::tanh(step.gates)};
+                               }});
+  const auto packed = torch::nn::utils::rnn::pack_padded_sequence(x, torch::tensor({3, 1}));
+  const auto [rows, last] = own->forward_with_packed_input(packed);
+  EXPECT_EQ(rows.data().size(0), 4);
+}
+
 TEST(ParallelNames, OneProcessIsAGroup) {
   const auto store =
       (std::filesystem::temp_directory_path() /
