@@ -4,9 +4,11 @@
 //   const mx::Checkpoint net = mx::load_checkpoint("resnet18", 0);
 //   mx::save_checkpoint("resnet18-amp", 0, mx::convert_model(net), /*remove_amp_cast=*/false);
 //
-// Reads what MXNet 0.8 to 2.x wrote, and writes what 1.5 and later read. Needs neither MXNet nor
-// LibTorch. Objects are plain values, and functions may be called from several threads at once;
-// what a caller passes is never changed.
+//   mx::to_onnx(net, "resnet18.onnx");
+//
+// Reads what MXNet 0.8 to 2.x wrote, and writes what 1.5 and later read, or ONNX. Needs neither
+// MXNet nor LibTorch. Objects are plain values, and functions may be called from several threads at
+// once; what a caller passes is never changed.
 #pragma once
 
 #include <cstddef>
@@ -195,5 +197,24 @@ struct Bucketing {
 /// Converts all graphs. A parameter is stored in 16 bits where every bucket that has it wants that,
 /// so that they still share it. Throws ConfigError where there is no bucket, or no parameter.
 MEZZO_API Bucketing convert_bucketing_module(const Bucketing& module, const Options& options = {});
+
+/// Shapes of data, by the names of their variables; 0 is a size that changes from run to run.
+using InputShapes = std::map<std::string, std::vector<std::int64_t>>;
+
+/// Writes the model as ONNX, of opset 17: float32 with `options.target_dtype` "float32", else in
+/// mixed precision as convert::convert_model() makes it, whose options mean the same (opset "auto"
+/// where convolutions are to run in bfloat16). Names of nodes are MXNet's, of operators ONNX's.
+/// Inputs are the variables without parameters; labels, which only output operators read, are left
+/// out, and those operators give what they give in use. Batches and sizes of images change from run
+/// to run unless `input_shapes` says otherwise, which also helps where a graph does not tell how
+/// many dimensions its data has. Casts and 16-bit parameters of a converted checkpoint are undone
+/// first. Throws UnsupportedError for an operator that has no translation, naming it and its node,
+/// ConfigError for options and shapes that cannot be; `out` appears whole or not at all.
+MEZZO_API Result to_onnx(const Checkpoint& checkpoint, const std::filesystem::path& out,
+                         const convert::Options& options = {},
+                         const InputShapes& input_shapes = {});
+
+/// The operators of MXNet that to_onnx() translates, sorted.
+MEZZO_API std::vector<std::string> list_onnx_ops();
 
 }  // namespace mezzo::convert::mxnet

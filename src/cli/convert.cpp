@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "cli/command.h"
+#include "cli/convert_files.h"
 #include "cli/convert_mxnet.h"
 #include "cli/option_names.h"
 #include "cli/progress.h"
@@ -29,6 +30,7 @@ struct ConvertOptions {
   double tolerance = 0, time_limit = 0;
   bool cast_weights = true, quiet = false, json = false;
   std::string params;  // of MXNet's models
+  std::vector<std::string> shapes;
   bool remove_amp_cast = false;
   convert::Options model;
 };
@@ -110,35 +112,6 @@ convert::Options as_given(const CLI::App& app, const ConvertOptions& options) {
   return resolved;
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  platform::write_atomically(platform::behind_links(path), [&](std::ostream& out) { out << text; });
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) raise("convert", "cannot read '", path, "'");
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-void check_reports(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) {
-    const auto extension = std::filesystem::path(path).extension();
-    if (extension != ".json" && extension != ".html") {
-      raise<ConfigError>("convert", "--report '", path,
-                         "'; expected a name that ends in .json or .html");
-    }
-  }
-}
-
-bool is_same_file(const std::string& a, const std::string& b) {
-  std::error_code missing;
-  if (std::filesystem::equivalent(a, b, missing)) return true;
-  return std::filesystem::weakly_canonical(a, missing) ==
-         std::filesystem::weakly_canonical(b, missing);
-}
-
 // What is written beside the model goes to files of its own, in folders that are there: a
 // conversion should not fail after its work is done.
 void check_files(const ConvertOptions& options) {
@@ -218,13 +191,20 @@ int run_mxnet(const CLI::App& app, const ConvertOptions& options) {
   return kDone;
 }
 
+std::string text_of_conversion(const convert::Report& report) {
+  return report.target_dtype == "float32" ? float_text(report) : in_flags(report.to_text());
+}
+
+convert::Result converted(const ConvertOptions& options, const convert::Options& resolved) {
+  if (is_mxnet_graph(options.in))
+    return mxnet_to_onnx(options.in, options.params, options.out, resolved, options.shapes);
+  if (options.plan.empty()) return convert::convert_model(options.in, options.out, resolved);
+  return convert::apply_plan(options.in, options.out, read_plan(options.plan), judges_of(resolved));
+}
+
 int run(const CLI::App& app, const ConvertOptions& options) {
-  if (is_mxnet_graph(options.in)) return run_mxnet(app, options);
-  for (const char* name : {"--params", "--remove-amp-cast"}) {
-    if (app.count(name) != 0)
-      raise<ConfigError>("convert", name, " is for MXNet's X-symbol.json, and '", options.in,
-                         "' is none");
-  }
+  if (is_mxnet_graph(options.in) && !options.out.ends_with(".onnx")) return run_mxnet(app, options);
+  check_for_onnx(app, options.in);
   let_threads_sleep();
   check_reports(options.reports);
   check_files(options);
@@ -236,10 +216,7 @@ int run(const CLI::App& app, const ConvertOptions& options) {
     resolved.progress = [&](std::string_view what, double share) { bar->show(what, share); };
   }
   if (options.out.empty()) return write_plan(options, resolved);
-  const convert::Result result =
-      options.plan.empty() ? convert::convert_model(options.in, options.out, resolved)
-                           : convert::apply_plan(options.in, options.out, read_plan(options.plan),
-                                                 judges_of(resolved));
+  const convert::Result result = converted(options, resolved);
   bar.reset();
   if (!options.plan_out.empty()) write_file(options.plan_out, result.plan.to_json());
   for (const std::string& path : options.reports) {
@@ -249,7 +226,7 @@ int run(const CLI::App& app, const ConvertOptions& options) {
   if (options.json) {
     std::cout << result.report.to_json();
   } else if (!options.quiet) {
-    std::cout << in_flags(result.report.to_text());
+    std::cout << text_of_conversion(result.report);
     const bool chose_storage = app.count("--cast-optional-params") != 0 || !options.plan.empty();
     if (!chose_storage && !result.plan.weights_only && result.report.low_weights != 0) {
       std::cout << "weights are stored low (--cast-optional-params=false keeps them float32 behind "
@@ -352,7 +329,8 @@ Action setup_convert(CLI::App& app) {
       ->type_name("FILE");
   app.add_option("-o,--output", options->out, "The model to write; the input is never overwritten")
       ->type_name("OUT");
-  app.add_option("--dtype", options->model.target_dtype, "The 16-bit type (float16)")
+  app.add_option("--dtype", options->model.target_dtype,
+                 "The 16-bit type (float16); float32 from MXNet to ONNX")
       ->type_name(low_type_names("|"));
   app.add_option("--io", options->model.io, "Inputs and outputs keep their types, or go low (keep)")
       ->type_name("keep|low");
@@ -372,6 +350,10 @@ Action setup_convert(CLI::App& app) {
   add_judges(app, *options);
   app.add_option("--params", options->params, "The parameters of a graph of MXNet")
       ->type_name("FILE");
+  app.add_option("--input", options->shapes,
+                 "From MXNet to ONNX: the shape of data, 0 where a size changes")
+      ->type_name("NAME=SHAPE")
+      ->allow_extra_args(false);
   app.add_flag("--remove-amp-cast", options->remove_amp_cast,
                "MXNet: take casts out again, all parameters float32");
   app.add_flag("--weights-only", options->model.weights_only,

@@ -1,11 +1,13 @@
 #include "cli/convert_mxnet.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <filesystem>
 #include <iostream>
 #include <map>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "core/raise.h"
 
@@ -14,19 +16,19 @@ namespace {
 
 namespace mx = convert::mxnet;
 
-void check_mxnet_target(const MxnetConversion& conversion) {
-  if (conversion.params.empty())
-    raise<ConfigError>("convert", "'", conversion.symbol,
+void check_params(const std::string& symbol, const std::string& params) {
+  if (params.empty())
+    raise<ConfigError>("convert", "'", symbol,
                        "' is a graph of MXNet, whose parameters are in a file of their own; give "
                        "--params FILE");
+}
+
+void check_mxnet_target(const MxnetConversion& conversion) {
+  check_params(conversion.symbol, conversion.params);
   if (conversion.out.empty())
     raise<ConfigError>("convert",
                        "nothing to write: give -o OUT, for OUT-symbol.json and "
-                       "OUT-0000.params");
-  if (conversion.out.ends_with(".onnx"))
-    raise<ConfigError>("convert", "-o '", conversion.out,
-                       "': a model of MXNet is converted for MXNet; expected a prefix, for "
-                       "OUT-symbol.json and OUT-0000.params");
+                       "OUT-0000.params, or -o OUT.onnx");
   for (const std::string& in : {conversion.symbol, conversion.params}) {
     for (const char* end : {"-symbol.json", "-0000.params"}) {
       std::error_code missing;
@@ -34,6 +36,26 @@ void check_mxnet_target(const MxnetConversion& conversion) {
         raise<ConfigError>("convert", "'", in, "' would be overwritten; give another -o");
     }
   }
+}
+
+// NAME=SIZE,SIZE
+std::pair<std::string, std::vector<std::int64_t>> shape_of(const std::string& text) {
+  const auto fail = [&] {
+    raise<ConfigError>("convert", "--input '", text,
+                       "'; expected NAME=SIZE,SIZE, 0 where a size changes: data=1,3,224,224");
+  };
+  const std::size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0) fail();
+  std::vector<std::int64_t> sizes;
+  std::istringstream stream(text.substr(equals + 1));
+  for (std::string part; std::getline(stream, part, ',');) {
+    std::int64_t size = 0;
+    const auto [end, failure] = std::from_chars(part.data(), part.data() + part.size(), size);
+    if (failure != std::errc() || end != part.data() + part.size() || size < 0) fail();
+    sizes.push_back(size);
+  }
+  if (sizes.empty()) fail();
+  return {text.substr(0, equals), sizes};
 }
 
 std::map<std::string, int> count_operators(const mx::Symbol& symbol) {
@@ -71,6 +93,43 @@ void check_for_mxnet(const CLI::App& app, const std::string& graph) {
     raise<ConfigError>("convert", option->get_name(), " is for ONNX models, and '", graph,
                        "' is a graph of MXNet");
   }
+}
+
+void check_for_onnx(const CLI::App& app, const std::string& in) {
+  const bool is_mxnet = is_mxnet_graph(in);
+  for (const char* name : {"--params", "--remove-amp-cast", "--input"}) {
+    if (!is_mxnet && app.count(name) != 0)
+      raise<ConfigError>("convert", name, " is for MXNet's X-symbol.json, and '", in, "' is none");
+  }
+  for (const char* name : {"--remove-amp-cast", "--plan"}) {
+    if (is_mxnet && app.count(name) != 0)
+      raise<ConfigError>("convert", name,
+                         " beside -o OUT.onnx: there is nothing that it would mean "
+                         "for '",
+                         in, "'; leave one of the two out");
+  }
+}
+
+convert::Result mxnet_to_onnx(const std::string& symbol, const std::string& params,
+                              const std::string& out, const convert::Options& options,
+                              const std::vector<std::string>& shapes) {
+  check_params(symbol, params);
+  mx::InputShapes given;
+  for (const std::string& text : shapes) given.insert(shape_of(text));
+  const mx::Checkpoint read =
+      mx::load_checkpoint(std::filesystem::path(symbol), std::filesystem::path(params));
+  convert::Result result = mx::to_onnx(read, out, options, given);
+  result.report.input = symbol;
+  return result;
+}
+
+std::string float_text(const convert::Report& report) {
+  std::ostringstream text;
+  text << report.input << " -> " << report.output << " (float32): " << report.nodes << " nodes, "
+       << report.weights << " constants, " << report.bytes_after << " bytes, opset "
+       << report.opset_after << "\n";
+  if (!report.verified.empty()) text << report.verified << "\n";
+  return text.str();
 }
 
 void convert_mxnet(const MxnetConversion& conversion) {

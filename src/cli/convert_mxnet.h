@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "mezzo/convert_mxnet.h"
 
@@ -17,6 +18,9 @@ bool is_mxnet_graph(const std::string& path);
 /// Throws ConfigError where an option is given that is for ONNX models alone.
 void check_for_mxnet(const CLI::App& app, const std::string& graph);
 
+/// The same for what becomes ONNX, from ONNX or from a graph of MXNet.
+void check_for_onnx(const CLI::App& app, const std::string& in);
+
 struct MxnetConversion {
   std::string symbol, params, out;
   bool remove_amp_cast = false, quiet = false;
@@ -25,6 +29,14 @@ struct MxnetConversion {
 
 /// Converts, writes OUT-symbol.json and OUT-0000.params, and says what was stored how.
 void convert_mxnet(const MxnetConversion& conversion);
+
+/// Writes an ONNX model. `shapes` are "data=1,3,224,224", 0 where a size changes.
+convert::Result mxnet_to_onnx(const std::string& symbol, const std::string& params,
+                              const std::string& out, const convert::Options& options,
+                              const std::vector<std::string>& shapes);
+
+/// What was written of a model that stays float32, for a terminal.
+std::string float_text(const convert::Report& report);
 
 /// What is in a graph of MXNet, as text.
 std::string inspect_mxnet(const std::string& path);

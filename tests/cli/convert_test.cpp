@@ -53,6 +53,29 @@ class ConvertCommand : public testing::Test {
   fs::path folder_;
 };
 
+TEST_F(ConvertCommand, MakesOnnxOfAModelOfMxnet) {
+  const std::string data = MEZZO_MXNET_DATA;
+  const auto run = [&](const std::string& arguments) {
+    return mezzo("convert " + data + "/small-symbol.json --verify none " + arguments);
+  };
+  const std::string params = "--params " + data + "/small-0000.params ";
+  const Outcome outcome = run(params + "-o " + path("net.onnx"));
+  EXPECT_EQ(outcome.code, kDone) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("2 of 2 heavy ones"));
+  EXPECT_THAT(run(params + "-o " + path("f.onnx") + " --dtype float32").out,
+              HasSubstr("(float32): 5 nodes, 8 constants"));
+  EXPECT_EQ(convert::inspect_model(path("f.onnx")).weight_bytes_by_type.at("float32"), 1672);
+  const std::string fixed = params + "-o " + path("g.onnx") + " --dtype float32 --input ";
+  EXPECT_EQ(run(fixed + "data=1,3,8,8").code, kDone);
+  EXPECT_THAT(run(fixed + "data=1,three").err, HasSubstr("expected NAME=SIZE,SIZE"));
+  EXPECT_THAT(run(fixed + "image=1,3,8,8").err, HasSubstr("expected 'data'"));
+  EXPECT_THAT(run("-o " + path("g.onnx")).err, HasSubstr("--params FILE"));
+  EXPECT_THAT(run(params + "--remove-amp-cast -o " + path("g.onnx")).err,
+              HasSubstr("--remove-amp-cast beside -o OUT.onnx"));
+  EXPECT_THAT(mezzo("convert " + path("in.onnx") + " -o " + path("g.onnx") + " --input x=1").err,
+              HasSubstr("--input is for MXNet's"));
+}
+
 TEST_F(ConvertCommand, ConvertsAndSaysWhatItDid) {
   const Outcome outcome = convert("");
   EXPECT_THAT(outcome.out, HasSubstr("2 of 2 heavy ones"));

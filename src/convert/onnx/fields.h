@@ -32,7 +32,7 @@ constexpr std::uint32_t kName = 1, kFloat = 2, kInt = 3, kString = 4, kTensor = 
 /// AttributeProto.AttributeType.
 namespace attribute_type {
 constexpr std::uint64_t kFloat = 1, kInt = 2, kString = 3, kTensor = 4, kGraph = 5, kFloats = 6,
-                        kInts = 7;
+                        kInts = 7, kStrings = 8;
 }
 namespace tensor {
 constexpr std::uint32_t kDims = 1, kType = 2, kSegment = 3, kFloatData = 4, kInt32Data = 5,

@@ -7,6 +7,7 @@
 
 #include "convert/decide/decide.h"
 #include "convert/engine/samples.h"
+#include "convert/from_mxnet/translate.h"
 #include "convert/graph/check.h"
 #include "convert/graph/constants.h"
 #include "convert/graph/graph.h"
@@ -31,6 +32,25 @@ inline void fuzz_readers(const std::string& bytes) {
     } else if (text.starts_with("\x93NUMPY")) {
       const Array array = read_npy(text, "fuzz.npy");
       if (array.bytes.size() != array.count() * size_of(array.element)) __builtin_trap();
+    }
+  } catch (const Error&) {
+  }
+}
+
+/// MXNet's files: graphs by their brace, parameters by their magic number. A graph that was read is
+/// written and read again as the same one, and becomes ONNX or an Error.
+inline void fuzz_mxnet(const std::string& bytes) {
+  const std::string_view text = bytes;
+  try {
+    if (text.starts_with('{')) {
+      const mxnet::Symbol symbol = mxnet::Symbol::from_json(text, "fuzz-symbol.json");
+      if (mxnet::Symbol::from_json(symbol.to_json()).to_json() != symbol.to_json())
+        __builtin_trap();
+      mxnet::OnnxWriter writer;
+      mxnet::translate({symbol, {}, {}}, {}, writer);
+    } else if (text.starts_with(std::string_view("\x12\x01\0\0", 4))) {
+      const mxnet::NDArrays arrays = mxnet::NDArrays::from_bytes(text, "fuzz.params");
+      for (const std::string& name : arrays.names()) arrays.bytes(name);
     }
   } catch (const Error&) {
   }
@@ -73,6 +93,7 @@ inline bool is_valid(const std::string& converted, bool is_whole) {
 /// is a defect. Aborts where a valid model becomes an invalid one.
 inline void fuzz_one(const std::string& bytes) {
   fuzz_readers(bytes);
+  fuzz_mxnet(bytes);
   const bool is_whole = has_whole_tensors(bytes);
   for (const char* dtype : {"float16", "bfloat16"}) {
     for (const Storage storage : {Storage::kConverted, Storage::kRuntimeCast, Storage::kEmulated}) {

@@ -1,0 +1,103 @@
+// From MXNet's files to ONNX: translated, then converted as any other model.
+#include <algorithm>
+
+#include "convert/engine/ort.h"
+#include "convert/from_mxnet/rows.h"
+#include "convert/from_mxnet/translate.h"
+#include "convert/onnx/element.h"
+#include "core/raise.h"
+#include "mezzo/convert_mxnet.h"
+#include "platform/temporaries.h"
+
+namespace mezzo::convert::mxnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder beside the target, so that what is made in it can take the target's place.
+std::unique_ptr<const platform::Temporary> folder_beside(const fs::path& out) {
+  constexpr int kMostTries = 1000;
+  std::error_code failure;
+  for (int i = 0; i < kMostTries && !failure; ++i) {
+    const fs::path path(out.string() + ".mxnet" + std::to_string(i));
+    if (auto folder = platform::Temporary::new_folder(path, failure)) return folder;
+  }
+  raise("mxnet", "cannot make a folder beside '", out.string(), "': ", failure.message());
+}
+
+void move_into_place(const fs::path& made, const fs::path& out) {
+  const auto data_of = [](const fs::path& model) { return fs::path(model.string() + ".data"); };
+  const auto together = platform::uninterrupted();
+  if (fs::exists(data_of(made))) fs::rename(data_of(made), data_of(out));
+  fs::rename(made, out);
+}
+
+// What ONNX Runtime says about a float32 model, as convert_model() asks it about others.
+std::string verified_by_loading(const convert::Options& options, const fs::path& model) {
+  if (options.verify == "none") return {};
+  std::string why;
+  const auto runtime = OrtRuntime::open(options.onnxruntime, &why);
+  if (!runtime) return {};
+  const std::string refusal = refusal_of(runtime, model);
+  if (!refusal.empty())
+    raise("mxnet", "ONNX Runtime ", runtime->version(), " does not load the result: ", refusal);
+  return "loaded by ONNX Runtime " + runtime->version();
+}
+
+void check_float_options(const convert::Options& options) {
+  const convert::Options plain;
+  const bool asks_for_more = options.tolerance || !options.check.empty() || options.weights_only ||
+                             options.io != plain.io || !options.io_of.empty() ||
+                             options.fold_batch_norm || options.opset != plain.opset ||
+                             (options.verify != "none" && options.verify != "load");
+  if (asks_for_more) {
+    raise<ConfigError>("mxnet",
+                       "tolerance, check, weights_only, io, fold_batch_norm, opset, and verify "
+                       "beyond loading, are for conversions to 16 bits; expected target_dtype "
+                       "float16 or bfloat16 beside them");
+  }
+}
+
+Result in_float(const OnnxWriter& writer, const fs::path& made, const fs::path& out,
+                std::int64_t bytes, const convert::Options& options) {
+  Result result;
+  result.plan.target_dtype = "float32";
+  Report& report = result.report;
+  report.input = "mxnet";
+  report.output = out.string();
+  report.target_dtype = "float32";
+  report.profile = options.profile;
+  report.nodes = report.float_nodes = writer.node_count();
+  report.weights = writer.constant_count();
+  report.bytes_before = report.bytes_after = bytes;
+  report.opset_before = report.opset_after = OnnxWriter::kOpset;
+  report.verified = verified_by_loading(options, made);
+  move_into_place(made, out);
+  return result;
+}
+
+}  // namespace
+
+Result to_onnx(const Checkpoint& checkpoint, const std::filesystem::path& out,
+               const convert::Options& options, const InputShapes& input_shapes) {
+  const bool is_float = parse_element(options.target_dtype) == Element::kFloat;
+  if (is_float) check_float_options(options);
+  OnnxWriter writer;
+  translate(checkpoint, input_shapes, writer);
+  const auto folder = folder_beside(out);
+  const fs::path made = folder->path() / "float32.onnx";
+  const std::int64_t bytes = writer.store(made);
+  if (is_float) return in_float(writer, made, out, bytes, options);
+  Result result = convert::convert_model(made, out, options);
+  result.report.input = "mxnet";
+  return result;
+}
+
+std::vector<std::string> list_onnx_ops() {
+  const std::vector<std::string_view> names = translated_operators();
+  std::vector<std::string> sorted(names.begin(), names.end());
+  std::ranges::sort(sorted);
+  return sorted;
+}
+
+}  // namespace mezzo::convert::mxnet

@@ -1,0 +1,66 @@
+# MXNet 1.9.1 judges the ONNX models that are made of its networks:
+#   PYTHONPATH=.deps/mxnet python3.11 judge_onnx.py PROGRAM FOLDER [MODEL...]
+# Networks with random weights are exported with what goes in and comes out; PROGRAM (mezzo_convert_ort_test or
+# mezzo_convert_evaluate_test) makes ONNX of each and compares.
+import os
+import subprocess
+import sys
+
+os.environ["MXNET_MKLDNN_ENABLED"] = "0"  # wrong on some networks
+os.environ["MXNET_STORAGE_FALLBACK_LOG_VERBOSE"] = "0"
+
+import numpy as np
+
+np.bool = bool  # MXNet 1.9.1 asks for these
+np.float, np.int, np.object = float, int, object
+import mxnet as mx
+from mxnet.gluon.model_zoo import vision
+
+program, folder = sys.argv[1:3]
+zoo = ["resnet18_v1", "resnet50_v2", "vgg11", "alexnet", "squeezenet1.0", "densenet121", "inceptionv3", "mobilenet1.0", "mobilenetv2_1.0"]
+models = sys.argv[3:] or zoo + ["ssd_512_resnet50_v1_coco"]
+sizes = {"inceptionv3": 299, "ssd_512_resnet50_v1_coco": 512}
+
+
+class Weights(mx.init.Xavier):
+    def __init__(self):
+        super().__init__(rnd_type="gaussian", factor_type="in", magnitude=2)
+
+    def _init_weight(self, name, array):
+        if array.ndim < 2:
+            array[:] = 1
+        else:
+            super()._init_weight(name, array)
+
+
+def export(name):
+    mx.random.seed(7)
+    if name in zoo:
+        net = vision.get_model(name, classes=10)
+    else:
+        try:
+            from gluoncv.model_zoo import get_model
+        except ImportError:
+            print("skipped:", name, "(GluonCV is not here)", flush=True)
+            return
+        net = get_model(name, pretrained=False, pretrained_base=False)
+    net.initialize(Weights())
+    net.hybridize()
+    size = sizes.get(name, 224)
+    data = mx.nd.random.uniform(-1, 1, shape=(1 if size == 512 else 2, 3, size, size))
+    outputs = net(data)
+    outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+    prefix = os.path.join(folder, name)
+    net.export(prefix)
+    np.savez(prefix + ".npz", **{"in:data": data.asnumpy()}, **{"out:%03d" % i: o.asnumpy() for i, o in enumerate(outputs)})
+    done = subprocess.run([program, "--gtest_filter=MxnetNumbers.NetworksOfTheJudge"], env={**os.environ, "MEZZO_MXNET_NETWORKS": folder}, capture_output=True, text=True)
+    for end in ("-symbol.json", "-0000.params", ".npz"):
+        os.remove(prefix + end)
+    print("judged" if done.returncode == 0 else "failed:\n" + done.stdout, name, flush=True)
+    return done.returncode
+
+
+os.makedirs(folder, exist_ok=True)
+failures = sum(1 for name in models if export(name))
+print(failures, "failed")
+sys.exit(failures != 0)
