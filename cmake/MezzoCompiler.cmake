@@ -28,6 +28,9 @@ target_compile_options(
 target_compile_options(mezzo_flags INTERFACE $<$<CXX_COMPILER_ID:Clang>:-fconstexpr-steps=10000000>)
 if(MEZZO_SANITIZE)
   target_compile_options(mezzo_flags INTERFACE -fsanitize=${MEZZO_SANITIZE} -fno-omit-frame-pointer -g1)
+  if(MEZZO_SANITIZE_NOT)
+    target_compile_options(mezzo_flags INTERFACE -fno-sanitize=${MEZZO_SANITIZE_NOT})
+  endif()
   target_link_options(mezzo_flags INTERFACE -fsanitize=${MEZZO_SANITIZE})
 endif()
 
