@@ -2,4 +2,5 @@
 #pragma once
 
 #include "mezzo/insight_diagnosis.h"
+#include "mezzo/insight_explain.h"
 #include "mezzo/insight_search.h"

@@ -7,6 +7,9 @@
 
 namespace mezzo::detail {
 
+/// The CPU's.
+at::Generator host_generator();
+
 /// The CPU's, then one for each CUDA device. Lock a generator's mutex around its state.
 std::vector<at::Generator> default_generators();
 

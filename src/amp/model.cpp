@@ -73,6 +73,7 @@ void ModelState::snapshot_before_training(Snapshot& snapshot) {
 }
 
 void ModelState::before_call() {
+  if (trial_ != nullptr) return recompute_weights(*module_);
   ++calls_;
   session_.weights().absorb();
   recompute_weights(*module_);
@@ -81,6 +82,7 @@ void ModelState::before_call() {
 }
 
 amp::TensorCast ModelState::inputs() const {
+  if (trial_ != nullptr) return trial_->inputs;
   const Plan& plan = session_.plan();
   if (!session_.enabled() || !plan.convert) return {};
   return {*plan.convert, plan.convert_doubles};

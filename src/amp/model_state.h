@@ -36,11 +36,25 @@ class ModelState {
   amp::TensorCast outputs() const;
 
   /// At a level that casts operators: the level's policy, with what this network's modules need.
-  const std::optional<Policy>& operator_policy() const noexcept { return operator_policy_; }
+  const std::optional<Policy>& operator_policy() const noexcept {
+    return trial_ != nullptr ? trial_->operator_policy : operator_policy_;
+  }
 
   /// At a whole-model level: the policy of the network's low type, whose matrix operators may need
   /// emulation. Nothing where no parameter is low.
-  const std::optional<Policy>& low_policy() const noexcept { return low_policy_; }
+  const std::optional<Policy>& low_policy() const noexcept {
+    return trial_ != nullptr ? trial_->low_policy : low_policy_;
+  }
+
+  /// How calls run while a step is tried out (src/insight), in place of the level's way. Such calls
+  /// leave no trace here: no snapshot is taken, no written value taken in, and none is counted.
+  struct Trial {
+    std::optional<Policy> operator_policy;
+    std::optional<Policy> low_policy;
+    amp::TensorCast inputs;
+  };
+  /// Null: the level's way again.
+  void set_trial(const Trial* trial) noexcept { trial_ = trial; }
 
   /// Calls made through the handle so far.
   std::int64_t calls() const noexcept { return calls_; }
@@ -53,6 +67,7 @@ class ModelState {
   std::vector<Snapshot*> snapshots_;
   std::optional<Policy> operator_policy_;
   std::optional<Policy> low_policy_;
+  const Trial* trial_ = nullptr;
   std::int64_t calls_ = 0;
 };
 

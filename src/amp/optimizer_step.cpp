@@ -203,6 +203,7 @@ std::shared_ptr<const StepRecord> OptimizerStep::finish(bool applied) {
     snapshot_.give_back();
     gradients_.drop();
   }
+  last_ = record;
   end();
   tell_step(*record);
   if (!applied) check_exhausted(record->reason);

@@ -37,6 +37,9 @@ class OptimizerStep {
   /// They were cleared.
   void forget_undecided_gradients() noexcept { undecided_gradients_ = false; }
 
+  /// The last decision; null before the first.
+  const std::shared_ptr<const StepRecord>& last() const noexcept { return last_; }
+
   /// Exact: they wait for decisions that are still on a device.
   std::int64_t applied_steps();
   std::int64_t skipped_steps();
@@ -87,6 +90,7 @@ class OptimizerStep {
   bool undecided_gradients_ = false;   // those of the last of them are still there
   std::map<int, std::int64_t> stuck_;  // each loss's overflows in a row at the floor, as heard of
 
+  std::shared_ptr<const StepRecord> last_;
   std::int64_t applied_ = 0;
   std::int64_t skipped_ = 0;
   std::int64_t made_ = 0;

@@ -56,12 +56,11 @@ void Snapshot::take() {
     copy_all(copies_, watched_);
   }
   generator_states_.clear();
-  if (with_generators_) {
-    std::vector<at::Generator> generators = default_generators();
-    for (at::Generator& generator : generators) {
-      const std::lock_guard lock(generator.mutex());
-      generator_states_.push_back(generator.get_state());
-    }
+  std::vector<at::Generator> generators =
+      with_generators_ ? default_generators() : std::vector{host_generator()};
+  for (at::Generator& generator : generators) {
+    const std::lock_guard lock(generator.mutex());
+    generator_states_.push_back(generator.get_state());
   }
   taken_ = true;
 }

@@ -31,7 +31,17 @@ class Snapshot {
   const std::vector<at::Tensor>& copies() const noexcept { return copies_; }
 
   /// The remembered states of the default generators; empty without them.
-  const std::vector<at::Tensor>& generator_states() const noexcept { return generator_states_; }
+  const std::vector<at::Tensor>& generator_states() const noexcept {
+    static const std::vector<at::Tensor> none;
+    return with_generators_ ? generator_states_ : none;
+  }
+
+  /// The states that the generators had at the last moment that was taken, also after it was
+  /// forgotten, for those who run a failed step again. The CPU's alone where generators are not
+  /// given back: asking a device for its own would start it. Empty before the first moment.
+  const std::vector<at::Tensor>& last_generator_states() const noexcept {
+    return generator_states_;
+  }
 
   /// Takes these for the remembered values; they fit `watched`, or nothing is remembered. Without
   /// states of generators these are not given back.

@@ -47,6 +47,7 @@ std::shared_ptr<const StepRecord> OptimizerStep::finish_undecided() {
   // Where nothing moved, the copies are still those of the weights.
   fused_->keep_casts();
   tell_silent_parameters(applied_ + decisions_.open());
+  last_ = record;
   end();
   // The step before this has long been decided, unless the host is a whole step ahead: then the
   // device has this one's passes to work on while the host waits.

@@ -4,6 +4,7 @@
 
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <memory>
 #include <type_traits>
@@ -23,6 +24,17 @@ auto make_node(Args&&... args) {
     return std::make_shared<Node>(std::forward<Args>(args)...);
   } else {
     return c10::make_intrusive<Node>(std::forward<Args>(args)...);
+  }
+}
+
+/// Makes a node the accumulator of a leaf again, after a change of its type has cut it off.
+template <class Pointer>
+void set_accumulator(const at::Tensor& leaf, const Pointer& node) {
+  using Node = typename Pointer::element_type;
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<Node>>) {
+    torch::autograd::impl::set_grad_accumulator(leaf, std::weak_ptr<Node>(node));
+  } else {
+    torch::autograd::impl::set_grad_accumulator(leaf, c10::weak_intrusive_ptr<Node>(node));
   }
 }
 

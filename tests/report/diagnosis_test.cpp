@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "mezzo/insight.h"
+#include "mezzo/insight_diagnosis.h"
 
 namespace mezzo::insight {
 namespace {

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "mezzo/error.h"
-#include "mezzo/insight.h"
+#include "mezzo/insight_search.h"
 
 namespace mezzo::insight {
 namespace {

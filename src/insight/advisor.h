@@ -1,0 +1,33 @@
+// What makes a failed step pass: each advice is tried before it is given.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "insight/step_trial.h"
+#include "insight/trace.h"
+#include "mezzo/insight_explain.h"
+
+namespace mezzo::insight {
+
+class Advisor {
+ public:
+  /// `origin`: the unit of `trace` that failed first.
+  Advisor(StepTrial& step, const ModulePaths& paths, const Trace& trace, int origin);
+
+  /// For a step that passes in float. At most nine runs.
+  std::vector<Advice> advice(const Operator& first, Cause cause, const std::string& parameter);
+
+ private:
+  bool try_scale(std::vector<Advice>& into);
+  bool try_policy(std::vector<Advice>& into);
+  bool try_keep_float(std::vector<Advice>& into);
+  bool try_bfloat16(std::vector<Advice>& into);
+
+  StepTrial& step_;
+  const ModulePaths& paths_;
+  const Trace& trace_;
+  int origin_;
+};
+
+}  // namespace mezzo::insight

@@ -1,0 +1,12 @@
+// One explanation for all processes.
+#pragma once
+
+#include "mezzo/insight_explain.h"
+
+namespace mezzo::insight {
+
+/// That of the lowest rank whose step failed, on all ranks that share the optimizer's overflow
+/// flag: a collective where there are several.
+Explanation agree(Explanation own, const amp::Optimizer& optimizer);
+
+}  // namespace mezzo::insight

@@ -1,0 +1,271 @@
+#include "insight/step_trial.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <unordered_set>
+#include <utility>
+
+#include "amp/generators.h"
+#include "amp/kept_float.h"
+#include "amp/model_state.h"
+#include "amp/module_types.h"
+#include "amp/optimizer_state.h"
+#include "core/autograd_node.h"
+#include "insight/observer.h"
+#include "insight/unobserved.h"
+
+namespace mezzo::insight {
+
+using mezzo::detail::ModelState;
+using mezzo::detail::OptimizerState;
+using mezzo::detail::Session;
+using mezzo::detail::Slot;
+
+namespace {
+
+constexpr std::string_view kInTrial = "explain_overflow";
+
+/// Generators and buffers as they are, given back at the end.
+class Surroundings {
+ public:
+  explicit Surroundings(const std::vector<ModelState*>& models)
+      : generators_(mezzo::detail::default_generators()) {
+    for (at::Generator& generator : generators_) {
+      const std::lock_guard lock(generator.mutex());
+      states_.push_back(generator.get_state());
+    }
+    std::unordered_set<const c10::TensorImpl*> seen;
+    for (const ModelState* model : models) {
+      for (const at::Tensor& buffer : model->module().buffers()) {
+        if (buffer.defined() && seen.insert(buffer.unsafeGetTensorImpl()).second)
+          buffers_.emplace_back(buffer, buffer.detach().clone());
+      }
+    }
+  }
+  ~Surroundings() {
+    set_generators(states_);
+    for (const auto& [buffer, values] : buffers_) {
+      if (buffer.sizes() == values.sizes() && buffer.scalar_type() == values.scalar_type())
+        buffer.variable_data().copy_(values);
+    }
+  }
+  Surroundings(const Surroundings&) = delete;
+  Surroundings& operator=(const Surroundings&) = delete;
+
+  void set_generators(const std::vector<at::Tensor>& states) {
+    for (std::size_t i = 0; i < std::min(states.size(), generators_.size()); ++i) {
+      const std::lock_guard lock(generators_[i].mutex());
+      generators_[i].set_state(states[i]);
+    }
+  }
+
+ private:
+  std::vector<at::Generator> generators_;
+  std::vector<at::Tensor> states_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
+};
+
+/// Low weights and buffers that are float for a while, with their masters' values.
+class FloatWhile {
+ public:
+  FloatWhile(const std::vector<ModelState*>& models, const Precision& precision) {
+    if (!precision.all_float && precision.keep_float.empty()) return;
+    const mezzo::detail::KeptFloat kept(precision.keep_float);
+    for (ModelState* model : models) {
+      const auto named = precision.all_float ? std::unordered_set<const c10::TensorImpl*>()
+                                             : kept.in(model->module());
+      for (const auto& tensors : {model->module().parameters(), model->module().buffers()}) {
+        for (const at::Tensor& tensor : tensors) {
+          if (!tensor.defined() || !mezzo::detail::is_low(tensor)) continue;
+          if (precision.all_float || named.contains(tensor.unsafeGetTensorImpl()))
+            widen(*model, tensor);
+        }
+      }
+    }
+  }
+  ~FloatWhile() {
+    for (auto& [tensor, data, accumulator] : changed_) {
+      tensor.set_data(data);
+      if (accumulator != nullptr) set_accumulator(tensor, accumulator);
+    }
+  }
+  FloatWhile(const FloatWhile&) = delete;
+  FloatWhile& operator=(const FloatWhile&) = delete;
+
+ private:
+  struct Changed {
+    at::Tensor tensor;
+    at::Tensor data;
+    NodePointer accumulator;
+  };
+
+  void widen(ModelState& model, const at::Tensor& tensor) {
+    const mezzo::detail::Weight* weight = model.session().weights().find(tensor);
+    const bool has_master = weight != nullptr && weight->master.defined();
+    at::Tensor values =
+        has_master ? weight->master.detach().clone() : tensor.variable_data().to(at::kFloat);
+    changed_.push_back(
+        {tensor, tensor.variable_data(), torch::autograd::impl::try_get_grad_accumulator(tensor)});
+    changed_.back().tensor.set_data(values);
+  }
+
+  std::vector<Changed> changed_;
+};
+
+/// Models run by the trial's rules.
+class TrialRules {
+ public:
+  TrialRules(const std::vector<ModelState*>& models, const Precision& precision)
+      : models_(models), trials_(models.size()) {
+    for (std::size_t i = 0; i < models.size(); ++i) {
+      ModelState& model = *models[i];
+      ModelState::Trial& trial = trials_[i];
+      if (precision.all_float) {
+        trial.inputs = {at::kFloat, false};
+      } else {
+        trial.inputs = model.inputs();
+        // As initialize does: a network without low weights is no low one.
+        if (!mezzo::detail::first_low_name(model.module()).empty())
+          trial.low_policy = model.low_policy();
+        trial.operator_policy = model.operator_policy();
+        if (precision.policy && trial.operator_policy) trial.operator_policy = precision.policy;
+      }
+    }
+    for (std::size_t i = 0; i < models.size(); ++i) models[i]->set_trial(&trials_[i]);
+  }
+  ~TrialRules() {
+    for (ModelState* model : models_) model->set_trial(nullptr);
+  }
+  TrialRules(const TrialRules&) = delete;
+  TrialRules& operator=(const TrialRules&) = delete;
+
+ private:
+  const std::vector<ModelState*>& models_;
+  std::vector<ModelState::Trial> trials_;
+};
+
+/// As ScaledLoss multiplies.
+at::Tensor scaled(const at::Tensor& loss, double scale) {
+  const at::Tensor wide = mezzo::detail::is_low(loss) ? loss.to(at::kFloat) : loss;
+  return scale == 1 ? wide : wide * scale;
+}
+
+void check_loss(const at::Tensor& loss) {
+  if (!loss.defined() || !loss.is_floating_point() || loss.numel() != 1 || !loss.requires_grad()) {
+    raise<ConfigError>(kInTrial,
+                       "the function returned no differentiable loss; expected one element that "
+                       "depends on the model's parameters, as scale_loss takes it");
+  }
+}
+
+}  // namespace
+
+StepTrial::StepTrial(const detail::Subject& subject, const std::function<at::Tensor()>& loss,
+                     int loss_id)
+    : loss_(loss) {
+  if (subject.optimizers.empty()) raise<ConfigError>(kInTrial, "got no optimizer");
+  if (!loss) raise<ConfigError>(kInTrial, "got no function that computes the loss");
+  std::vector<Session*> sessions;
+  const auto add_session = [&](Session& session) {
+    if (std::ranges::find(sessions, &session) == sessions.end()) sessions.push_back(&session);
+  };
+  for (const amp::Optimizer& optimizer : subject.optimizers) {
+    optimizers_.push_back(optimizer.shared().get());
+    add_session(optimizer.shared()->session());
+  }
+  for (const auto& model : subject.models) add_session(model->session());
+  session_ = sessions.front();
+  for (Session* session : sessions) {
+    for (const auto& model : session->models()) models_.push_back(model.get());
+  }
+  std::unordered_set<const c10::TensorImpl*> seen;
+  for (OptimizerState* optimizer : optimizers_) {
+    for (const Slot& slot : optimizer->slots().all()) {
+      if (!slot.weight.requires_grad() || !seen.insert(slot.weight.unsafeGetTensorImpl()).second)
+        continue;
+      weights_.push_back(slot.weight);
+      names_.push_back(session_->name_of(slot.weight));
+      for (const at::Tensor& tensor : {slot.weight, slot.master}) {
+        if (tensor.defined() && tensor.grad().defined())
+          gradients_.emplace_back(tensor, tensor.grad());
+      }
+    }
+  }
+  if (weights_.empty()) raise<ConfigError>(kInTrial, "the optimizers have no trainable parameters");
+  generators_ = optimizers_.front()->snapshot().last_generator_states();
+  scale_ = failing_scale(loss_id);
+  for (auto& [tensor, gradient] : gradients_) tensor.mutable_grad().reset();
+}
+
+StepTrial::~StepTrial() {
+  for (const at::Tensor& weight : weights_) weight.mutable_grad().reset();
+  for (auto& [tensor, gradient] : gradients_) tensor.mutable_grad() = gradient;
+}
+
+/// A skipped step has lowered the scale already.
+double StepTrial::failing_scale(int loss_id) const {
+  const double now = session_->scaler(loss_id, kInTrial).state().scale;
+  if (!session_->enabled()) return 1;
+  OptimizerState& optimizer = *optimizers_.front();
+  const auto& progress = optimizer.scope().progress();
+  if (progress.loss_id != loss_id) return now;
+  if (progress.still_scaled) return progress.still_scaled->scale.read();
+  if (progress.scale_known && progress.found_inf.defined()) return progress.scale_before.read();
+  const auto& last = optimizer.steps().last();
+  if (last == nullptr) return now;
+  const bool skipped =
+      last->found_inf.defined() ? last->found_inf.item<float>() != 0 : !last->applied;
+  return skipped ? last->scale_before.read() : now;
+}
+
+std::optional<Policy> StepTrial::policy() const {
+  for (const ModelState* model : models_) {
+    if (&model->session() == session_) return model->operator_policy();
+  }
+  return std::nullopt;
+}
+
+StepOutcome StepTrial::attempt(const Precision& precision, double scale, Observer* observer) {
+  try {
+    return evaluate(precision, scale, observer);
+  } catch (const std::exception&) {
+    return {.ran = false};
+  }
+}
+
+StepOutcome StepTrial::evaluate(const Precision& precision, double scale, Observer* observer) {
+  ++runs_;
+  Surroundings surroundings(models_);
+  surroundings.set_generators(generators_);
+  const FloatWhile weights(models_, precision);
+  const TrialRules rules(models_, precision);
+  const at::AutoGradMode records(true);
+  std::vector<at::Tensor> gradients;
+  at::Tensor loss;
+  {
+    std::optional<Observer::Watching> watching;
+    if (observer != nullptr) watching.emplace(*observer);
+    loss = loss_();
+    check_loss(loss);
+    const at::Tensor root = scaled(loss, scale);
+    if (observer != nullptr) observer->follow(root);
+    gradients = torch::autograd::grad({root}, weights_, {}, std::nullopt, false,
+                                      /*allow_unused=*/true);
+  }
+  StepOutcome outcome;
+  const Unobserved unobserved;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].defined() || finiteness_of(gradients[i]).finite()) continue;
+    if (outcome.bad_gradients.empty()) outcome.first_bad = names_[i];
+    outcome.bad_gradients.push_back(gradients[i]);
+  }
+  outcome.passed = outcome.bad_gradients.empty() && finiteness_of(loss.detach()).finite();
+  return outcome;
+}
+
+}  // namespace mezzo::insight

@@ -1,0 +1,146 @@
+#include "insight/tensor_range.h"
+
+#include <ATen/ops/view_as_real.h>
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace mezzo::insight {
+
+namespace {
+
+bool has_values(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.numel() > 0 &&
+         (at::isFloatingType(tensor.scalar_type()) || at::isComplexType(tensor.scalar_type()));
+}
+
+/// The values as real numbers in dense memory of the host; may share it.
+at::Tensor on_host(const at::Tensor& tensor) {
+  at::Tensor values = tensor.is_sparse() ? tensor._values() : tensor;
+  if (values.layout() != at::kStrided) values = values.to_dense();
+  if (values.is_conj()) values = values.resolve_conj();
+  if (values.is_neg()) values = values.resolve_neg();
+  if (values.is_complex()) values = at::view_as_real(values);
+  if (!values.device().is_cpu()) values = values.cpu();
+  switch (values.scalar_type()) {
+    case at::kFloat:
+    case at::kDouble:
+    case at::kHalf:
+    case at::kBFloat16:
+      break;
+    default:
+      values = values.to(at::kFloat);
+  }
+  return values.contiguous();
+}
+
+template <typename T>
+Finiteness scan(const T* values, std::int64_t count) {
+  Finiteness found;
+  constexpr std::int64_t kBlock = 1024;
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    const std::int64_t end = std::min(count, begin + kBlock);
+    // x - x is zero for finite values alone; the sum of such differences vectorises.
+    float spoiled = 0;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float value = static_cast<float>(values[i]);
+      spoiled += value - value;
+    }
+    if (spoiled == 0) continue;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const double value = static_cast<double>(values[i]);
+      found.nan = found.nan || std::isnan(value);
+      found.inf = found.inf || std::isinf(value);
+    }
+    if (found.nan && found.inf) break;
+  }
+  return found;
+}
+
+template <typename Visit>
+auto with_values(const at::Tensor& host, const Visit& visit) {
+  switch (host.scalar_type()) {
+    case at::kDouble:
+      return visit(host.const_data_ptr<double>());
+    case at::kHalf:
+      return visit(host.const_data_ptr<at::Half>());
+    case at::kBFloat16:
+      return visit(host.const_data_ptr<at::BFloat16>());
+    default:
+      return visit(host.const_data_ptr<float>());
+  }
+}
+
+std::vector<std::int64_t> place_of(std::int64_t index, at::IntArrayRef sizes) {
+  std::vector<std::int64_t> place(sizes.size());
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    place[i] = index % sizes[i];
+    index /= sizes[i];
+  }
+  return place;
+}
+
+}  // namespace
+
+Finiteness finiteness_of(const at::Tensor& tensor) {
+  if (!has_values(tensor)) return {};
+  const at::Tensor host = on_host(tensor);
+  return with_values(host, [&](const auto* values) { return scan(values, host.numel()); });
+}
+
+TensorRange range_of(const at::Tensor& tensor) {
+  TensorRange range;
+  if (!tensor.defined()) return range;
+  range.dtype = tensor.scalar_type();
+  range.sizes = tensor.sizes().vec();
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  range.min = range.max = kNone;
+  if (tensor.numel() == 0) return range;
+  const at::Tensor source = has_values(tensor) ? tensor : tensor.to(at::kDouble);
+  const at::Tensor host = on_host(source);
+  double largest = -1;
+  std::int64_t largest_at = -1, not_finite_at = -1;
+  with_values(host, [&](const auto* values) {
+    for (std::int64_t i = 0; i < host.numel(); ++i) {
+      const double value = static_cast<double>(values[i]);
+      if (!std::isfinite(value)) {
+        ++(std::isnan(value) ? range.nans : range.infs);
+        if (not_finite_at < 0) not_finite_at = i;
+        continue;
+      }
+      const double magnitude = std::fabs(value);
+      if (magnitude > largest) largest_at = i;
+      largest = std::max(largest, magnitude);
+      range.min = std::isnan(range.min) ? value : std::min(range.min, value);
+      range.max = std::isnan(range.max) ? value : std::max(range.max, value);
+      if (magnitude == 0) {
+        ++range.zeros;
+      } else if (range.smallest == 0 || magnitude < range.smallest) {
+        range.smallest = magnitude;
+      }
+    }
+    return 0;
+  });
+  if (host.sizes() != tensor.sizes()) return range;
+  if (largest_at >= 0) range.largest_at = place_of(largest_at, tensor.sizes());
+  if (not_finite_at >= 0) range.not_finite_at = place_of(not_finite_at, tensor.sizes());
+  return range;
+}
+
+bool is_additive_mask(const at::Tensor& tensor) {
+  const TensorRange range = range_of(tensor);
+  if (range.nans > 0 || range.infs == 0) return false;
+  if (range.infs + range.zeros != tensor.numel()) return false;
+  const at::Tensor host = on_host(tensor);
+  return with_values(host, [&](const auto* values) {
+    for (std::int64_t i = 0; i < host.numel(); ++i) {
+      if (static_cast<double>(values[i]) > 0) return false;
+    }
+    return true;
+  });
+}
+
+}  // namespace mezzo::insight

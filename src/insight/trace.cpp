@@ -1,0 +1,280 @@
+#include "insight/trace.h"
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <cctype>
+#include <unordered_set>
+#include <utility>
+
+namespace mezzo::insight {
+
+namespace {
+
+bool is_cast(std::string_view name) {
+  return name == "to" || name == "_to_copy" || name == "type_as";
+}
+
+}  // namespace
+
+std::string name_of_node(std::string node) {
+  // "torch::autograd::CppNode<(anonymous namespace)::Square>" is a custom function's.
+  const std::size_t open = node.find("CppNode<");
+  if (open != std::string::npos) {
+    node = node.substr(open + 8);
+    if (node.ends_with('>')) node.pop_back();
+  }
+  const std::size_t colons = node.rfind("::", node.find('<'));
+  if (colons != std::string::npos) node = node.substr(colons + 2);
+  const std::size_t backward = node.rfind("Backward");
+  if (backward == std::string::npos || backward == 0 || open != std::string::npos) return node;
+  node.resize(backward);
+  std::string name;
+  for (const char c : node) {
+    const auto letter = static_cast<unsigned char>(c);
+    if (std::isupper(letter) != 0 && !name.empty()) name += '_';
+    name += static_cast<char>(std::tolower(letter));
+  }
+  return name;
+}
+
+int Trace::add(Unit unit) {
+  if (unit.ordinal >= 0) unit.ordinal = observed_++;
+  units_.push_back(std::move(unit));
+  return size() - 1;
+}
+
+Trace::Memory& Trace::memory(const at::Tensor& tensor) {
+  const c10::StorageImpl* const key = memory_of(tensor);
+  const auto found = memories_.find(key);
+  if (found != memories_.end()) return found->second;
+  const at::Tensor& dense = tensor.is_sparse() ? tensor._values() : tensor;
+  return memories_
+      .emplace(
+          key,
+          Memory{c10::weak_intrusive_ptr<c10::StorageImpl>(dense.storage().getWeakStorageImpl()),
+                 -1, -1, false})
+      .first->second;
+}
+
+void Trace::read(int index, const at::Tensor& tensor, bool looks, int feeder) {
+  const c10::StorageImpl* const key = memory_of(tensor);
+  if (key == nullptr) return;
+  Unit& reader = unit(index);
+  const auto known = memories_.find(key);
+  if (!reader.backward && known != memories_.end() && known->second.writer >= 0)
+    reader.reads.push_back(known->second.writer);
+  if (const NamedTensor* weight = paths_.find(key)) reader.weights.push_back(weight);
+  if (!looks) return;
+  const Finiteness values = finiteness_of(tensor);
+  if (!values.finite()) read_spoiled(index, tensor, values, feeder);
+}
+
+void Trace::read_spoiled(int index, const at::Tensor& tensor, Finiteness values, int feeder) {
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !values.nan) {
+    unit(index).reads_fill = true;
+    return;
+  }
+  Memory& place = memory(tensor);
+  // Kernels of nodes may write without the dispatcher's knowledge what an operator of theirs only
+  // made room for.
+  const bool by_node = place.writer >= 0 && unit(place.writer).backward;
+  if (place.spoiler < 0) place.spoiler = by_node ? place.writer : feeder;
+  if (place.spoiler < 0 && unit(index).backward && unit(index).forward >= 0) {
+    // Saved by the forward operator: data that it was given, or something of its own making.
+    unit(index).causes.push_back(unit(index).forward);
+    return;
+  }
+  if (place.spoiler < 0) {
+    const NamedTensor* weight = paths_.find(memory_of(tensor));
+    if (weight != nullptr || tensor.grad_fn() == nullptr) {
+      if (weight == nullptr && is_additive_mask(tensor)) {
+        unit(index).reads_fill = true;
+        return;
+      }
+      unit(index).leaves.push_back(static_cast<int>(leaves_.size()));
+      leaves_.push_back({weight, range_of(tensor)});
+      return;
+    }
+    const int made = infer_unit(tensor);
+    memory(tensor).spoiler = made;
+    if (made != index) unit(index).causes.push_back(made);
+    return;
+  }
+  if (place.is_fill && !values.nan) {
+    unit(index).reads_fill = true;
+  } else if (place.spoiler != index) {
+    unit(index).causes.push_back(place.spoiler);
+  }
+}
+
+/// The unit of a result that no observer saw being written: that of an autograd function, whose
+/// kernels may write to memory themselves.
+int Trace::infer_unit(const at::Tensor& tensor) {
+  const auto node = tensor.grad_fn();
+  const int forward = forward_of(node->sequence_nr());
+  if (forward >= 0) return forward;
+  Unit unseen;
+  unseen.name = name_of_node(node->name());
+  for (const auto& edge : node->next_edges()) {
+    if (edge.function == nullptr) continue;
+    const int before = forward_of(edge.function->sequence_nr());
+    if (before < 0) continue;
+    unseen.reads.push_back(before);
+    // What it read is not known but by who made it.
+    for (const auto& [key, place] : memories_) {
+      if (place.spoiler == before && !place.is_fill) {
+        unseen.causes.push_back(before);
+        break;
+      }
+    }
+  }
+  for (const auto& edge : node->next_edges()) {
+    if (edge.function == nullptr) continue;
+    for (const NamedTensor& weight : paths_.all()) {
+      if (torch::autograd::impl::try_get_grad_accumulator(weight.tensor) == edge.function)
+        unseen.weights.push_back(&weight);
+    }
+  }
+  const int made = add(std::move(unseen));
+  memory(tensor).writer = made;
+  return made;
+}
+
+void Trace::wrote(int index, const at::Tensor& tensor, bool looks) {
+  if (memory_of(tensor) == nullptr) return;
+  Memory& place = memory(tensor);
+  place.writer = index;
+  if (!looks) return;
+  const Finiteness values = finiteness_of(tensor);
+  if (values.finite()) {
+    place.spoiler = -1;
+    return;
+  }
+  const Unit& writer = unit(index);
+  place.spoiler = index;
+  place.is_fill =
+      writer.reads_fill && !values.nan && writer.causes.empty() && writer.leaves.empty();
+}
+
+void Trace::note_nodes(int index, std::uint64_t begin, std::uint64_t end) {
+  if (begin < end) nodes_.emplace(begin, std::pair(end, index));
+}
+
+int Trace::forward_of(std::uint64_t sequence) const {
+  for (auto it = nodes_.upper_bound(sequence); it != nodes_.begin();) {
+    --it;
+    const auto [end, index] = it->second;
+    if (sequence < end) return unit(index).backward ? unit(index).forward : index;
+  }
+  return -1;
+}
+
+int Trace::first_after(std::uint64_t sequence) const {
+  const auto found = starts_.upper_bound(sequence);
+  return found == starts_.end() ? -1 : found->second;
+}
+
+Trace::Origin Trace::origin_of(const std::vector<at::Tensor>& tensors) const {
+  Origin origin;
+  std::unordered_set<int> seen;
+  std::vector<int> open;
+  for (const at::Tensor& tensor : tensors) {
+    const auto found = memories_.find(memory_of(tensor));
+    if (found != memories_.end() && found->second.spoiler >= 0)
+      open.push_back(found->second.spoiler);
+  }
+  while (!open.empty()) {
+    const int index = open.back();
+    open.pop_back();
+    if (!seen.insert(index).second) continue;
+    const Unit& here = unit(index);
+    for (const int leaf : here.leaves)
+      origin.leaves.push_back(&leaves_[static_cast<std::size_t>(leaf)]);
+    open.insert(open.end(), here.causes.begin(), here.causes.end());
+    if (!here.causes.empty() || !here.leaves.empty()) continue;
+    if (origin.unit < 0 || index < origin.unit) origin.unit = index;
+  }
+  return origin;
+}
+
+int Trace::anchor_of(int index) const {
+  const Unit& here = unit(index);
+  if (!here.backward) return index;
+  if (here.forward < 0) return here.near >= 0 ? anchor_of(here.near) : index;
+  int forward = here.forward;
+  while (is_cast(unit(forward).name) && !unit(forward).reads.empty())
+    forward = unit(forward).reads.front();
+  return forward;
+}
+
+const std::string& Trace::name_of(int index) const {
+  const Unit& here = unit(index);
+  return here.forward >= 0 ? unit(anchor_of(index)).name : here.name;
+}
+
+std::vector<const NamedTensor*> Trace::weights_before(int index) const {
+  std::vector<const NamedTensor*> weights;
+  std::unordered_set<int> seen;
+  std::vector<int> open{anchor_of(index)};
+  while (!open.empty()) {
+    const int next = open.back();
+    open.pop_back();
+    if (!seen.insert(next).second) continue;
+    const Unit& here = unit(next);
+    weights.insert(weights.end(), here.weights.begin(), here.weights.end());
+    open.insert(open.end(), here.reads.begin(), here.reads.end());
+  }
+  return weights;
+}
+
+std::string Trace::nearest(int start, bool before) const {
+  std::unordered_map<int, std::vector<int>> readers;
+  if (!before) {
+    for (int i = 0; i < size(); ++i) {
+      for (const int from : unit(i).reads) readers[from].push_back(i);
+    }
+  }
+  std::unordered_set<int> seen{start};
+  std::vector<int> level{start};
+  while (!level.empty()) {
+    std::vector<int> next;
+    for (const int index : level) {
+      const std::vector<int>& neighbours = before ? unit(index).reads : readers[index];
+      for (const int each : neighbours) {
+        if (seen.insert(each).second) next.push_back(each);
+      }
+    }
+    // Of several at one distance the one that ran closest.
+    std::ranges::sort(next);
+    if (before) std::ranges::reverse(next);
+    for (const int index : next) {
+      if (!unit(index).weights.empty()) return unit(index).weights.front()->module;
+    }
+    level = std::move(next);
+  }
+  return {};
+}
+
+std::vector<std::string> Trace::modules_around(int index) const {
+  const int anchor = anchor_of(index);
+  const Unit& here = unit(anchor);
+  if (!here.weights.empty()) return {here.weights.front()->module};
+  std::vector<std::string> modules{nearest(anchor, true), nearest(anchor, false)};
+  std::erase(modules, "");
+  return modules;
+}
+
+std::string Trace::module_of(int index) const {
+  const int anchor = anchor_of(index);
+  const Unit& here = unit(anchor);
+  if (!here.weights.empty()) return here.weights.front()->module;
+  const std::string before = nearest(anchor, true), after = nearest(anchor, false);
+  if (before.empty() && after.empty()) return {};
+  if (before.empty()) return "before " + after;
+  if (after.empty()) return "after " + before;
+  return "between " + before + " and " + after;
+}
+
+}  // namespace mezzo::insight

@@ -1,0 +1,109 @@
+// What an observed step did: its operators and the nodes of its backward pass, which of them read
+// what, and where values stopped being finite.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/torch.h"
+#include "insight/module_paths.h"
+#include "insight/tensor_range.h"
+
+namespace mezzo::insight {
+
+/// An operator that the program called, or a node of the backward pass.
+struct Unit {
+  std::string name;  // the operator's, or what the node's class is called
+  bool backward = false;
+  int ordinal = -1;  // its place among those that were observed; -1: inferred from its result
+  int forward = -1;  // of a node: the unit of its forward operator
+  int near = -1;     // a unit beside it in the graph, where it has no operator of its own
+  bool reads_fill = false;                  // an infinity that the program passed as a fill value
+  std::vector<int> reads;                   // forward: the units that wrote its inputs
+  std::vector<const NamedTensor*> weights;  // parameters and buffers among its inputs
+  std::vector<int> causes;                  // units that made inputs that are not finite
+  std::vector<int> leaves;                  // the same for inputs that no unit made
+};
+
+/// An input that is not finite and that no operator made.
+struct BadLeaf {
+  const NamedTensor* weight = nullptr;  // null: data
+  TensorRange range;
+};
+
+class Trace {
+ public:
+  explicit Trace(const ModulePaths& paths) : paths_(paths) {}
+
+  // ---- as things happen
+  int add(Unit unit);
+  /// A unit's input. Looks at its values where `looks`. `feeder` is to blame for values that are
+  /// not finite where nobody is known to have made them; -1: it is data.
+  void read(int unit, const at::Tensor& tensor, bool looks, int feeder = -1);
+  /// A unit's result.
+  void wrote(int unit, const at::Tensor& tensor, bool looks);
+  /// A unit began when the next node would have got this number.
+  void note_start(int unit, std::uint64_t sequence) { starts_.try_emplace(sequence, unit); }
+  /// Nodes of autograd with these sequence numbers (the last one excluded) came from a unit.
+  void note_nodes(int unit, std::uint64_t begin, std::uint64_t end);
+
+  /// The forward unit that a node with this number came from; -1: none.
+  int forward_of(std::uint64_t sequence) const;
+  /// The first unit that began after such a node was made; -1: none.
+  int first_after(std::uint64_t sequence) const;
+
+  // ---- afterwards
+  const Unit& unit(int index) const { return units_[static_cast<std::size_t>(index)]; }
+  Unit& unit(int index) { return units_[static_cast<std::size_t>(index)]; }
+  int size() const noexcept { return static_cast<int>(units_.size()); }
+
+  /// How values that are not finite came into these tensors: the first unit that made some of
+  /// finite ones, and the leaves that were not finite.
+  struct Origin {
+    int unit = -1;
+    std::vector<const BadLeaf*> leaves;
+  };
+  Origin origin_of(const std::vector<at::Tensor>& tensors) const;
+
+  /// "layer3.conv2", "between layer3.conv2 and layer3.bn2", ...
+  std::string module_of(int unit) const;
+  /// The modules that such a name is made of, the nearest one before it first.
+  std::vector<std::string> modules_around(int unit) const;
+  /// The name of the operator.
+  const std::string& name_of(int unit) const;
+  /// The forward unit that stands for it: its own, or that of the forward operator. The gradient of
+  /// a cast belongs to the operator whose result was cast.
+  int anchor_of(int unit) const;
+  /// Parameters and buffers that its inputs were computed from, and its own.
+  std::vector<const NamedTensor*> weights_before(int unit) const;
+
+ private:
+  /// What is known of some memory.
+  struct Memory {
+    c10::weak_intrusive_ptr<c10::StorageImpl> keeps;  // so that its address is not used again
+    int writer = -1;
+    int spoiler = -1;  // what made values that are not finite, as far as they are there now
+    bool is_fill = false;
+  };
+  Memory& memory(const at::Tensor& tensor);
+  void read_spoiled(int unit, const at::Tensor& tensor, Finiteness values, int feeder);
+  int infer_unit(const at::Tensor& tensor);
+  std::string nearest(int unit, bool before) const;
+
+  const ModulePaths& paths_;
+  std::vector<Unit> units_;
+  std::vector<BadLeaf> leaves_;
+  std::unordered_map<const c10::StorageImpl*, Memory> memories_;
+  std::multimap<std::uint64_t, std::pair<std::uint64_t, int>> nodes_;  // begin: end, unit
+  std::map<std::uint64_t, int> starts_;  // the first unit that began at each number
+  int observed_ = 0;
+};
+
+/// The class of an autograd node as a name of an operator: "MyFunction", "exp".
+std::string name_of_node(std::string node);
+
+}  // namespace mezzo::insight
