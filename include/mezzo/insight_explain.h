@@ -5,7 +5,7 @@
 //     auto why = mezzo::insight::explain_overflow(model, optimizer, [&] {
 //       return loss(model(batch.data), batch.target);
 //     });
-//     std::cout << why.to_text();
+//     log << why.to_text();
 //   }
 #pragma once
 
