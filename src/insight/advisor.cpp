@@ -79,7 +79,7 @@ std::vector<Advice> Advisor::advice(const Operator& first, Cause cause,
   } else if (plan.convert) {
     helps = try_keep_float(found);
   }
-  if (!helps) helps = try_bfloat16(found);
+  if (!helps) try_bfloat16(found);
   if (found.empty())
     found.push_back(
         {.text = "run this step in float (opt_level \"O0\"), where it passes", .tried = true});
