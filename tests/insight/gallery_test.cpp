@@ -23,6 +23,7 @@ struct Amplify : torch::autograd::Function<Amplify> {
   }
 };
 
+// NOLINTBEGIN(readability-function-size): tables are long.
 std::vector<Fault> overflows() {
   using T = at::Tensor;
   return {
@@ -174,7 +175,7 @@ std::vector<Fault> invalid_arguments() {
        .module = kBetween,
        .cause = Cause::kLogOfZero},
       {.name = "DivisionByZero",
-       .middle = [](const T& x) { return x / (x - x); },
+       .middle = [](const T& x) { return x / (x - x); },  // NOLINT(misc-redundant-expression)
        .op = "div",
        .module = kBetween,
        .cause = Cause::kDivisionByZero,
@@ -304,6 +305,8 @@ std::vector<Fault> derivatives() {
        .backward = true},
   };
 }
+
+// NOLINTEND(readability-function-size)
 
 std::vector<Fault> data_and_weights() {
   using T = at::Tensor;
