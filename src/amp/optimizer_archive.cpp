@@ -1,7 +1,9 @@
+#include <c10/util/Type.h>
 #include <torch/serialize/archive.h>
 
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <type_traits>
 #include <unordered_set>
@@ -169,10 +171,28 @@ void give_types(detail::OptimizerState& optimizer, const Replacement& replacemen
   }
 }
 
+/// torch::optim::Optimizer's own `save` writes nothing: a class without one would lose its state.
+void refuse_what_saves_nothing(const torch::optim::Optimizer& optimizer) {
+  if (optim::kind_of(optimizer) != nullptr || optimizer.state().empty()) return;
+  torch::serialize::OutputArchive written;
+  optimizer.save(written);
+  std::ostringstream out;
+  written.save_to(out);
+  const std::string text = out.str();
+  torch::serialize::InputArchive archive;
+  archive.load_from(text.data(), text.size());
+  if (!archive.keys().empty()) return;
+  raise<UnsupportedError>("save", "the optimizer's class '",
+                          c10::demangle(typeid(optimizer).name()),
+                          "' has state, but its save() writes nothing, so that a resumed training "
+                          "would begin without it; override save() and load() in the class");
+}
+
 }  // namespace
 
 torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,
                                             const Optimizer& optimizer) {
+  refuse_what_saves_nothing(optimizer.inner());
   const FloatState as_float(optimizer.shared()->inner());
   optimizer.inner().save(archive);
   archive.write(kApplied, c10::IValue(optimizer.applied_steps()));
