@@ -16,6 +16,7 @@ void run_cuda(Report&, const Settings&);
 void run_parallel(Report&, const Settings&);
 void run_step(Report&, const Settings&);
 void run_layers(Report&, const Settings&);
+void run_memory(Report&, const Settings&);
 void run_train(Report&, const Settings&);
 
 struct Suite {
@@ -40,6 +41,7 @@ inline constexpr std::array kSuites{
     Suite{"step", "fused steps against LibTorch's operators and optimizers, and against memory",
           run_step},
     Suite{"layers", "normalisation and recurrent layers against LibTorch's", run_layers},
+    Suite{"memory", "bytes of a training step at every level, recomputed and deferred", run_memory},
     Suite{"train", "whole training steps at every level, against float and LibTorch's autocast",
           run_train},
 };

@@ -37,8 +37,9 @@ fs::path find_program() {
 
 Action setup_bench(CLI::App& app) {
   const auto options = std::make_shared<BenchOptions>();
-  app.add_option("NAMES", options->names,
-                 "Suites: amp, casting, convert, cuda, layers, parallel, step (all)");
+  app.add_option(
+      "NAMES", options->names,
+      "Suites: amp, casting, convert, cuda, layers, memory, parallel, step, train (all)");
   CLI::Option* json = app.add_option("--json", options->json,
                                      "Write one JSON object a line to this file; without a file to "
                                      "standard output, and the table to standard error")
