@@ -3,4 +3,5 @@
 
 #include "mezzo/insight_diagnosis.h"
 #include "mezzo/insight_explain.h"
+#include "mezzo/insight_lint.h"
 #include "mezzo/insight_search.h"

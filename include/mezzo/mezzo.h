@@ -29,6 +29,7 @@
 #include "mezzo/insight.h"
 #include "mezzo/insight_diagnosis.h"
 #include "mezzo/insight_explain.h"
+#include "mezzo/insight_lint.h"
 #include "mezzo/insight_search.h"
 #include "mezzo/legacy_amp.h"
 #include "mezzo/messages.h"

@@ -6,17 +6,16 @@
 
 #include <algorithm>
 #include <exception>
-#include <mutex>
 #include <unordered_set>
 #include <utility>
 
-#include "amp/generators.h"
 #include "amp/kept_float.h"
 #include "amp/model_state.h"
 #include "amp/module_types.h"
 #include "amp/optimizer_state.h"
 #include "core/autograd_node.h"
 #include "insight/observer.h"
+#include "insight/surroundings.h"
 #include "insight/unobserved.h"
 
 namespace mezzo::insight {
@@ -29,46 +28,6 @@ using mezzo::detail::Slot;
 namespace {
 
 constexpr std::string_view kInTrial = "explain_overflow";
-
-/// Generators and buffers as they are, given back at the end.
-class Surroundings {
- public:
-  explicit Surroundings(const std::vector<ModelState*>& models)
-      : generators_(mezzo::detail::default_generators()) {
-    for (at::Generator& generator : generators_) {
-      const std::lock_guard lock(generator.mutex());
-      states_.push_back(generator.get_state());
-    }
-    std::unordered_set<const c10::TensorImpl*> seen;
-    for (const ModelState* model : models) {
-      for (const at::Tensor& buffer : model->module().buffers()) {
-        if (buffer.defined() && seen.insert(buffer.unsafeGetTensorImpl()).second)
-          buffers_.emplace_back(buffer, buffer.detach().clone());
-      }
-    }
-  }
-  ~Surroundings() {
-    set_generators(states_);
-    for (const auto& [buffer, values] : buffers_) {
-      if (buffer.sizes() == values.sizes() && buffer.scalar_type() == values.scalar_type())
-        buffer.variable_data().copy_(values);
-    }
-  }
-  Surroundings(const Surroundings&) = delete;
-  Surroundings& operator=(const Surroundings&) = delete;
-
-  void set_generators(const std::vector<at::Tensor>& states) {
-    for (std::size_t i = 0; i < std::min(states.size(), generators_.size()); ++i) {
-      const std::lock_guard lock(generators_[i].mutex());
-      generators_[i].set_state(states[i]);
-    }
-  }
-
- private:
-  std::vector<at::Generator> generators_;
-  std::vector<at::Tensor> states_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
-};
 
 /// Low weights and buffers that are float for a while, with their masters' values.
 class FloatWhile {
@@ -148,6 +107,15 @@ class TrialRules {
   const std::vector<ModelState*>& models_;
   std::vector<ModelState::Trial> trials_;
 };
+
+std::vector<at::Tensor> buffers_of(const std::vector<ModelState*>& models) {
+  std::vector<at::Tensor> buffers;
+  for (const ModelState* model : models) {
+    const std::vector<at::Tensor> more = model->module().buffers();
+    buffers.insert(buffers.end(), more.begin(), more.end());
+  }
+  return buffers;
+}
 
 /// As ScaledLoss multiplies.
 at::Tensor scaled(const at::Tensor& loss, double scale) {
@@ -240,7 +208,7 @@ StepOutcome StepTrial::attempt(const Precision& precision, double scale, Observe
 
 StepOutcome StepTrial::evaluate(const Precision& precision, double scale, Observer* observer) {
   ++runs_;
-  Surroundings surroundings(models_);
+  Surroundings surroundings(buffers_of(models_));
   surroundings.set_generators(generators_);
   const FloatWhile weights(models_, precision);
   const TrialRules rules(models_, precision);
