@@ -9,6 +9,7 @@ Action setup_lists(CLI::App&);
 Action setup_explain(CLI::App&);
 Action setup_report(CLI::App&);
 Action setup_convert(CLI::App&);
+Action setup_export(CLI::App&);
 Action setup_inspect(CLI::App&);
 Action setup_launch(CLI::App&);
 Action setup_bench(CLI::App&);
@@ -27,6 +28,9 @@ std::span<const Command> commands() {
       Command{"convert", "Make a mixed-precision ONNX model from a float32 one",
               "mezzo convert net.onnx -o net16.onnx --profile ort --report net16.html",
               setup_convert},
+      Command{"export", "Make an ONNX model of a TorchScript file, and compare the two",
+              "mezzo export net.pt -o net.onnx --input 1x3x224x224 --dynamic 0:0=batch",
+              setup_export},
       Command{"inspect", "Show what is in an ONNX model: types, operators, ranges, sizes",
               "mezzo inspect net.onnx", setup_inspect},
       Command{"launch", "Start a program in many processes that train one model together",

@@ -25,7 +25,7 @@ TEST(Program, TellsItsVersionItsCommitAndWhatItWasBuiltWith) {
 TEST(Program, EverySubcommandHasHelpWithAnExample) {
   const std::string help = mezzo("--help").out;
   for (const char* name :
-       {"info", "lists", "explain", "report", "convert", "inspect", "launch", "bench"}) {
+       {"info", "lists", "explain", "report", "convert", "export", "inspect", "launch", "bench"}) {
     EXPECT_THAT(help, HasSubstr(std::string("  ") + name + " "));
     const Outcome outcome = mezzo(std::string(name) + " --help");
     EXPECT_EQ(outcome.code, kDone) << name;

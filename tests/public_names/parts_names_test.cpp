@@ -154,6 +154,31 @@ TEST(RecomputeNames, FunctionsAndSequences) {
   EXPECT_TRUE(layers->parameters()[0].grad().defined());
 }
 
+TEST(DeployNames, AnOnnxFileOfANetwork) {
+  torch::nn::Linear net(4, 2);
+  const at::Tensor x = torch::ones({2, 4});
+  const auto path = std::filesystem::temp_directory_path() / "mezzo_names_test.onnx";
+  mezzo::deploy::OnnxOptions options;
+  options.opset = 18;
+  options.input_names = {"x"};
+  options.output_names = {"y"};
+  options.dynamic_axes["x"][0] = "batch";
+  options.verify = false;
+  options.tolerance = 1e-4;
+  options.translate["acme::blur"] = [](mezzo::deploy::OnnxGraph& graph,
+                                       const mezzo::deploy::OnnxCall& call) {
+    return graph.add("com.acme::Blur", {call["self"]}, {{"radius", call["radius"].to_int()}}, 1);
+  };
+  mezzo::deploy::ExportReport report = mezzo::deploy::export_onnx(net, {x}, path, options);
+  EXPECT_EQ(report.nodes, 1);
+  const std::vector<double> errors = report.errors;
+  const std::vector<std::string> warnings = report.warnings;
+  EXPECT_FALSE(report.to_text().empty() || report.to_json().empty());
+  torch::jit::Module traced = mezzo::deploy::trace(net, {x});
+  mezzo::deploy::export_onnx(traced, {x}, path, {.verify = false});
+  std::filesystem::remove(path);
+}
+
 struct OwnRule : mezzo::Reparameterization {
   Parameters reparameterize(const at::Tensor& weight, std::int64_t) override {
     Parameters made;

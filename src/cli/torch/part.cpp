@@ -14,6 +14,7 @@ constexpr struct {
   std::string_view name;
   TorchFunction function;
 } kFunctions[] = {
+    {"export", torch_export},
     {"info", torch_info},
     {"overloads", torch_overloads},
 };

@@ -11,6 +11,10 @@ using TorchFunction = nlohmann::ordered_json (*)(const nlohmann::ordered_json& r
 /// Versions, devices, rates and compute modes. The request is ignored.
 nlohmann::ordered_json torch_info(const nlohmann::ordered_json& request);
 
+/// Exports a TorchScript file: model, output, inputs, dynamic, opset, tolerance, verify, evaluator,
+/// onnxruntime. Answers with the report as `text` and `json`.
+nlohmann::ordered_json torch_export(const nlohmann::ordered_json& request);
+
 /// The functional overloads that LibTorch has under a name (a string: "silu", "aten::add.Tensor"),
 /// with their namespace, sorted. Empty: it has none.
 nlohmann::ordered_json torch_overloads(const nlohmann::ordered_json& request);

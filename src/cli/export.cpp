@@ -1,0 +1,123 @@
+// mezzo export
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/torch_part.h"
+#include "core/raise.h"
+#include "mezzo/convert.h"
+
+namespace mezzo::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ExportOptions {
+  std::string model, output, dtype, evaluator, onnxruntime;
+  std::vector<std::string> inputs, dynamic;
+  int opset = 17;
+  double tolerance = 1e-4;
+  bool no_verify = false, json = false;
+};
+
+/// "ids:0=batch" as its three parts.
+Json axis_of(const std::string& text) {
+  const std::size_t colon = text.rfind(':'),
+                    equals = text.find('=', colon == std::string::npos ? 0 : colon);
+  const std::string axis = colon == std::string::npos || equals == std::string::npos
+                               ? ""
+                               : text.substr(colon + 1, equals - colon - 1);
+  if (axis.empty() || axis.size() > 3 ||
+      axis.find_first_not_of("-0123456789") != std::string::npos || equals + 1 == text.size())
+    raise<ConfigError>("export", "--dynamic ", text,
+                       ": expected INPUT:AXIS=NAME, such as input:0=batch");
+  return {text.substr(0, colon), std::stoll(axis), text.substr(equals + 1)};
+}
+
+int export_model(const ExportOptions& options) {
+  namespace fs = std::filesystem;
+  if (!options.dtype.empty() && options.dtype != "float16" && options.dtype != "bfloat16")
+    raise<ConfigError>("export", "--dtype takes float16 or bfloat16, got '", options.dtype, "'");
+  if (!fs::exists(options.model)) raise("export", "'", options.model, "' is not there");
+  // With a low type the float model is made beside the target, converted, and removed.
+  const fs::path target = options.output, plain = options.dtype.empty()
+                                                      ? target
+                                                      : fs::path(options.output + ".float32.onnx");
+  Json dynamic = Json::array();
+  for (const std::string& axis : options.dynamic) dynamic.push_back(axis_of(axis));
+  const Json answer = ask_torch("export", {{"model", options.model},
+                                           {"output", plain.string()},
+                                           {"inputs", options.inputs},
+                                           {"dynamic", dynamic},
+                                           {"opset", options.opset},
+                                           {"tolerance", options.tolerance},
+                                           {"verify", !options.no_verify},
+                                           {"evaluator", options.evaluator},
+                                           {"onnxruntime", options.onnxruntime}});
+  Json report = answer.at("json");
+  std::string text = answer.at("text").get<std::string>();
+  if (!options.dtype.empty()) {
+    convert::Options low;
+    low.target_dtype = options.dtype;
+    low.evaluator = options.evaluator;
+    low.onnxruntime = options.onnxruntime;
+    const auto remove = [&] {
+      std::error_code ignored;
+      fs::remove(plain, ignored);
+      fs::remove(plain.string() + ".data", ignored);
+    };
+    try {
+      const convert::Result result = convert::convert_model(plain, target, low);
+      report["conversion"] = Json::parse(result.report.to_json());
+      text += result.report.to_text();
+    } catch (...) {
+      remove();
+      throw;
+    }
+    remove();
+  }
+  if (options.json) {
+    std::cout << report.dump(2) << '\n';
+  } else {
+    std::cout << options.output << ": " << text;
+  }
+  return kDone;
+}
+
+}  // namespace
+
+Action setup_export(CLI::App& app) {
+  const auto options = std::make_shared<ExportOptions>();
+  app.add_option("MODEL", options->model, "A TorchScript file, traced or scripted")
+      ->required()
+      ->type_name("FILE");
+  app.add_option("-o,--output", options->output, "The ONNX file to write")
+      ->required()
+      ->type_name("FILE");
+  app.add_option("--input", options->inputs,
+                 "One a tensor, in order: 1x3x224x224, 2x16:int64, scalar")
+      ->required()
+      ->type_name("SHAPE[:DTYPE]")
+      ->allow_extra_args(false);
+  app.add_option("--dynamic", options->dynamic, "An axis of any size; the input by name or number")
+      ->type_name("INPUT:AXIS=NAME")
+      ->allow_extra_args(false);
+  app.add_option("--opset", options->opset, "The opset, 13 to 21")->capture_default_str();
+  app.add_option("--dtype", options->dtype, "Convert the result: float16 or bfloat16")
+      ->type_name("DTYPE");
+  app.add_option("--tolerance", options->tolerance,
+                 "The error that verification accepts, relative to an output's range")
+      ->capture_default_str();
+  app.add_flag("--no-verify", options->no_verify, "Do not run the file and compare");
+  app.add_option("--evaluator", options->evaluator,
+                 "The built-in evaluator's library, if not where it is installed")
+      ->type_name("PATH");
+  app.add_option("--onnxruntime", options->onnxruntime, "ONNX Runtime's library, or its folder")
+      ->type_name("PATH");
+  app.add_flag("--json", options->json, "Print JSON");
+  return [options] { return export_model(*options); };
+}
+
+}  // namespace mezzo::cli

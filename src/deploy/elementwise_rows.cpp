@@ -1,0 +1,528 @@
+// Arithmetic, functions of single elements, comparisons.
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "deploy/onnx_call.h"
+
+namespace mezzo::deploy::detail {
+namespace {
+
+using C = const Call&;
+
+/// The type in which two operands meet.
+at::ScalarType common_type(C c, std::string_view a = "self", std::string_view b = "other") {
+  const c10::IValue x = example_of(c.arg(a), 0), y = example_of(c.arg(b), 0);
+  if (x.isTensor() && y.isTensor()) return at::result_type(x.toTensor(), y.toTensor());
+  if (x.isTensor())
+    return y.isScalar() ? at::result_type(x.toTensor(), y.toScalar()) : x.toTensor().scalar_type();
+  if (y.isTensor()) return at::result_type(x.toScalar(), y.toTensor());
+  return c.type(a) == at::kFloat || c.type(b) == at::kFloat ? at::kFloat : at::kLong;
+}
+
+Names binary(C c, std::string_view op) {
+  return {c.one(op, {c.x("self", c.out_type()), c.x("other", c.out_type())})};
+}
+
+/// Numbers of scripts are called a and b in their schemas.
+std::pair<std::string_view, std::string_view> sides(C c) {
+  return c.takes("self") ? std::pair{"self", "other"} : std::pair{"a", "b"};
+}
+
+Names arithmetic(C c, std::string_view op) {
+  const auto [a, b] = sides(c);
+  const at::ScalarType type = c.out_type();
+  if (type == at::kBool) return {c.one(op == "Add" ? "Or" : "And", {c.x(a, type), c.x(b, type)})};
+  std::string other = c.x(b, type);
+  if (c.has("alpha") && (!c.is_fixed("alpha") || c.d("alpha") != 1))
+    other = c.one("Mul", {other, c.x("alpha", type)});
+  return {c.one(op, {c.x(a, type), other})};
+}
+
+Names compare(C c, std::string_view op, bool negate = false) {
+  const auto [a, b] = sides(c);
+  at::ScalarType type = common_type(c, a, b);
+  if (type == at::kBool && op != "Equal") type = at::kInt;
+  std::string result = c.one(op, {c.x(a, type), c.x(b, type)});
+  if (negate) result = c.one("Not", {result});
+  return {c.g.cast(result, at::kBool, c.out_type())};
+}
+
+Names logic(C c, std::string_view op) {
+  const auto [a, b] = sides(c);
+  return {c.one(op, {c.x(a, at::kBool), c.x(b, at::kBool)})};
+}
+
+std::string floor_divided(C c, const std::string& a, const std::string& b) {
+  if (at::isFloatingType(c.out_type())) return c.one("Floor", {c.one("Div", {a, b})});
+  // ONNX divides integers towards zero: one less where signs differ and something is left.
+  const std::string quotient = c.one("Div", {a, b});
+  const std::string rest = c.one("Sub", {a, c.one("Mul", {quotient, b})});
+  const std::string zero = c.constant(0);
+  const std::string left = c.one("Not", {c.one("Equal", {rest, zero})});
+  const std::string signs = c.one("Xor", {c.one("Less", {rest, zero}), c.one("Less", {b, zero})});
+  const std::string less = c.g.cast(c.one("And", {left, signs}), at::kBool, c.out_type());
+  return c.one("Sub", {quotient, less});
+}
+
+Names divide(C c) {
+  const auto [a, b] = sides(c);
+  const at::ScalarType type = c.out_type();
+  const std::string x = c.x(a, type), y = c.x(b, type);
+  if (!c.has("rounding_mode")) return {c.one("Div", {x, y})};
+  if (c.s("rounding_mode") == "floor") return {floor_divided(c, x, y)};
+  const std::string quotient = c.one("Div", {x, y});
+  if (!at::isFloatingType(type)) return {quotient};
+  return {c.one("Mul", {c.one("Sign", {quotient}), c.one("Floor", {c.one("Abs", {quotient})})})};
+}
+
+Names floor_divide(C c) {
+  const auto [a, b] = sides(c);
+  return {floor_divided(c, c.x(a, c.out_type()), c.x(b, c.out_type()))};
+}
+
+Names remainder(C c) {
+  const auto [a, b] = sides(c);
+  const std::string x = c.x(a, c.out_type()), y = c.x(b, c.out_type());
+  if (!at::isFloatingType(c.out_type())) return {c.one("Mod", {x, y})};
+  return {c.one("Sub", {x, c.one("Mul", {y, c.one("Floor", {c.one("Div", {x, y})})})})};
+}
+
+Names power(C c) {
+  const bool numbers = c.takes("a");
+  const std::string_view base = numbers ? "a" : "self", exponent = numbers ? "b" : "exponent";
+  const at::ScalarType type = c.out_type();
+  const std::string x = c.x(base, type);
+  if (c.is_fixed(exponent) && example_of(c.arg(exponent), 0).isScalar()) {
+    const double e = c.d(exponent);
+    if (e == 2) return {c.one("Mul", {x, x})};
+    if (e == 0.5) return {c.one("Sqrt", {x})};
+    if (e == 1) return {x};
+  }
+  return {c.one("Pow", {x, c.x(exponent, type)})};
+}
+
+Names clamp(C c) {
+  const auto bound = [&](std::string_view name) {
+    return c.has(name) ? c.x(name, c.out_type()) : std::string();
+  };
+  const std::string x = c.x("self", c.out_type());
+  const bool tensors = (c.has("min") && example_of(c.arg("min"), 0).isTensor()) ||
+                       (c.has("max") && example_of(c.arg("max"), 0).isTensor());
+  if (!tensors)
+    return {
+        c.one("Clip", {x, c.takes("min") ? bound("min") : "", c.takes("max") ? bound("max") : ""})};
+  std::string result = x;
+  if (c.has("min")) result = c.one("Max", {result, bound("min")});
+  if (c.has("max")) result = c.one("Min", {result, bound("max")});
+  return {result};
+}
+
+Names gelu(C c) {
+  const std::string x = c.x("self", c.out_type());
+  const bool tanh = c.has("approximate") && c.s("approximate") == "tanh";
+  if (c.g.opset() >= 20)
+    return {c.one("Gelu", {x}, {{"approximate", std::string(tanh ? "tanh" : "none")}})};
+  std::string inner;
+  if (tanh) {
+    const std::string cube = c.one("Mul", {c.one("Mul", {x, x}), x});
+    const std::string sum = c.one("Add", {x, c.one("Mul", {cube, c.constant(0.044715)})});
+    inner = c.one("Tanh", {c.one("Mul", {sum, c.constant(std::sqrt(2 / std::numbers::pi))})});
+  } else {
+    inner = c.one("Erf", {c.one("Div", {x, c.constant(std::numbers::sqrt2)})});
+  }
+  return {c.one("Mul", {c.one("Mul", {x, c.one("Add", {inner, c.constant(1)})}), c.constant(0.5)})};
+}
+
+Names hard_swish(C c) {
+  if (c.g.opset() >= 14) return {c.unary("HardSwish")};
+  const std::string x = c.x("self");
+  return {c.one("Mul", {x, c.one("HardSigmoid", {x}, {{"alpha", 1.0 / 6}, {"beta", 0.5}})})};
+}
+
+Names softplus(C c) {
+  const double beta = c.d("beta");
+  const std::string x = c.x("self");
+  if (beta == 1) return {c.one("Softplus", {x})};
+  return {
+      c.one("Div", {c.one("Softplus", {c.one("Mul", {x, c.constant(beta)})}), c.constant(beta)})};
+}
+
+Names lerp(C c) {
+  const std::string a = c.x("self", c.out_type()), b = c.x("end", c.out_type());
+  return {c.one("Add", {a, c.one("Mul", {c.x("weight", c.out_type()), c.one("Sub", {b, a})})})};
+}
+
+Names add_product(C c, std::string_view op) {
+  std::string part = c.one(op, {c.x("tensor1", c.out_type()), c.x("tensor2", c.out_type())});
+  if (c.d("value") != 1) part = c.one("Mul", {part, c.constant(c.d("value"))});
+  return {c.one("Add", {c.x("self", c.out_type()), part})};
+}
+
+Names where(C c) {
+  if (!c.takes("self")) {
+    const std::string places = c.one("NonZero", {c.x("condition")});
+    Names parts;
+    const std::int64_t rank = c.rank("condition");
+    for (std::int64_t d = 0; d < rank; ++d)
+      parts.push_back(c.squeezed(c.sliced(places, 0, d, d + 1), {0}));
+    return parts;
+  }
+  return {c.one("Where", {c.x("condition", at::kBool), c.x("self", c.out_type()),
+                          c.x("other", c.out_type())})};
+}
+
+Names to_type(C c) {
+  if (!c.result().isTensor()) return {c.x(c.schema().arguments()[0].name(), c.out_type())};
+  return {c.x(c.schema().arguments()[0].name(), c.out_type())};
+}
+
+/// A tensor's one element as a number.
+Names to_number(C c) {
+  const std::string name = c.g.cast(c.x(c.schema().arguments()[0].name()),
+                                    c.type(c.schema().arguments()[0].name()), c.out_type());
+  return {c.one("Reshape", {name, c.g.ints({1})})};
+}
+
+Names log_base(C c, double base) {
+  return {c.one("Mul", {c.unary("Log"), c.constant(1 / std::log(base))})};
+}
+
+Names relu6(C c) {
+  return {c.one("Clip", {c.x("self"), c.constant(0), c.constant(6)})};
+}
+Names hardtanh(C c) {
+  return {c.one("Clip", {c.x("self"), c.x("min_val", c.out_type()), c.x("max_val", c.out_type())})};
+}
+Names silu(C c) {
+  const std::string x = c.x("self");
+  return {c.one("Mul", {x, c.one("Sigmoid", {x})})};
+}
+Names mish(C c) {
+  const std::string x = c.x("self");
+  if (c.g.opset() >= 18) return {c.one("Mish", {x})};
+  return {c.one("Mul", {x, c.one("Tanh", {c.one("Softplus", {x})})})};
+}
+Names log_sigmoid(C c) {
+  return {c.one("Neg", {c.one("Softplus", {c.one("Neg", {c.x("self")})})})};
+}
+Names tanh_shrink(C c) {
+  const std::string x = c.x("self");
+  return {c.one("Sub", {x, c.one("Tanh", {x})})};
+}
+Names threshold(C c) {
+  const std::string x = c.x("self", c.out_type());
+  return {c.one("Where", {c.one("Greater", {x, c.x("threshold", c.out_type())}), x,
+                          c.x("value", c.out_type())})};
+}
+Names elu(C c) {
+  if (c.d("scale") == 1 && c.d("input_scale") == 1)
+    return {c.unary("Elu", {{"alpha", c.d("alpha")}})};
+  const std::string x = c.x("self");
+  const std::string inner = c.one("Mul", {x, c.constant(c.d("input_scale"))});
+  const std::string negative = c.one(
+      "Mul", {c.one("Sub", {c.one("Exp", {inner}), c.constant(1)}), c.constant(c.d("alpha"))});
+  return {c.one("Mul", {c.one("Where", {c.one("Greater", {x, c.constant(0)}), x, negative}),
+                        c.constant(c.d("scale"))})};
+}
+Names prelu(C c) {
+  std::string weight = c.x("weight");
+  if (c.example("weight").numel() > 1 && c.rank() > 2) {
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(c.rank() - 1), 1);
+    sizes[0] = c.example("weight").numel();
+    weight = c.one("Reshape", {weight, c.g.ints(sizes)});
+  }
+  return {c.one("PRelu", {c.x("self"), weight})};
+}
+Names glu(C c) {
+  const Names halves = c.g.ops(
+      "Split", c.g.opset() >= 18 ? Names{c.x("self")} : Names{c.x("self")},
+      c.g.opset() >= 18 ? OnnxAttributes{{"axis", c.dim()}, {"num_outputs", std::int64_t{2}}}
+                        : OnnxAttributes{{"axis", c.dim()}},
+      2);
+  return {c.one("Mul", {halves[0], c.one("Sigmoid", {halves[1]})})};
+}
+Names rsub(C c) {
+  std::string x = c.x("self", c.out_type());
+  if (c.has("alpha") && c.d("alpha") != 1) x = c.one("Mul", {x, c.constant(c.d("alpha"))});
+  return {c.one("Sub", {c.x("other", c.out_type()), x})};
+}
+Names atan2(C c) {
+  const std::string y = c.x("self", c.out_type()), x = c.x("other", c.out_type());
+  const std::string zero = c.constant(0), pi = c.constant(std::numbers::pi);
+  const std::string angle = c.one("Atan", {c.one("Div", {y, x})});
+  const std::string turn = c.one("Where", {c.one("Less", {y, zero}), c.one("Neg", {pi}), pi});
+  const std::string left =
+      c.one("Where", {c.one("Less", {x, zero}), c.one("Add", {angle, turn}), angle});
+  const std::string both = c.one("And", {c.one("Equal", {x, zero}), c.one("Equal", {y, zero})});
+  return {c.one("Where", {both, zero, left})};
+}
+Names round(C c) {
+  const double scale = c.takes("decimals") ? std::pow(10.0, c.d("decimals")) : 1;
+  if (!c.is_float() || scale == 1) return {c.is_float() ? c.unary("Round") : c.x("self")};
+  return {c.one("Div", {c.one("Round", {c.one("Mul", {c.x("self"), c.constant(scale)})}),
+                        c.constant(scale)})};
+}
+Names trunc(C c) {
+  const std::string x = c.x("self");
+  return {c.one("Mul", {c.one("Sign", {x}), c.one("Floor", {c.one("Abs", {x})})})};
+}
+Names whole(C c, std::string_view op) {
+  return {c.is_float() ? c.unary(op) : c.x("self")};
+}
+Names bit_logic(C c, std::string_view logical, std::string_view bitwise) {
+  if (c.out_type() == at::kBool) return logic(c, logical);
+  if (c.g.opset() < 18) c.refuse("it needs opset 18 for integers; set options.opset");
+  return binary(c, bitwise);
+}
+Names is_close(C c) {
+  const std::string a = c.x("self"), b = c.x("other");
+  const std::string bound =
+      c.one("Add", {c.g.number(c.d("atol"), c.type()),
+                    c.one("Mul", {c.g.number(c.d("rtol"), c.type()), c.one("Abs", {b})})});
+  return {c.one("LessOrEqual", {c.one("Abs", {c.one("Sub", {a, b})}), bound})};
+}
+Names is_finite(C c) {
+  const std::string x = c.x("self");
+  return {c.one("Not", {c.one("Or", {c.one("IsInf", {x}), c.one("IsNaN", {x})})})};
+}
+Names nan_to_num(C c) {
+  const std::string x = c.x("self");
+  const double most = c.type() == at::kFloat  ? std::numeric_limits<float>::max()
+                      : c.type() == at::kHalf ? 65504
+                                              : 3.38e38;
+  const std::string low = c.constant(c.has("neginf") ? c.d("neginf") : -most),
+                    high = c.constant(c.has("posinf") ? c.d("posinf") : most);
+  std::string y =
+      c.one("Where", {c.one("IsNaN", {x}), c.constant(c.has("nan") ? c.d("nan") : 0), x});
+  y = c.one("Where", {c.one("IsInf", {x}, {{"detect_negative", std::int64_t{0}}}), high, y});
+  return {c.one("Where", {c.one("IsInf", {x}, {{"detect_positive", std::int64_t{0}}}), low, y})};
+}
+
+#define MEZZO_UNARY(NAME, OP)                        \
+  Row {                                              \
+    NAME, 13, [](C c) { return Names{c.unary(OP)}; } \
+  }
+#define MEZZO_BINARY(NAME, OP)                      \
+  Row {                                             \
+    NAME, 13, [](C c) { return arithmetic(c, OP); } \
+  }
+
+constexpr Row kElementwise[] = {
+    MEZZO_UNARY("acos", "Acos"),
+    MEZZO_UNARY("acosh", "Acosh"),
+    MEZZO_UNARY("asin", "Asin"),
+    MEZZO_UNARY("asinh", "Asinh"),
+    MEZZO_UNARY("atan", "Atan"),
+    MEZZO_UNARY("atanh", "Atanh"),
+    MEZZO_UNARY("arccos", "Acos"),
+    MEZZO_UNARY("arcsin", "Asin"),
+    MEZZO_UNARY("arctan", "Atan"),
+    MEZZO_UNARY("abs", "Abs"),
+    MEZZO_UNARY("absolute", "Abs"),
+    MEZZO_UNARY("cos", "Cos"),
+    MEZZO_UNARY("cosh", "Cosh"),
+    MEZZO_UNARY("sin", "Sin"),
+    MEZZO_UNARY("sinh", "Sinh"),
+    MEZZO_UNARY("tan", "Tan"),
+    MEZZO_UNARY("tanh", "Tanh"),
+    MEZZO_UNARY("erf", "Erf"),
+    MEZZO_UNARY("exp", "Exp"),
+    MEZZO_UNARY("log", "Log"),
+    MEZZO_UNARY("neg", "Neg"),
+    MEZZO_UNARY("negative", "Neg"),
+    MEZZO_UNARY("reciprocal", "Reciprocal"),
+    MEZZO_UNARY("relu", "Relu"),
+    MEZZO_UNARY("sigmoid", "Sigmoid"),
+    MEZZO_UNARY("sqrt", "Sqrt"),
+    MEZZO_UNARY("sign", "Sign"),
+    MEZZO_UNARY("sgn", "Sign"),
+    MEZZO_BINARY("add", "Add"),
+    MEZZO_BINARY("sub", "Sub"),
+    MEZZO_BINARY("subtract", "Sub"),
+    MEZZO_BINARY("mul", "Mul"),
+    MEZZO_BINARY("multiply", "Mul"),
+    MEZZO_BINARY("__and__", "And"),
+    {"div", 13, divide},
+    {"divide", 13, divide},
+    {"true_divide", 13, divide},
+    {"floor_divide", 13, floor_divide},
+    {"floordiv", 13, floor_divide},
+    {"remainder", 13, remainder},
+    {"fmod", 13,
+     [](C c) {
+       return Names{c.one("Mod", {c.x("self", c.out_type()), c.x("other", c.out_type())},
+                          {{"fmod", std::int64_t{1}}})};
+     }},
+    {"rsub", 13, rsub},
+    {"pow", 13, power},
+    {"lerp", 13, lerp},
+    {"square", 13,
+     [](C c) {
+       return Names{c.one("Mul", {c.x("self"), c.x("self")})};
+     }},
+    {"addcmul", 13, [](C c) { return add_product(c, "Mul"); }},
+    {"addcdiv", 13, [](C c) { return add_product(c, "Div"); }},
+    {"rsqrt", 13, [](C c) { return Names{c.one("Reciprocal", {c.unary("Sqrt")})}; }},
+    {"exp2", 13,
+     [](C c) {
+       return Names{c.one("Pow", {c.constant(2), c.x("self", c.out_type())})};
+     }},
+    {"expm1", 13,
+     [](C c) {
+       return Names{c.one("Sub", {c.unary("Exp"), c.constant(1)})};
+     }},
+    {"log1p", 13,
+     [](C c) {
+       return Names{c.one("Log", {c.one("Add", {c.x("self", c.out_type()), c.constant(1)})})};
+     }},
+    {"log2", 13, [](C c) { return log_base(c, 2); }},
+    {"log10", 13, [](C c) { return log_base(c, 10); }},
+    {"erfc", 13,
+     [](C c) {
+       return Names{c.one("Sub", {c.constant(1), c.unary("Erf")})};
+     }},
+    {"floor", 13, [](C c) { return whole(c, "Floor"); }},
+    {"ceil", 13, [](C c) { return whole(c, "Ceil"); }},
+    {"round", 13, round},
+    {"trunc", 13, trunc},
+    {"fix", 13, trunc},
+    {"frac", 13,
+     [](C c) {
+       return Names{c.one("Sub", {c.x("self"), trunc(c)[0]})};
+     }},
+    {"clamp", 13, clamp},
+    {"clip", 13, clamp},
+    {"clamp_min", 13, clamp},
+    {"clamp_max", 13, clamp},
+    {"maximum", 13, [](C c) { return binary(c, "Max"); }},
+    {"minimum", 13, [](C c) { return binary(c, "Min"); }},
+    {"fmax", 13, [](C c) { return binary(c, "Max"); }},
+    {"fmin", 13, [](C c) { return binary(c, "Min"); }},
+    {"atan2", 13, atan2},
+    {"arctan2", 13, atan2},
+    {"gelu", 13, gelu},
+    {"silu", 13, silu},
+    {"mish", 13, mish},
+    {"hardswish", 13, hard_swish},
+    {"hardsigmoid", 13,
+     [](C c) {
+       return Names{c.unary("HardSigmoid", {{"alpha", 1.0 / 6}, {"beta", 0.5}})};
+     }},
+    {"hardtanh", 13, hardtanh},
+    {"relu6", 13, relu6},
+    {"elu", 13, elu},
+    {"celu", 13,
+     [](C c) {
+       return Names{c.unary("Celu", {{"alpha", c.d("alpha")}})};
+     }},
+    {"selu", 13, [](C c) { return Names{c.unary("Selu")}; }},
+    {"prelu", 13, prelu},
+    {"_prelu_kernel", 13, prelu},
+    {"leaky_relu", 13,
+     [](C c) {
+       return Names{c.unary("LeakyRelu", {{"alpha", c.d("negative_slope")}})};
+     }},
+    {"rrelu", 13,
+     [](C c) {
+       return Names{c.unary("LeakyRelu", {{"alpha", (c.d("lower") + c.d("upper")) / 2}})};
+     }},
+    {"softplus", 13, softplus},
+    {"log_sigmoid", 13, log_sigmoid},
+    {"tanhshrink", 13, tanh_shrink},
+    {"threshold", 13, threshold},
+    {"glu", 13, glu},
+    {"softshrink", 13,
+     [](C c) {
+       return Names{c.unary("Shrink", {{"lambd", c.d("lambd")}, {"bias", c.d("lambd")}})};
+     }},
+    {"hardshrink", 13,
+     [](C c) {
+       return Names{c.unary("Shrink", {{"lambd", c.d("lambd")}, {"bias", 0.0}})};
+     }},
+    {"logit", 13,
+     [](C c) {
+       std::string x = c.x("self");
+       if (c.has("eps")) x = c.one("Clip", {x, c.constant(c.d("eps")), c.constant(1 - c.d("eps"))});
+       return Names{c.one("Log", {c.one("Div", {x, c.one("Sub", {c.constant(1), x})})})};
+     }},
+    {"deg2rad", 13,
+     [](C c) {
+       return Names{c.one("Mul", {c.x("self", c.out_type()), c.constant(std::numbers::pi / 180)})};
+     }},
+    {"rad2deg", 13,
+     [](C c) {
+       return Names{c.one("Mul", {c.x("self", c.out_type()), c.constant(180 / std::numbers::pi)})};
+     }},
+    {"hypot", 13,
+     [](C c) {
+       const std::string a = c.x("self"), b = c.x("other");
+       return Names{c.one("Sqrt", {c.one("Add", {c.one("Mul", {a, a}), c.one("Mul", {b, b})})})};
+     }},
+    {"where", 13, where},
+    {"nan_to_num", 13, nan_to_num},
+    {"masked_fill", 13,
+     [](C c) {
+       return Names{c.one("Where", {c.x("mask", at::kBool), c.x("value", c.out_type()),
+                                    c.x("self", c.out_type())})};
+     }},
+    {"to", 13, to_type},
+    {"type_as", 13, to_type},
+    {"_to_copy", 13, to_type},
+    {"_cast_Float", 13, to_type},
+    {"float", 13, to_type},
+    {"item", 13, to_number},
+    {"Int", 13, to_number},
+    {"Float", 13, to_number},
+    {"Bool", 13, to_number},
+    {"IntImplicit", 13, to_number},
+    {"FloatImplicit", 13, to_number},
+    {"ScalarImplicit", 13, to_number},
+    {"_local_scalar_dense", 13, to_number},
+};
+
+constexpr Row kComparisons[] = {
+    {"eq", 13, [](C c) { return compare(c, "Equal"); }},
+    {"ne", 13, [](C c) { return compare(c, "Equal", true); }},
+    {"lt", 13, [](C c) { return compare(c, "Less"); }},
+    {"gt", 13, [](C c) { return compare(c, "Greater"); }},
+    {"le", 13, [](C c) { return compare(c, "LessOrEqual"); }},
+    {"ge", 13, [](C c) { return compare(c, "GreaterOrEqual"); }},
+    {"less", 13, [](C c) { return compare(c, "Less"); }},
+    {"greater", 13, [](C c) { return compare(c, "Greater"); }},
+    {"less_equal", 13, [](C c) { return compare(c, "LessOrEqual"); }},
+    {"greater_equal", 13, [](C c) { return compare(c, "GreaterOrEqual"); }},
+    {"not_equal", 13, [](C c) { return compare(c, "Equal", true); }},
+    {"logical_and", 13, [](C c) { return logic(c, "And"); }},
+    {"logical_or", 13, [](C c) { return logic(c, "Or"); }},
+    {"logical_xor", 13, [](C c) { return logic(c, "Xor"); }},
+    {"logical_not", 13, [](C c) { return Names{c.one("Not", {c.x("self", at::kBool)})}; }},
+    {"__not__", 13, [](C c) { return Names{c.one("Not", {c.x("self", at::kBool)})}; }},
+    {"bitwise_and", 13, [](C c) { return bit_logic(c, "And", "BitwiseAnd"); }},
+    {"bitwise_or", 13, [](C c) { return bit_logic(c, "Or", "BitwiseOr"); }},
+    {"bitwise_xor", 13, [](C c) { return bit_logic(c, "Xor", "BitwiseXor"); }},
+    {"__or__", 13, [](C c) { return bit_logic(c, "Or", "BitwiseOr"); }},
+    {"__xor__", 13, [](C c) { return bit_logic(c, "Xor", "BitwiseXor"); }},
+    {"bitwise_not", 13,
+     [](C c) {
+       if (c.out_type() == at::kBool) return Names{c.one("Not", {c.x("self")})};
+       return Names{c.one("Sub", {c.one("Neg", {c.x("self")}), c.constant(1)})};
+     }},
+    {"isnan", 13, [](C c) { return Names{c.one("IsNaN", {c.x("self")})}; }},
+    {"isinf", 13, [](C c) { return Names{c.one("IsInf", {c.x("self")})}; }},
+    {"isfinite", 13, is_finite},
+    {"isclose", 13, is_close},
+};
+#undef MEZZO_UNARY
+#undef MEZZO_BINARY
+
+}  // namespace
+
+std::span<const Row> elementwise_rows() {
+  return kElementwise;
+}
+std::span<const Row> comparison_rows() {
+  return kComparisons;
+}
+
+}  // namespace mezzo::deploy::detail

@@ -1,0 +1,108 @@
+// Tensors that are made of sizes.
+#include "deploy/onnx_call.h"
+
+namespace mezzo::deploy::detail {
+namespace {
+
+using C = const Call&;
+
+/// Of the result's sizes, or of the tensor that is imitated.
+Names filled(C c, const OnnxValue* value, double otherwise) {
+  const at::ScalarType type = c.out_type();
+  const std::string shape = c.takes("size") ? c.list("size") : c.one("Shape", {c.x()});
+  if (value != nullptr && !value->is_constant())
+    return {c.one("Expand", {c.as(*value, type), shape})};
+  const double number = value != nullptr ? value->to_double() : otherwise;
+  return {c.one("ConstantOfShape", {shape},
+                {{"value", at::full({1}, number, at::TensorOptions(type))}})};
+}
+
+Names range(C c) {
+  const at::ScalarType type =
+      c.out_type() == at::kLong || c.out_type() == at::kInt ? c.out_type() : at::kFloat;
+  const auto number = [&](std::string_view name, double otherwise) {
+    if (!c.has(name)) return c.g.number(otherwise, type);
+    if (c.arg(name).is_constant()) return c.g.number(c.d(name), type);
+    return c.one("Squeeze", {c.x(name, type)});
+  };
+  const std::string all = c.one("Range", {number("start", 0), number("end", 0), number("step", 1)});
+  return {c.g.cast(all, type, c.out_type())};
+}
+
+Names unit_matrix(C c) {
+  const std::string rows = c.list("n"), columns = c.has("m") ? c.list("m") : rows;
+  const std::string zero =
+      c.one("ConstantOfShape", {c.one("Concat", {rows, columns}, {{"axis", std::int64_t{0}}})},
+            {{"value", at::zeros({1}, at::TensorOptions(c.out_type()))}});
+  return {c.one("EyeLike", {zero}, {{"dtype", onnx_type(c.out_type())}})};
+}
+
+Names grid(C c) {
+  Names made;
+  const std::vector<OnnxValue> tensors = c.arg("tensors").elements();
+  const auto count = static_cast<std::int64_t>(tensors.size());
+  const bool swaps = c.has("indexing") && c.s("indexing") == "xy";
+  Names flat, sizes;
+  for (const OnnxValue& tensor : tensors) {
+    flat.push_back(c.one("Reshape", {c.g.name_of(tensor), c.g.ints({-1})}));
+    sizes.push_back(c.one("Shape", {flat.back()}));
+  }
+  if (swaps && count > 1) std::swap(sizes[0], sizes[1]);
+  const std::string shape = c.one("Concat", sizes, {{"axis", std::int64_t{0}}});
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t place = swaps && i < 2 ? 1 - i : i;
+    std::vector<std::int64_t> own(static_cast<std::size_t>(count), 1);
+    own[static_cast<std::size_t>(place)] = -1;
+    made.push_back(c.one(
+        "Expand", {c.one("Reshape", {flat[static_cast<std::size_t>(i)], c.g.ints(own)}), shape}));
+  }
+  return made;
+}
+
+/// new_zeros, new_ones, new_full: the type of a tensor, sizes of their own.
+constexpr Row kFactories[] = {
+    {"zeros", 13, [](C c) { return filled(c, nullptr, 0); }},
+    {"ones", 13, [](C c) { return filled(c, nullptr, 1); }},
+    {"empty", 13, [](C c) { return filled(c, nullptr, 0); }},
+    {"full", 13, [](C c) { return filled(c, &c.arg("fill_value"), 0); }},
+    {"zeros_like", 13, [](C c) { return filled(c, nullptr, 0); }},
+    {"ones_like", 13, [](C c) { return filled(c, nullptr, 1); }},
+    {"empty_like", 13, [](C c) { return filled(c, nullptr, 0); }},
+    {"full_like", 13, [](C c) { return filled(c, &c.arg("fill_value"), 0); }},
+    {"new_zeros", 13, [](C c) { return filled(c, nullptr, 0); }},
+    {"new_ones", 13, [](C c) { return filled(c, nullptr, 1); }},
+    {"new_empty", 13, [](C c) { return filled(c, nullptr, 0); }},
+    {"new_full", 13, [](C c) { return filled(c, &c.arg("fill_value"), 0); }},
+    {"zero", 13, [](C c) { return filled(c, nullptr, 0); }},
+    {"fill", 13, [](C c) { return filled(c, &c.arg("value"), 0); }},
+    {"arange", 13, range},
+    {"range", 13, range},
+    {"eye", 13, unit_matrix},
+    {"meshgrid", 13, grid},
+    {"broadcast_tensors", 13,
+     [](C c) {
+       std::string shape;
+       Names made;
+       for (const OnnxValue& tensor : c.arg("tensors").elements()) {
+         const std::string zero =
+             c.one("Mul", {c.g.cast(c.g.name_of(tensor),
+                                    example_of(tensor, 0).toTensor().scalar_type(), at::kLong),
+                           c.g.integer(0)});
+         shape = shape.empty() ? zero : c.one("Add", {shape, zero});
+       }
+       for (const OnnxValue& tensor : c.arg("tensors").elements())
+         made.push_back(c.one("Expand", {c.g.name_of(tensor), c.one("Shape", {shape})}));
+       return made;
+     }},
+    {"scalar_tensor", 13, [](C c) { return Names{c.as(c.arg("s"), c.out_type())}; }},
+    {"rand_like", 13, [](C c) { return Names{c.one("RandomUniformLike", {c.x()})}; }},
+    {"randn_like", 13, [](C c) { return Names{c.one("RandomNormalLike", {c.x()})}; }},
+};
+
+}  // namespace
+
+std::span<const Row> factory_rows() {
+  return kFactories;
+}
+
+}  // namespace mezzo::deploy::detail

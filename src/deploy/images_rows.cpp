@@ -1,0 +1,232 @@
+// Pooling, resizing, padding, and other operators on images.
+#include <algorithm>
+
+#include "deploy/onnx_call.h"
+
+namespace mezzo::deploy::detail {
+namespace {
+
+using C = const Call&;
+
+std::vector<std::int64_t> for_axes(std::vector<std::int64_t> values, std::int64_t count) {
+  if (values.size() == 1) values.resize(static_cast<std::size_t>(count), values[0]);
+  return values;
+}
+
+/// Runs an operator that wants a batch on a tensor that may have none.
+template <typename Say>
+Names batched(C c, std::int64_t axes, const Say& say) {
+  const bool has_batch = c.rank() == axes + 2;
+  Names made = say(has_batch ? c.x() : c.unsqueezed(c.x(), {0}));
+  if (has_batch) return made;
+  for (std::string& name : made) name = c.squeezed(name, {0});
+  return made;
+}
+
+OnnxAttributes window(C c, std::int64_t axes) {
+  const std::vector<std::int64_t> kernel = for_axes(c.is("kernel_size"), axes);
+  std::vector<std::int64_t> stride = c.is("stride");
+  stride = stride.empty() ? kernel : for_axes(stride, axes);
+  std::vector<std::int64_t> pads = for_axes(c.is("padding"), axes);
+  pads.insert(pads.end(), pads.begin(), pads.end());
+  return {{"kernel_shape", kernel},
+          {"strides", stride},
+          {"pads", pads},
+          {"ceil_mode", std::int64_t{c.b("ceil_mode")}}};
+}
+
+Names max_pool(C c, std::int64_t axes, bool indices) {
+  if (indices)
+    c.refuse(
+        "the places of the maxima count within one image in LibTorch and over all in ONNX; pool "
+        "without them");
+  OnnxAttributes attributes = window(c, axes);
+  attributes["dilations"] = for_axes(c.is("dilation"), axes);
+  return batched(c, axes,
+                 [&](const std::string& x) { return Names{c.one("MaxPool", {x}, attributes)}; });
+}
+
+Names average_pool(C c, std::int64_t axes) {
+  OnnxAttributes attributes = window(c, axes);
+  if (c.has("divisor_override")) c.refuse("divisor_override cannot be said in ONNX");
+  attributes["count_include_pad"] = std::int64_t{c.b("count_include_pad")};
+  return batched(
+      c, axes, [&](const std::string& x) { return Names{c.one("AveragePool", {x}, attributes)}; });
+}
+
+Names adaptive_pool(C c, std::int64_t axes, bool largest) {
+  const std::vector<std::int64_t> wanted = for_axes(c.is("output_size"), axes);
+  const std::int64_t front = c.rank() - axes;
+  if (std::all_of(wanted.begin(), wanted.end(), [](std::int64_t size) { return size == 1; })) {
+    std::vector<std::int64_t> over;
+    for (std::int64_t d = front; d < c.rank(); ++d) over.push_back(d);
+    if (front == 2) return {c.one(largest ? "GlobalMaxPool" : "GlobalAveragePool", {c.x()})};
+    return {c.reduced(largest ? "ReduceMax" : "ReduceMean", c.x(), over, true, c.rank())};
+  }
+  std::vector<std::int64_t> kernel;
+  for (std::int64_t d = 0; d < axes; ++d) {
+    const std::int64_t size = c.fixed_size("self", front + d),
+                       out = wanted[static_cast<std::size_t>(d)];
+    if (size < 0)
+      c.refuse(
+          "an axis that is pooled to more than one place must have a fixed size; leave it out of "
+          "dynamic_axes");
+    if (size % out != 0) c.refuse("the sizes that are pooled must be multiples of output_size");
+    kernel.push_back(size / out);
+  }
+  return batched(c, axes, [&](const std::string& x) {
+    return Names{c.one(largest ? "MaxPool" : "AveragePool", {x},
+                       {{"kernel_shape", kernel}, {"strides", kernel}})};
+  });
+}
+
+/// Sizes along the last axes as the module gave them, or as factors.
+Names resize(C c, std::string_view mode) {
+  const std::int64_t axes = c.rank() - 2;
+  OnnxAttributes attributes{{"mode", std::string(mode)}};
+  if (mode == "nearest") {
+    const bool exact = c.schema().name().find("exact") != std::string::npos;
+    attributes["coordinate_transformation_mode"] = std::string(exact ? "half_pixel" : "asymmetric");
+    attributes["nearest_mode"] = std::string(exact ? "round_prefer_ceil" : "floor");
+  } else {
+    const bool corners = c.has("align_corners") && c.b("align_corners");
+    attributes["coordinate_transformation_mode"] =
+        std::string(corners ? "align_corners" : "pytorch_half_pixel");
+    if (mode == "cubic") attributes["cubic_coeff_a"] = -0.75;
+  }
+  std::vector<std::int64_t> last;
+  for (std::int64_t d = 0; d < axes; ++d) last.push_back(d + 2);
+  if (c.has("scale_factors") && is_constant(c.arg("scale_factors"))) {
+    std::vector<float> scales = {1, 1};
+    for (const OnnxValue& one : c.arg("scale_factors").elements())
+      scales.push_back(static_cast<float>(one.to_double()));
+    return {c.one("Resize", {c.x(), "", c.g.tensor(at::tensor(scales, at::kFloat))}, attributes)};
+  }
+  std::vector<std::int64_t> sizes;
+  bool is_fixed = true;
+  for (std::int64_t d = 0; d < c.out_rank(); ++d) sizes.push_back(c.fixed_out(d));
+  for (std::int64_t d = 2; d < c.out_rank(); ++d)
+    is_fixed = is_fixed && sizes[static_cast<std::size_t>(d)] >= 0;
+  std::string wanted =
+      is_fixed ? c.g.ints({sizes.begin() + 2, sizes.end()}) : c.list("output_size");
+  if (c.g.opset() >= 18) {
+    attributes["axes"] = last;
+  } else {
+    wanted = sizes[0] >= 0 && sizes[1] >= 0 && is_fixed
+                 ? c.g.ints(sizes)
+                 : c.one("Concat", {c.sizes(c.x(), 0, 2), wanted}, {{"axis", std::int64_t{0}}});
+  }
+  return {c.one("Resize", {c.x(), "", "", wanted}, attributes)};
+}
+
+/// LibTorch pads from the last axis, ONNX lists all beginnings, then all ends.
+Names pad(C c, const std::string& mode) {
+  const std::vector<OnnxValue> given = c.arg(c.takes("pad") ? "pad" : "padding").elements();
+  const auto rank = static_cast<std::size_t>(c.rank());
+  std::vector<OnnxValue> pads(2 * rank, constant_of(std::int64_t{0}, c.g.variants()));
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const std::size_t axis = rank - 1 - i / 2;
+    pads[i % 2 == 0 ? axis : axis + rank] = given[i];
+  }
+  auto list = std::make_shared<Operand>();
+  list->kind = Operand::Kind::kList;
+  list->type = c10::ListType::ofInts();
+  list->elements = pads;
+  Names in = {c.x(), c.g.list_of(OnnxValue(list))};
+  if (mode == "wrap" && c.g.opset() < 19)
+    c.refuse("circular padding needs opset 19; set options.opset");
+  if (mode == "constant") in.push_back(c.has("value") ? c.x("value", c.out_type()) : c.constant(0));
+  return {c.one("Pad", in, {{"mode", mode}})};
+}
+
+Names pad_by_mode(C c) {
+  const std::string mode = c.takes("mode") ? c.s("mode") : "constant";
+  return pad(c, mode == "replicate" ? "edge" : mode == "circular" ? "wrap" : mode);
+}
+
+Names pixel_shuffle(C c) {
+  return {c.one("DepthToSpace", {c.x()},
+                {{"blocksize", c.i("upscale_factor")}, {"mode", std::string("CRD")}})};
+}
+
+Names pixel_unshuffle(C c) {
+  const std::int64_t f = c.i("downscale_factor");
+  const std::int64_t channels = c.fixed_size("self", 1), height = c.fixed_out(2),
+                     width = c.fixed_out(3);
+  if (channels < 0 || (height < 0 && width < 0))
+    c.refuse("height and width cannot both follow from the model's inputs");
+  const std::string parts = c.one("Reshape", {c.x(), c.g.ints({0, channels, height, f, width, f})});
+  const std::string order =
+      c.one("Transpose", {parts}, {{"perm", std::vector<std::int64_t>{0, 1, 3, 5, 2, 4}}});
+  return {c.one("Reshape", {order, c.g.ints({c.fixed_out(0) < 0 ? 0 : c.fixed_out(0),
+                                             channels * f * f, height, width})})};
+}
+
+Names grid_sample(C c) {
+  static const std::vector<std::string> modes20 = {"linear", "nearest", "cubic"},
+                                        modes16 = {"bilinear", "nearest", "bicubic"},
+                                        pads = {"zeros", "border", "reflection"};
+  const auto mode = static_cast<std::size_t>(c.i("interpolation_mode"));
+  if (c.rank("input") == 5 && c.g.opset() < 20)
+    c.refuse("volumes need opset 20; set options.opset");
+  return {c.one("GridSample", {c.x("input"), c.x("grid")},
+                {{"mode", (c.g.opset() >= 20 ? modes20 : modes16)[mode]},
+                 {"padding_mode", pads[static_cast<std::size_t>(c.i("padding_mode"))]},
+                 {"align_corners", std::int64_t{c.b("align_corners")}}})};
+}
+
+Names nms(C c) {
+  const std::string boxes = c.unsqueezed(c.x("dets"), {0}),
+                    scores = c.unsqueezed(c.x("scores"), {0, 1});
+  const std::string kept = c.one(
+      "NonMaxSuppression", {boxes, scores, c.g.integer(std::numeric_limits<std::int64_t>::max()),
+                            c.g.number(c.d("iou_threshold"), at::kFloat)});
+  return {c.squeezed(c.sliced(kept, 1, 2, 3), {1})};
+}
+
+constexpr Row kImages[] = {
+    {"max_pool1d", 13, [](C c) { return max_pool(c, 1, false); }},
+    {"max_pool2d", 13, [](C c) { return max_pool(c, 2, false); }},
+    {"max_pool3d", 13, [](C c) { return max_pool(c, 3, false); }},
+    {"max_pool2d_with_indices", 13, [](C c) { return max_pool(c, 2, true); }},
+    {"avg_pool1d", 13, [](C c) { return average_pool(c, 1); }},
+    {"avg_pool2d", 13, [](C c) { return average_pool(c, 2); }},
+    {"avg_pool3d", 13, [](C c) { return average_pool(c, 3); }},
+    {"adaptive_avg_pool1d", 13, [](C c) { return adaptive_pool(c, 1, false); }},
+    {"adaptive_avg_pool2d", 13, [](C c) { return adaptive_pool(c, 2, false); }},
+    {"adaptive_avg_pool3d", 13, [](C c) { return adaptive_pool(c, 3, false); }},
+    {"adaptive_max_pool1d", 13, [](C c) { return adaptive_pool(c, 1, true); }},
+    {"adaptive_max_pool2d", 13, [](C c) { return adaptive_pool(c, 2, true); }},
+    {"adaptive_max_pool3d", 13, [](C c) { return adaptive_pool(c, 3, true); }},
+    {"upsample_nearest1d", 13, [](C c) { return resize(c, "nearest"); }},
+    {"upsample_nearest2d", 13, [](C c) { return resize(c, "nearest"); }},
+    {"upsample_nearest3d", 13, [](C c) { return resize(c, "nearest"); }},
+    {"_upsample_nearest_exact1d", 13, [](C c) { return resize(c, "nearest"); }},
+    {"_upsample_nearest_exact2d", 13, [](C c) { return resize(c, "nearest"); }},
+    {"upsample_linear1d", 13, [](C c) { return resize(c, "linear"); }},
+    {"upsample_bilinear2d", 13, [](C c) { return resize(c, "linear"); }},
+    {"upsample_trilinear3d", 13, [](C c) { return resize(c, "linear"); }},
+    {"upsample_bicubic2d", 13, [](C c) { return resize(c, "cubic"); }},
+    {"pad", 13, pad_by_mode},
+    {"constant_pad_nd", 13, [](C c) { return pad(c, "constant"); }},
+    {"reflection_pad1d", 13, [](C c) { return pad(c, "reflect"); }},
+    {"reflection_pad2d", 13, [](C c) { return pad(c, "reflect"); }},
+    {"reflection_pad3d", 13, [](C c) { return pad(c, "reflect"); }},
+    {"replication_pad1d", 13, [](C c) { return pad(c, "edge"); }},
+    {"replication_pad2d", 13, [](C c) { return pad(c, "edge"); }},
+    {"replication_pad3d", 13, [](C c) { return pad(c, "edge"); }},
+    {"pixel_shuffle", 13, pixel_shuffle},
+    {"pixel_unshuffle", 13, pixel_unshuffle},
+    {"grid_sampler", 16, grid_sample},
+    {"grid_sampler_2d", 16, grid_sample},
+    {"grid_sampler_3d", 20, grid_sample},
+    {"torchvision::nms", 13, nms},
+};
+
+}  // namespace
+
+std::span<const Row> image_rows() {
+  return kImages;
+}
+
+}  // namespace mezzo::deploy::detail

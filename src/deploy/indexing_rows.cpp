@@ -1,0 +1,265 @@
+// Reading and writing by index.
+#include <numeric>
+
+#include "deploy/onnx_call.h"
+
+namespace mezzo::deploy::detail {
+namespace {
+
+using C = const Call&;
+
+Names embedding(C c) {
+  return {c.one("Gather", {c.x("weight"), c.x("indices")})};
+}
+
+Names index_select(C c) {
+  std::string index = c.x("index");
+  if (c.rank("index") == 0) index = c.unsqueezed(index, {0});
+  return {c.one("Gather", {c.x(), index}, {{"axis", c.dim()}})};
+}
+
+Names gather(C c) {
+  if (c.rank() == 0) return {c.x()};
+  return {c.one("GatherElements", {c.x(), c.x("index")}, {{"axis", c.dim()}})};
+}
+
+/// Tensors of places, one for each of the leading axes that has one; masks become places.
+struct Places {
+  std::vector<std::int64_t> axes;
+  Names tensors;
+  std::int64_t rank = 0;  // of all of them together
+};
+
+Places places_of(C c) {
+  Places places;
+  std::int64_t axis = 0;
+  for (const OnnxValue& one : c.arg("indices").elements()) {
+    if (one.is_none()) {
+      ++axis;
+      continue;
+    }
+    const at::Tensor example = example_of(one, 0).toTensor();
+    const std::string name = c.g.name_of(one);
+    if (example.scalar_type() == at::kBool || example.scalar_type() == at::kByte) {
+      const std::string found =
+          c.one("NonZero", {c.g.cast(name, example.scalar_type(), at::kBool)});
+      for (std::int64_t d = 0; d < example.dim(); ++d) {
+        places.axes.push_back(axis++);
+        places.tensors.push_back(c.squeezed(c.sliced(found, 0, d, d + 1), {0}));
+      }
+      places.rank = std::max<std::int64_t>(places.rank, 1);
+    } else {
+      places.axes.push_back(axis++);
+      places.tensors.push_back(c.g.cast(name, example.scalar_type(), at::kLong));
+      places.rank = std::max(places.rank, example.dim());
+    }
+  }
+  return places;
+}
+
+/// The axes with places first, the others behind them.
+std::vector<std::int64_t> places_first(const std::vector<std::int64_t>& axes, std::int64_t rank) {
+  std::vector<std::int64_t> order = axes;
+  for (std::int64_t d = 0; d < rank; ++d) {
+    if (std::count(axes.begin(), axes.end(), d) == 0) order.push_back(d);
+  }
+  return order;
+}
+
+/// [..., number of axes]: the places side by side, each broadcast to all.
+std::string coordinates(C c, const Places& places) {
+  std::string shape = c.one("Shape", {places.tensors[0]});
+  if (places.tensors.size() > 1) {
+    std::string sum = places.tensors[0];
+    for (std::size_t i = 1; i < places.tensors.size(); ++i)
+      sum = c.one("Add", {sum, places.tensors[i]});
+    shape = c.one("Shape", {sum});
+  }
+  Names columns;
+  for (const std::string& tensor : places.tensors) {
+    const std::string all = places.tensors.size() > 1 ? c.one("Expand", {tensor, shape}) : tensor;
+    columns.push_back(c.unsqueezed(all, {-1}));
+  }
+  return columns.size() == 1 ? columns[0] : c.one("Concat", columns, {{"axis", std::int64_t{-1}}});
+}
+
+Names index(C c) {
+  const Places places = places_of(c);
+  if (places.axes.empty()) return {c.x()};
+  if (places.axes.size() == 1)
+    return {c.one("Gather", {c.x(), places.tensors[0]}, {{"axis", places.axes[0]}})};
+  const std::int64_t rank = c.rank();
+  const std::vector<std::int64_t> order = places_first(places.axes, rank);
+  std::string x = c.x();
+  if (!std::is_sorted(order.begin(), order.end())) x = c.one("Transpose", {x}, {{"perm", order}});
+  const std::string found = c.one("GatherND", {x, coordinates(c, places)});
+  // Places that stand side by side stay where the first of them stood.
+  const bool together =
+      places.axes.back() - places.axes.front() + 1 == static_cast<std::int64_t>(places.axes.size());
+  const std::int64_t front = places.axes.front();
+  if (!together || front == 0) return {found};
+  std::vector<std::int64_t> back;
+  for (std::int64_t d = 0; d < front; ++d) back.push_back(places.rank + d);
+  for (std::int64_t d = 0; d < places.rank; ++d) back.push_back(d);
+  for (std::int64_t d = places.rank + front; d < c.out_rank(); ++d) back.push_back(d);
+  return {c.one("Transpose", {found}, {{"perm", back}})};
+}
+
+Names index_put(C c) {
+  const bool adds = c.takes("accumulate") && c.b("accumulate");
+  if (adds && c.g.opset() < 16) c.refuse("accumulate needs opset 16; set options.opset");
+  const auto given = c.arg("indices").elements();
+  const std::int64_t rank = c.rank();
+  if (!adds && given.size() == 1 && !given[0].is_none() &&
+      example_of(given[0], 0).toTensor().scalar_type() == at::kBool &&
+      c.example("values").numel() == 1) {
+    std::string mask = c.g.name_of(given[0]);
+    const std::int64_t own = example_of(given[0], 0).toTensor().dim();
+    for (std::int64_t d = own; d < rank; ++d) mask = c.unsqueezed(mask, {d});
+    std::string value = c.x("values", c.type());
+    if (c.rank("values") > 0) value = c.one("Reshape", {value, c.g.ints({})});
+    return {c.one("Where", {mask, value, c.x()})};
+  }
+  const Places places = places_of(c);
+  const std::vector<std::int64_t> order = places_first(places.axes, rank);
+  const bool moves = !std::is_sorted(order.begin(), order.end());
+  const bool together =
+      places.axes.back() - places.axes.front() + 1 == static_cast<std::int64_t>(places.axes.size());
+  if (moves && (places.axes.front() != 0 || !together) && c.rank("values") > 1)
+    c.refuse("writing at places behind other axes needs one value, or values of one dimension");
+  std::string x = c.x();
+  if (moves) x = c.one("Transpose", {x}, {{"perm", order}});
+  const std::string where = coordinates(c, places);
+  // Values are broadcast to what is read at these places.
+  const std::string shape = c.one("Shape", {c.one("GatherND", {x, where})});
+  const std::string values = c.one("Expand", {c.x("values", c.type()), shape});
+  OnnxAttributes attributes;
+  if (adds) attributes["reduction"] = std::string("add");
+  std::string result = c.one("ScatterND", {x, where, values}, attributes);
+  if (moves) {
+    std::vector<std::int64_t> back(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i)
+      back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+    result = c.one("Transpose", {result}, {{"perm", back}});
+  }
+  return {result};
+}
+
+Names scatter(C c, std::string_view reduction) {
+  std::string way(reduction);
+  if (c.has("reduce")) {
+    const std::string said = c.s("reduce");
+    way = said == "add" || said == "sum"         ? "add"
+          : said == "multiply" || said == "prod" ? "mul"
+          : said == "amax"                       ? "max"
+          : said == "amin"                       ? "min"
+                                                 : "";
+    if (way.empty()) c.refuse("the reduction '" + said + "' cannot be said in ONNX");
+    if (c.takes("include_self") && !c.b("include_self"))
+      c.refuse("include_self = false cannot be said in ONNX");
+  }
+  const bool orders = way == "max" || way == "min";
+  if (!way.empty() && c.g.opset() < (orders ? 18 : 16))
+    c.refuse(std::string("it needs opset ") + (orders ? "18" : "16") +
+             " to add at repeated places; set options.opset");
+  const std::string indices = c.x("index");
+  std::string source;
+  if (c.takes("src")) {
+    source = c.x("src", c.type());
+    bool same = true;
+    for (std::int64_t d = 0; same && d < c.rank("src"); ++d)
+      same = c.fixed_size("src", d) == c.fixed_size("index", d);
+    if (!same) {
+      std::vector<std::int64_t> axes(static_cast<std::size_t>(c.rank("src")));
+      std::iota(axes.begin(), axes.end(), 0);
+      source = c.one("Slice", {source, c.g.ints(std::vector<std::int64_t>(axes.size(), 0)),
+                               c.one("Shape", {indices}), c.g.ints(axes)});
+    }
+  } else {
+    source = c.one("Expand", {c.x("value", c.type()), c.one("Shape", {indices})});
+  }
+  OnnxAttributes attributes{{"axis", c.dim()}};
+  if (!way.empty()) attributes["reduction"] = way;
+  return {c.one("ScatterElements", {c.x(), indices, source}, attributes)};
+}
+
+/// Whole slices are added, written or filled at places of one axis.
+Names index_write(C c, bool adds) {
+  if (adds && c.g.opset() < 16) c.refuse("it needs opset 16; set options.opset");
+  const std::int64_t axis = c.dim();
+  std::string places = c.x("index");
+  std::vector<std::int64_t> around;
+  for (std::int64_t d = 0; d < c.rank(); ++d) {
+    if (d != axis) around.push_back(d);
+  }
+  const std::string_view name = c.takes("source") ? "source" : "value";
+  std::string shape;
+  std::string source;
+  if (c.takes("source")) {
+    source = c.x(name, c.type());
+    if (c.has("alpha") && c.d("alpha") != 1)
+      source = c.one("Mul", {source, c.constant(c.d("alpha"))});
+    shape = c.one("Shape", {source});
+  } else {
+    shape = c.one("Shape", {c.one("Gather", {c.x(), places}, {{"axis", axis}})});
+    source = c.one("Expand", {c.x(name, c.type()), shape});
+  }
+  const std::string all = c.one("Expand", {c.unsqueezed(places, around), shape});
+  OnnxAttributes attributes{{"axis", axis}};
+  if (adds) attributes["reduction"] = std::string("add");
+  return {c.one("ScatterElements", {c.x(), all, source}, attributes)};
+}
+
+Names nonzero(C c) {
+  return {
+      c.one("Transpose", {c.one("NonZero", {c.x()})}, {{"perm", std::vector<std::int64_t>{1, 0}}})};
+}
+
+Names masked_select(C c) {
+  const std::string mask = c.x("mask"), x = c.x();
+  const std::string all = c.one("Expand", {x, c.one("Shape", {mask})});
+  const std::string where = c.one("Expand", {mask, c.one("Shape", {x})});
+  return {c.one("Compress", {all, c.one("Reshape", {where, c.g.ints({-1})})})};
+}
+
+Names one_hot(C c) {
+  const std::int64_t classes = c.i("num_classes");
+  if (classes < 0) c.refuse("give the number of classes");
+  return {c.one("OneHot", {c.x(), c.g.integer(classes), c.g.tensor(at::tensor({0, 1}, at::kLong))},
+                {{"axis", std::int64_t{-1}}})};
+}
+
+constexpr Row kIndexing[] = {
+    {"embedding", 13, embedding},
+    {"index_select", 13, index_select},
+    {"gather", 13, gather},
+    {"index", 13, index},
+    {"take_along_dim", 13,
+     [](C c) {
+       return Names{c.one("GatherElements", {c.x(), c.x("indices")}, {{"axis", c.dim()}})};
+     }},
+    {"index_put", 13, index_put},
+    {"_unsafe_index", 13, index},
+    {"_index_put_impl", 13, index_put},
+    {"scatter", 13, [](C c) { return scatter(c, ""); }},
+    {"scatter_add", 16, [](C c) { return scatter(c, "add"); }},
+    {"scatter_reduce", 16, [](C c) { return scatter(c, ""); }},
+    {"index_add", 16, [](C c) { return index_write(c, true); }},
+    {"index_copy", 13, [](C c) { return index_write(c, false); }},
+    {"index_fill", 13, [](C c) { return index_write(c, false); }},
+    {"nonzero", 13, nonzero},
+    {"masked_select", 13, masked_select},
+    {"one_hot", 13, one_hot},
+    {"take", 13,
+     [](C c) {
+       return Names{c.one("Gather", {c.one("Reshape", {c.x(), c.g.ints({-1})}), c.x("index")})};
+     }},
+};
+
+}  // namespace
+
+std::span<const Row> index_rows() {
+  return kIndexing;
+}
+
+}  // namespace mezzo::deploy::detail

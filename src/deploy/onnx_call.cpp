@@ -1,0 +1,247 @@
+#include "deploy/onnx_call.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <utility>
+
+namespace mezzo::deploy::detail {
+
+bool Call::takes(std::string_view argument) const {
+  return schema_.argumentIndexWithName(argument).has_value();
+}
+
+bool Call::has(std::string_view argument) const {
+  return takes(argument) && !arg(argument).is_none();
+}
+
+const OnnxValue& Call::arg(std::string_view argument) const {
+  const auto index = schema_.argumentIndexWithName(argument);
+  if (!index || *index >= static_cast<int>(operands_.size()))
+    refuse("it has no argument '" + std::string(argument) + "'");
+  return operands_[static_cast<std::size_t>(*index)];
+}
+
+void Call::refuse(std::string_view why) const {
+  raise<UnsupportedError>("export_onnx", schema_.operator_name(), ": ", why);
+}
+
+std::string Call::as(const OnnxValue& value, at::ScalarType type) const {
+  const c10::IValue example = example_of(value, 0);
+  if (value.is_constant() && example.isScalar())
+    return g.tensor(at::scalar_tensor(example.toScalar(), type));
+  const std::string name = g.name_of(value);
+  if (example.isTensor()) return g.cast(name, example.toTensor().scalar_type(), type);
+  const at::ScalarType from = example.isDouble() ? at::kFloat
+                              : example.isBool() ? at::kBool
+                                                 : at::kLong;
+  const std::string cast = g.cast(name, from, type);
+  // Numbers have one dimension in the model, which would make a scalar result one of rank 1.
+  const bool flat =
+      !results_.empty() && !results_[0].empty() && results_[0][0].isTensor() && out_rank() == 0;
+  return flat ? g.op("Squeeze", {cast}) : cast;
+}
+
+std::int64_t Call::i(std::string_view argument) const {
+  if (!is_constant(arg(argument)))
+    refuse("its argument '" + std::string(argument) +
+           "' follows from the model's inputs, and ONNX wants a number");
+  return arg(argument).to_int();
+}
+
+double Call::d(std::string_view argument) const {
+  if (!is_constant(arg(argument)))
+    refuse("its argument '" + std::string(argument) +
+           "' follows from the model's inputs, and ONNX wants a number");
+  return arg(argument).to_double();
+}
+
+std::vector<std::int64_t> Call::is(std::string_view argument) const {
+  const OnnxValue& value = arg(argument);
+  if (value.operand()->kind == Operand::Kind::kValue) return {i(argument)};
+  std::vector<std::int64_t> result;
+  for (const OnnxValue& element : value.elements()) {
+    if (!element.is_constant())
+      refuse("its argument '" + std::string(argument) +
+             "' follows from the model's inputs, and ONNX wants numbers");
+    result.push_back(element.to_int());
+  }
+  return result;
+}
+
+at::ScalarType Call::type(std::string_view argument) const {
+  const c10::IValue example = example_of(arg(argument), 0);
+  if (example.isTensor()) return example.toTensor().scalar_type();
+  return example.isDouble() ? at::kFloat : example.isBool() ? at::kBool : at::kLong;
+}
+
+std::int64_t Call::dim(std::string_view argument, std::string_view of) const {
+  const std::int64_t given = i(argument);
+  return given < 0 ? given + std::max<std::int64_t>(rank(of), 1) : given;
+}
+
+std::int64_t Call::fixed_size(const OnnxValue& value, std::int64_t dimension) const {
+  const std::int64_t first = example_of(value, 0).toTensor().size(dimension);
+  for (std::size_t k = 1; k < g.variants(); ++k) {
+    if (example_of(value, k).toTensor().size(dimension) != first) return -1;
+  }
+  return first;
+}
+
+at::ScalarType Call::out_type(std::size_t i) const {
+  const c10::IValue& value = result(i);
+  if (value.isTensor()) return value.toTensor().scalar_type();
+  if (value.isTensorList()) return value.toTensorVector().at(0).scalar_type();
+  return value.isDouble() ? at::kFloat : value.isBool() ? at::kBool : at::kLong;
+}
+
+std::int64_t Call::fixed_out(std::int64_t dimension, std::size_t i) const {
+  const std::int64_t first = result(i).toTensor().size(dimension);
+  for (std::size_t k = 1; k < results_[i].size(); ++k) {
+    if (result(i, k).toTensor().size(dimension) != first) return -1;
+  }
+  return first;
+}
+
+std::string Call::unary(std::string_view op, const OnnxAttributes& attributes) const {
+  return g.op(op, {x(schema_.arguments().at(0).name(), out_type())}, attributes);
+}
+
+std::string Call::sizes(const std::string& tensor, std::int64_t begin, std::int64_t end) const {
+  if (g.opset() >= 15) return g.op("Shape", {tensor}, {{"start", begin}, {"end", end}});
+  return g.op("Slice", {g.op("Shape", {tensor}), g.ints({begin}), g.ints({end})});
+}
+
+/// Sizes that are equal in all runs are numbers, one that the tensor has at the same place is 0,
+/// and one other is -1. What is left is computed, as the one factor between two products.
+std::string Call::reshaped(const std::string& tensor, const OnnxValue& like,
+                           std::size_t result) const {
+  const std::int64_t rank = out_rank(result);
+  const std::int64_t given = example_of(like, 0).toTensor().dim();
+  std::vector<std::int64_t> wanted;
+  std::vector<std::int64_t> open;
+  for (std::int64_t d = 0; d < rank; ++d) {
+    wanted.push_back(fixed_out(d, result));
+    if (wanted.back() < 0) open.push_back(d);
+  }
+  if (open.size() == 1) {
+    wanted[static_cast<std::size_t>(open[0])] = -1;
+    return g.op("Reshape", {tensor, g.ints(wanted)});
+  }
+  std::vector<std::int64_t> left;
+  for (const std::int64_t d : open) {
+    bool same = d < given;
+    for (std::size_t k = 0; same && k < g.variants(); ++k)
+      same = example_of(like, k).toTensor().size(d) == this->result(result, k).toTensor().size(d);
+    if (same) {
+      wanted[static_cast<std::size_t>(d)] = 0;
+    } else {
+      left.push_back(d);
+    }
+  }
+  if (left.size() <= 1) {
+    if (left.size() == 1) wanted[static_cast<std::size_t>(left[0])] = -1;
+    return g.op("Reshape", {tensor, g.ints(wanted)});
+  }
+  // Other sizes are those of any dimension of the tensor, or a product of neighbours.
+  Names parts;
+  for (std::int64_t d = 0; d < rank; ++d) {
+    const std::int64_t number = wanted[static_cast<std::size_t>(d)];
+    if (number != -1) {
+      parts.push_back(g.ints({number}));
+      continue;
+    }
+    std::string part;
+    for (std::int64_t begin = 0; begin < given && part.empty(); ++begin) {
+      for (std::int64_t end = begin + 1; end <= given && part.empty(); ++end) {
+        bool fits = true;
+        for (std::size_t k = 0; fits && k < g.variants(); ++k) {
+          const at::Tensor example = example_of(like, k).toTensor();
+          std::int64_t product = 1;
+          for (std::int64_t each = begin; each < end; ++each) product *= example.size(each);
+          fits = product == this->result(result, k).toTensor().size(d);
+        }
+        if (!fits) continue;
+        for (std::int64_t each = begin; each < end; ++each) {
+          const std::string size = sizes(tensor, each, each + 1);
+          part = part.empty() ? size : g.op("Mul", {part, size});
+        }
+      }
+    }
+    if (part.empty()) {
+      if (std::count(parts.begin(), parts.end(), g.ints({-1})) != 0)
+        refuse(
+            "two of the sizes of its result follow from the inputs in a way that is not "
+            "understood");
+      part = g.ints({-1});
+    }
+    parts.push_back(part);
+  }
+  return g.op("Reshape", {tensor, g.op("Concat", parts, {{"axis", std::int64_t{0}}})});
+}
+
+std::string Call::transposed(const std::string& tensor, std::int64_t rank, std::int64_t a,
+                             std::int64_t b) const {
+  if (a == b) return tensor;
+  std::vector<std::int64_t> order(static_cast<std::size_t>(rank));
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[static_cast<std::size_t>(a)], order[static_cast<std::size_t>(b)]);
+  return g.op("Transpose", {tensor}, {{"perm", order}});
+}
+
+std::string Call::sliced(const std::string& tensor, std::int64_t axis, std::int64_t begin,
+                         std::int64_t end) const {
+  return g.op("Slice", {tensor, g.ints({begin}), g.ints({end}), g.ints({axis})});
+}
+
+std::string Call::squeezed(const std::string& tensor, const std::vector<std::int64_t>& axes) const {
+  return axes.empty() ? tensor : g.op("Squeeze", {tensor, g.ints(axes)});
+}
+
+std::string Call::unsqueezed(const std::string& tensor,
+                             const std::vector<std::int64_t>& axes) const {
+  return axes.empty() ? tensor : g.op("Unsqueeze", {tensor, g.ints(axes)});
+}
+
+std::string Call::reduced(std::string_view op, const std::string& tensor,
+                          std::vector<std::int64_t> axes, bool keep, std::int64_t rank) const {
+  for (std::int64_t& axis : axes) axis = axis < 0 ? axis + rank : axis;
+  OnnxAttributes attributes{{"keepdims", std::int64_t{keep}}};
+  const bool as_input = op == "ReduceSum" || g.opset() >= 18;
+  if (as_input)
+    return g.op(op, axes.empty() ? Names{tensor} : Names{tensor, g.ints(axes)}, attributes);
+  if (!axes.empty()) attributes["axes"] = axes;
+  return g.op(op, {tensor}, attributes);
+}
+
+const Row* find_row(std::string_view name) {
+  static const auto rows = [] {
+    std::map<std::string_view, const Row*> all;
+    for (const auto& part :
+         {elementwise_rows(), comparison_rows(), reduction_rows(), shape_rows(), index_rows(),
+          product_rows(), image_rows(), norm_rows(), factory_rows(), recurrent_rows()}) {
+      for (const Row& row : part) all.emplace(row.name, &row);
+    }
+    return all;
+  }();
+  const auto found = rows.find(name);
+  return found == rows.end() ? nullptr : found->second;
+}
+
+}  // namespace mezzo::deploy::detail
+
+namespace mezzo::deploy {
+
+std::vector<std::pair<std::string, int>> onnx_operators() {
+  std::map<std::string, int> names;
+  for (const auto& part :
+       {detail::elementwise_rows(), detail::comparison_rows(), detail::reduction_rows(),
+        detail::shape_rows(), detail::index_rows(), detail::product_rows(), detail::image_rows(),
+        detail::norm_rows(), detail::factory_rows(), detail::recurrent_rows()}) {
+    for (const detail::Row& row : part) names.emplace("aten::" + std::string(row.name), row.opset);
+  }
+  return {names.begin(), names.end()};
+}
+
+}  // namespace mezzo::deploy

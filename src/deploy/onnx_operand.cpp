@@ -1,0 +1,136 @@
+#include "deploy/onnx_operand.h"
+
+#include <algorithm>
+
+namespace mezzo::deploy {
+
+using detail::Operand;
+
+namespace detail {
+
+c10::IValue example_of(const OnnxValue& value, std::size_t k) {
+  const Operand& operand = *value.operand();
+  if (operand.kind == Operand::Kind::kValue) return operand.examples.at(k);
+  if (operand.kind == Operand::Kind::kTuple) {
+    std::vector<c10::IValue> elements;
+    for (const OnnxValue& element : operand.elements) elements.push_back(example_of(element, k));
+    return c10::ivalue::Tuple::create(std::move(elements));
+  }
+  if (operand.kind == Operand::Kind::kList) {
+    c10::List<c10::IValue> list(operand.type->expectRef<c10::ListType>().getElementType());
+    for (const OnnxValue& element : operand.elements) list.push_back(example_of(element, k));
+    return list;
+  }
+  const auto& type = operand.type->expectRef<c10::DictType>();
+  c10::impl::GenericDict dict(type.getKeyType(), type.getValueType());
+  for (std::size_t i = 0; i < operand.keys.size(); ++i)
+    dict.insert(operand.keys[i], example_of(operand.elements[i], k));
+  return dict;
+}
+
+bool is_constant(const OnnxValue& value) {
+  const Operand& operand = *value.operand();
+  if (operand.kind == Operand::Kind::kValue) return operand.is_constant;
+  return std::all_of(operand.elements.begin(), operand.elements.end(),
+                     [](const OnnxValue& element) { return is_constant(element); });
+}
+
+OnnxValue constant_of(const c10::IValue& value, std::size_t variants) {
+  auto operand = std::make_shared<Operand>();
+  const auto add = [&](const c10::IValue& element) {
+    operand->elements.push_back(constant_of(element, variants));
+  };
+  if (value.isTuple()) {
+    operand->kind = Operand::Kind::kTuple;
+    operand->type = value.type();
+    for (const c10::IValue& element : value.toTupleRef().elements()) add(element);
+  } else if (value.isList()) {
+    operand->kind = Operand::Kind::kList;
+    operand->type = value.type();
+    for (const c10::IValue& element : value.toListRef()) add(element);
+  } else if (value.isGenericDict()) {
+    operand->kind = Operand::Kind::kDict;
+    operand->type = value.type();
+    for (const auto& item : value.toGenericDict()) {
+      operand->keys.push_back(item.key());
+      add(item.value());
+    }
+  } else {
+    operand->examples.assign(variants, value);
+  }
+  return OnnxValue(std::move(operand));
+}
+
+OnnxValue made_of(std::string name, std::vector<c10::IValue> examples) {
+  auto operand = std::make_shared<Operand>();
+  operand->name = std::move(name);
+  operand->examples = std::move(examples);
+  operand->is_constant = false;
+  return OnnxValue(std::move(operand));
+}
+
+}  // namespace detail
+
+namespace {
+
+const c10::IValue& constant_value(const OnnxValue& value, const char* wanted) {
+  const Operand& operand = *value.operand();
+  if (operand.kind != Operand::Kind::kValue || !operand.is_constant) {
+    raise<UnsupportedError>("export_onnx", "an operand must be a constant ", wanted,
+                            " and follows from the model's inputs");
+  }
+  return operand.examples.front();
+}
+
+}  // namespace
+
+OnnxValue::OnnxValue() : OnnxValue(detail::constant_of(c10::IValue(), 2)) {}
+OnnxValue::OnnxValue(std::shared_ptr<Operand> operand) : operand_(std::move(operand)) {}
+
+bool OnnxValue::is_none() const {
+  if (operand_->kind != Operand::Kind::kValue || operand_->examples.empty()) return false;
+  const c10::IValue& value = operand_->examples.front();
+  return value.isNone() || (value.isTensor() && !value.toTensor().defined());
+}
+
+bool OnnxValue::is_constant() const {
+  return detail::is_constant(*this);
+}
+
+c10::IValue OnnxValue::example() const {
+  return detail::example_of(*this, 0);
+}
+
+at::ScalarType OnnxValue::dtype() const {
+  return example().toTensor().scalar_type();
+}
+
+std::vector<std::int64_t> OnnxValue::sizes() const {
+  return example().toTensor().sizes().vec();
+}
+
+std::int64_t OnnxValue::to_int() const {
+  const c10::IValue& value = constant_value(*this, "integer");
+  return value.isTensor() ? value.toTensor().item<std::int64_t>()
+                          : value.toScalar().to<std::int64_t>();
+}
+
+double OnnxValue::to_double() const {
+  const c10::IValue& value = constant_value(*this, "number");
+  return value.isTensor() ? value.toTensor().item<double>() : value.toScalar().to<double>();
+}
+
+bool OnnxValue::to_bool() const {
+  const c10::IValue& value = constant_value(*this, "bool");
+  return value.isTensor() ? value.toTensor().item<bool>() : value.toScalar().to<bool>();
+}
+
+std::string OnnxValue::to_text() const {
+  return constant_value(*this, "text").toStringRef();
+}
+
+std::vector<OnnxValue> OnnxValue::elements() const {
+  return operand_->elements;
+}
+
+}  // namespace mezzo::deploy

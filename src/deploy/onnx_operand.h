@@ -1,0 +1,54 @@
+// What an operand is while a graph of TorchScript becomes one of ONNX.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/torch.h"
+#include "mezzo/deploy_onnx.h"
+
+namespace mezzo::deploy::detail {
+
+class Builder;
+
+/// A view of another operand, for graphs that write in place: how it is taken again after its base
+/// was written, and what the base becomes when it is written itself. Without `take`: nothing known.
+struct View {
+  std::shared_ptr<Operand> base;
+  std::size_t base_version = 0;
+  std::function<std::string(const std::string& base)> take;
+  std::function<std::string(const std::string& base, const std::string& written)> put;
+};
+
+/// A value of the graph with what is known of it. `examples` has one value for each set of inputs
+/// that the graph is run on. A number in the model is a tensor of one dimension and one element.
+struct Operand {
+  enum class Kind : std::uint8_t { kValue, kList, kTuple, kDict };
+  Kind kind = Kind::kValue;
+  std::vector<c10::IValue> examples;  // of kValue
+  bool is_constant = true;            // follows from no input
+  bool is_size = false;               // a number that follows from sizes of inputs alone
+  std::string name;                   // in the model, where it is in it
+  std::string path;                   // of a parameter
+  std::vector<OnnxValue> elements;    // of lists and tuples; values of dictionaries
+  std::vector<c10::IValue> keys;      // of dictionaries
+  c10::TypePtr type;                  // of containers
+  std::size_t version = 0;            // counts writes
+  std::unique_ptr<View> view;
+};
+
+/// The value on the k-th set of inputs; containers are put together.
+c10::IValue example_of(const OnnxValue& value, std::size_t k);
+
+/// Everything in it follows from no input.
+bool is_constant(const OnnxValue& value);
+
+OnnxValue constant_of(const c10::IValue& value, std::size_t variants);
+
+/// A value of the model.
+OnnxValue made_of(std::string name, std::vector<c10::IValue> examples);
+
+}  // namespace mezzo::deploy::detail

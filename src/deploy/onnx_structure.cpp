@@ -1,0 +1,235 @@
+// Containers and control flow while a graph is gone through.
+#include <algorithm>
+#include <utility>
+
+#include "deploy/onnx_walk.h"
+
+namespace mezzo::deploy::detail {
+namespace {
+
+namespace jit = torch::jit;
+
+OnnxValue container(Operand::Kind kind, const c10::TypePtr& type, std::vector<OnnxValue> elements) {
+  auto operand = std::make_shared<Operand>();
+  operand->kind = kind;
+  operand->type = type;
+  operand->elements = std::move(elements);
+  return OnnxValue(std::move(operand));
+}
+
+bool is_container(const OnnxValue& value, Operand::Kind kind) {
+  return value.operand()->kind == kind;
+}
+
+std::int64_t index_in(const OnnxValue& index, std::size_t size) {
+  const std::int64_t given = index.to_int(), count = static_cast<std::int64_t>(size);
+  const std::int64_t place = given < 0 ? given + count : given;
+  if (place < 0 || place >= count)
+    raise<UnsupportedError>("export_onnx", "a list of ", count,
+                            " elements is asked for its element ", given);
+  return place;
+}
+
+}  // namespace
+
+bool Walker::structure(const Node& node) {
+  const auto kind = node.kind();
+  if (kind == c10::prim::TupleConstruct) {
+    set(node.output(), container(Operand::Kind::kTuple, node.output()->type(), operands_of(node)));
+  } else if (kind == c10::prim::ListConstruct) {
+    set(node.output(), container(Operand::Kind::kList, node.output()->type(), operands_of(node)));
+  } else if (kind == c10::prim::TupleUnpack || kind == c10::prim::ListUnpack) {
+    const std::vector<OnnxValue> elements = value(node.input()).elements();
+    if (elements.size() != node.outputs().size()) return false;
+    for (std::size_t i = 0; i < elements.size(); ++i) set(node.outputs()[i], elements[i]);
+  } else if (kind == c10::prim::TupleIndex) {
+    const std::vector<OnnxValue> elements = value(node.input(0)).elements();
+    set(node.output(),
+        elements[static_cast<std::size_t>(index_in(value(node.input(1)), elements.size()))]);
+  } else if (kind == c10::prim::DictConstruct) {
+    auto operand = std::make_shared<Operand>();
+    operand->kind = Operand::Kind::kDict;
+    operand->type = node.output()->type();
+    for (std::size_t i = 0; i + 1 < node.inputs().size(); i += 2) {
+      operand->keys.push_back(value(node.input(i)).operand()->examples.at(0));
+      operand->elements.push_back(value(node.input(i + 1)));
+    }
+    set(node.output(), OnnxValue(std::move(operand)));
+  } else if (node.kind().toQualString() == std::string("prim::NumToTensor")) {
+    const OnnxValue& number = value(node.input());
+    std::vector<c10::IValue> examples;
+    for (std::size_t k = 0; k < g_.variants(); ++k)
+      examples.emplace_back(
+          at::scalar_tensor(example_of(number, k).toScalar(),
+                            example_of(number, k).isDouble() ? at::kFloat : at::kLong));
+    if (number.is_constant()) {
+      auto operand = std::make_shared<Operand>();
+      operand->examples = std::move(examples);
+      set(node.output(), OnnxValue(std::move(operand)));
+    } else {
+      OnnxValue tensor = made_of(g_.op("Squeeze", {number.operand()->name}), std::move(examples));
+      tensor.operand()->is_size = number.operand()->is_size;
+      set(node.output(), std::move(tensor));
+    }
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool Walker::lists(const Node& node) {
+  const std::string kind = node.kind().toQualString();
+  if (node.inputs().empty()) return false;
+  const auto found = values_.find(node.input(0));
+  if (found == values_.end()) return false;
+  const OnnxValue list = found->second;
+  if (!is_container(list, Operand::Kind::kList) && !is_container(list, Operand::Kind::kTuple))
+    return false;
+  std::vector<OnnxValue>& elements = list.operand()->elements;
+  if (kind == "aten::__getitem__") {
+    set(node.output(),
+        elements[static_cast<std::size_t>(index_in(value(node.input(1)), elements.size()))]);
+  } else if (kind == "aten::len") {
+    set(node.output(), constant_of(static_cast<std::int64_t>(elements.size()), g_.variants()));
+  } else if (kind == "aten::append") {
+    elements.push_back(value(node.input(1)));
+    if (!node.outputs().empty()) set(node.output(), list);
+  } else if (kind == "aten::_set_item") {
+    elements[static_cast<std::size_t>(index_in(value(node.input(1)), elements.size()))] =
+        value(node.input(2));
+    if (!node.outputs().empty()) set(node.output(), list);
+  } else if (kind == "aten::add" && is_container(value(node.input(1)), Operand::Kind::kList)) {
+    std::vector<OnnxValue> all = elements;
+    for (const OnnxValue& one : value(node.input(1)).elements()) all.push_back(one);
+    set(node.output(), container(Operand::Kind::kList, node.output()->type(), std::move(all)));
+  } else if (kind == "aten::list" || kind == "aten::copy") {
+    set(node.output(), container(Operand::Kind::kList, node.output()->type(), elements));
+  } else if (kind == "aten::slice" && is_constant(list) == false &&
+             is_container(list, Operand::Kind::kList)) {
+    const auto size = static_cast<std::int64_t>(elements.size());
+    const auto bound = [&](std::size_t i, std::int64_t otherwise) {
+      const OnnxValue& given = value(node.input(i));
+      const std::int64_t place = given.is_none() ? otherwise : given.to_int();
+      return std::clamp<std::int64_t>(place < 0 ? place + size : place, 0, size);
+    };
+    std::vector<OnnxValue> part;
+    for (std::int64_t i = bound(1, 0); i < bound(2, size); i += value(node.input(3)).to_int())
+      part.push_back(elements[static_cast<std::size_t>(i)]);
+    set(node.output(), container(Operand::Kind::kList, node.output()->type(), std::move(part)));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool Walker::dictionaries(const Node& node) {
+  const std::string kind = node.kind().toQualString();
+  if (node.inputs().empty()) return false;
+  const auto found = values_.find(node.input(0));
+  if (found == values_.end() || !is_container(found->second, Operand::Kind::kDict)) return false;
+  Operand& dict = *found->second.operand();
+  const auto place = [&](const c10::IValue& key) {
+    return static_cast<std::size_t>(std::find(dict.keys.begin(), dict.keys.end(), key) -
+                                    dict.keys.begin());
+  };
+  if (kind == "aten::__getitem__") {
+    const std::size_t at = place(value(node.input(1)).operand()->examples.at(0));
+    if (at == dict.keys.size())
+      raise<UnsupportedError>("export_onnx", "a dictionary has not the key that is asked for");
+    set(node.output(), dict.elements[at]);
+  } else if (kind == "aten::_set_item") {
+    const c10::IValue key = value(node.input(1)).operand()->examples.at(0);
+    const std::size_t at = place(key);
+    if (at == dict.keys.size()) {
+      dict.keys.push_back(key);
+      dict.elements.push_back(value(node.input(2)));
+    } else {
+      dict.elements[at] = value(node.input(2));
+    }
+  } else if (kind == "aten::values") {
+    set(node.output(), container(Operand::Kind::kList, node.output()->type(), dict.elements));
+  } else if (kind == "aten::keys") {
+    std::vector<OnnxValue> keys;
+    for (const c10::IValue& key : dict.keys) keys.push_back(constant_of(key, g_.variants()));
+    set(node.output(), container(Operand::Kind::kList, node.output()->type(), std::move(keys)));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void Walker::branch(const Node& node) {
+  const OnnxValue condition = value(node.input());
+  if (!condition.is_constant()) return dynamic_branch(node, condition);
+  const jit::Block& taken = *node.blocks()[condition.to_bool() ? 0 : 1];
+  block(taken);
+  for (std::size_t i = 0; i < node.outputs().size(); ++i)
+    set(node.outputs()[i], value(taken.outputs()[i]));
+}
+
+/// Both bodies are gone through; their results must be tensors of one type.
+void Walker::dynamic_branch(const Node& node, const OnnxValue& condition) {
+  const c10::IValue example = example_of(condition, 0);
+  const bool first = example.isTensor() ? example.toTensor().item<bool>() : example.toBool();
+  std::string test =
+      g_.cast(g_.name_of(condition),
+              example.isTensor() ? example.toTensor().scalar_type() : at::kBool, at::kBool);
+  if (!example.isTensor()) test = g_.op("Squeeze", {test});
+  std::vector<std::shared_ptr<convert::MadeGraph>> bodies;
+  for (const jit::Block* each : node.blocks()) {
+    g_.open_body();
+    block(*each);
+    Names outputs;
+    for (const jit::Value* output : each->outputs()) {
+      if (value(output).operand()->kind != Operand::Kind::kValue)
+        raise<UnsupportedError>(
+            "export_onnx",
+            "a branch that follows from inputs gives a list or tuple; let it give tensors");
+      outputs.push_back(g_.op("Identity", {g_.name_of(value(output))}));
+    }
+    bodies.push_back(g_.close_body(outputs));
+  }
+  convert::MadeNode made;
+  made.op = "If";
+  made.inputs = {test};
+  made.attributes["then_branch"] = bodies[0];
+  made.attributes["else_branch"] = bodies[1];
+  const jit::Block& taken = *node.blocks()[first ? 0 : 1];
+  for (std::size_t i = 0; i < node.outputs().size(); ++i) {
+    made.outputs.push_back(g_.fresh("If_out"));
+    set(node.outputs()[i],
+        made_of(made.outputs.back(), value(taken.outputs()[i]).operand()->examples));
+  }
+  g_.add_node(std::move(made));
+}
+
+/// Loops whose number of turns does not follow from inputs are unrolled.
+void Walker::loop(const Node& node) {
+  const OnnxValue count = value(node.input(0));
+  OnnxValue condition = value(node.input(1));
+  if (!count.is_constant() || !condition.is_constant()) {
+    raise<UnsupportedError>(
+        "export_onnx", "the number of turns of a loop follows from the model's inputs, which this ",
+        "version cannot say in ONNX; leave that axis out of dynamic_axes");
+  }
+  constexpr std::int64_t kMost = 10000;
+  const jit::Block& body = *node.blocks()[0];
+  std::vector<OnnxValue> carried;
+  for (std::size_t i = 2; i < node.inputs().size(); ++i) carried.push_back(value(node.input(i)));
+  for (std::int64_t turn = 0; turn < count.to_int() && condition.to_bool(); ++turn) {
+    if (turn == kMost)
+      raise<UnsupportedError>("export_onnx", "a loop has more than ", kMost, " turns");
+    set(body.inputs()[0], constant_of(turn, g_.variants()));
+    for (std::size_t i = 0; i < carried.size(); ++i) set(body.inputs()[i + 1], carried[i]);
+    block(body);
+    condition = value(body.outputs()[0]);
+    if (!condition.is_constant())
+      raise<UnsupportedError>(
+          "export_onnx",
+          "a loop ends when a tensor says so, which this version cannot say in ONNX");
+    for (std::size_t i = 0; i < carried.size(); ++i) carried[i] = value(body.outputs()[i + 1]);
+  }
+  for (std::size_t i = 0; i < carried.size(); ++i) set(node.outputs()[i], carried[i]);
+}
+
+}  // namespace mezzo::deploy::detail

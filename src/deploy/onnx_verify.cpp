@@ -1,0 +1,72 @@
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <sstream>
+
+#include "deploy/onnx_job.h"
+#include "deploy/trace.h"
+
+namespace mezzo::deploy {
+namespace {
+
+convert::Array array_of(const at::Tensor& tensor) {
+  const at::Tensor stored = tensor.detach().to(at::kCPU).contiguous();
+  return {element_of(tensor.scalar_type()), tensor.sizes().vec(),
+          std::string(static_cast<const char*>(stored.data_ptr()), stored.nbytes())};
+}
+
+at::Tensor tensor_of(const convert::Array& array, at::ScalarType type) {
+  at::Tensor tensor = at::empty(array.dims, at::TensorOptions(type));
+  if (array.element != element_of(type) || array.bytes.size() != tensor.nbytes()) return {};
+  std::memcpy(tensor.data_ptr(), array.bytes.data(), array.bytes.size());
+  return tensor;
+}
+
+}  // namespace
+
+void verify(const Job& job, const Made& made, const OnnxOptions& options,
+            const std::vector<NamedInput>& inputs, const std::filesystem::path& file,
+            ExportReport* report) {
+  std::vector<convert::Sample> samples;
+  std::vector<c10::IValue> expected;
+  torch::jit::Module module = job.module;
+  const at::NoGradGuard no_grad;
+  for (const auto& run : job.runs) {
+    std::vector<at::Tensor> tensors;
+    for (const c10::IValue& value : run) collect_tensors(value, &tensors);
+    convert::Sample sample;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const bool is_read =
+          std::any_of(made.model.graph.inputs.begin(), made.model.graph.inputs.end(),
+                      [&](const auto& one) { return one.name == inputs[i].name; });
+      if (is_read) sample[inputs[i].name] = array_of(tensors[i]);
+    }
+    samples.push_back(std::move(sample));
+    expected.push_back(module.forward(copied(run)));
+  }
+  const convert::MadeRun judged =
+      convert::run_made(file, samples, options.evaluator, options.onnxruntime);
+  report->errors.assign(made.output_types.size(), 0);
+  for (std::size_t r = 0; r < expected.size(); ++r) {
+    std::vector<at::Tensor> wanted;
+    collect_tensors(expected[r], &wanted);
+    for (std::size_t i = 0; i < made.output_types.size() && i < wanted.size(); ++i) {
+      const at::Tensor got = tensor_of(judged.outputs[r][i], made.output_types[i]);
+      const double error = got.defined() ? difference_of(wanted[i], got).error
+                                         : std::numeric_limits<double>::infinity();
+      report->errors[i] = std::max(report->errors[i], error);
+      if (error <= options.tolerance) continue;
+      std::ostringstream sizes;
+      for (const auto& [name, array] : samples[r])
+        sizes << " " << name << " " << c10::IntArrayRef(array.dims);
+      raise(kWho, "the file and the network differ: output '", made.model.graph.outputs[i].name,
+            "' by ", error, " of its range for inputs of sizes", sizes.str(),
+            ", and options.tolerance is ", options.tolerance, ". Computed by ", judged.judge);
+    }
+  }
+  report->verified = judged.judge + " on " + std::to_string(samples.size()) + " sets of inputs";
+}
+
+}  // namespace mezzo::deploy

@@ -1,0 +1,106 @@
+// Views of tensors that are written in place: taken again, and put back into what they show.
+#include <limits>
+#include <numeric>
+
+#include "deploy/onnx_walk.h"
+
+namespace mezzo::deploy::detail {
+namespace {
+
+constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
+
+/// The base with [begin, end) along an axis replaced.
+std::string put_slice(Builder& g, const std::string& base, const std::string& part,
+                      std::int64_t axis, std::int64_t begin, std::int64_t end) {
+  Names parts;
+  const auto slice = [&](std::int64_t from, std::int64_t to) {
+    return g.op("Slice", {base, g.ints({from}), g.ints({to}), g.ints({axis})});
+  };
+  if (begin != 0) parts.push_back(slice(0, begin));
+  parts.push_back(part);
+  if (end != kEnd) parts.push_back(slice(end, kEnd));
+  return parts.size() == 1 ? part : g.op("Concat", parts, {{"axis", axis}});
+}
+
+void describe_slice(const Call& call, View* view) {
+  Builder& g = call.g;
+  const std::int64_t axis = call.has("dim") ? call.dim() : 0;
+  const std::int64_t step = call.i("step", 1), size = call.fixed_size("self", axis);
+  if (!call.arg("start").is_constant() || !call.arg("end").is_constant()) return;
+  const std::int64_t begin = call.i("start", 0);
+  std::int64_t end = call.i("end", kEnd);
+  if (size >= 0 && end >= size) end = kEnd;
+  view->take = [&g, axis, begin, end, step](const std::string& base) {
+    return g.op("Slice", {base, g.ints({begin}), g.ints({end}), g.ints({axis}), g.ints({step})});
+  };
+  if (step != 1) return;
+  view->put = [&g, axis, begin, end](const std::string& base, const std::string& written) {
+    return put_slice(g, base, written, axis, begin, end);
+  };
+}
+
+void describe_select(const Call& call, View* view) {
+  Builder& g = call.g;
+  if (!call.arg("index").is_constant()) return;
+  const std::int64_t axis = call.dim(), index = call.i("index");
+  view->take = [&g, axis, index](const std::string& base) {
+    return g.op("Gather", {base, g.integer(index)}, {{"axis", axis}});
+  };
+  view->put = [&g, axis, index](const std::string& base, const std::string& written) {
+    const std::string part = g.op("Unsqueeze", {written, g.ints({axis})});
+    return put_slice(g, base, part, axis, index, index == -1 ? kEnd : index + 1);
+  };
+}
+
+void describe_order(const Call& call, View* view, std::vector<std::int64_t> order) {
+  Builder& g = call.g;
+  std::vector<std::int64_t> back(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  view->take = [&g, order](const std::string& base) {
+    return g.op("Transpose", {base}, {{"perm", order}});
+  };
+  view->put = [&g, back](const std::string&, const std::string& written) {
+    return g.op("Transpose", {written}, {{"perm", back}});
+  };
+}
+
+}  // namespace
+
+void describe_view(const Call& call, View* view) {
+  Builder& g = call.g;
+  const std::string& name = call.schema().name();
+  if (name == "aten::slice") return describe_slice(call, view);
+  if (name == "aten::select") return describe_select(call, view);
+  const std::int64_t rank = call.rank();
+  std::vector<std::int64_t> order(static_cast<std::size_t>(rank));
+  std::iota(order.begin(), order.end(), 0);
+  if (name == "aten::transpose" || (name == "aten::t" && rank == 2)) {
+    const std::int64_t a = name == "aten::t" ? 0 : call.dim("dim0"),
+                       b = name == "aten::t" ? 1 : call.dim("dim1");
+    std::swap(order[static_cast<std::size_t>(a)], order[static_cast<std::size_t>(b)]);
+    return describe_order(call, view, order);
+  }
+  if (name == "aten::permute") {
+    order = call.is("dims");
+    for (std::int64_t& each : order) each = each < 0 ? each + rank : each;
+    return describe_order(call, view, order);
+  }
+  const bool reshapes = name == "aten::view" || name == "aten::reshape" ||
+                        name == "aten::flatten" || name == "aten::unsqueeze" ||
+                        name == "aten::squeeze" || name == "aten::view_as" ||
+                        name == "aten::unflatten" || name == "aten::_unsafe_view";
+  if (!reshapes) return;
+  const c10::IValue first = call.result();
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t d = 0; d < call.out_rank(); ++d) sizes.push_back(call.fixed_out(d));
+  if (std::count(sizes.begin(), sizes.end(), -1) <= 1)
+    view->take = [&g, sizes](const std::string& base) {
+      return g.op("Reshape", {base, g.ints(sizes)});
+    };
+  view->put = [&g](const std::string& base, const std::string& written) {
+    return g.op("Reshape", {written, g.op("Shape", {base})});
+  };
+}
+
+}  // namespace mezzo::deploy::detail

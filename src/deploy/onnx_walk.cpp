@@ -1,0 +1,348 @@
+#include "deploy/onnx_walk.h"
+
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace mezzo::deploy::detail {
+namespace {
+
+namespace jit = torch::jit;
+using Results = std::vector<std::vector<c10::IValue>>;
+
+/// Results that the values of tensors do not change.
+const std::set<std::string>& static_facts() {
+  static const std::set<std::string> names = {
+      "prim::dtype",        "prim::device",       "aten::dim",           "aten::is_floating_point",
+      "prim::is_cuda",      "prim::layout",       "prim::requires_grad", "aten::is_complex",
+      "aten::__is__",       "aten::__isnot__",    "prim::is_sparse",     "aten::isinstance",
+      "prim::is_quantized", "aten::__contains__", "aten::ndimension"};
+  return names;
+}
+
+/// The tensor itself, as far as a model for use is concerned.
+const std::set<std::string>& identities() {
+  static const std::set<std::string> names = {
+      "aten::detach",         "aten::contiguous",      "aten::alias",
+      "aten::dropout",        "aten::clone",           "aten::feature_dropout",
+      "aten::alpha_dropout",  "aten::requires_grad",   "aten::cpu",
+      "aten::detach_",        "aten::resolve_conj",    "aten::dropout_",
+      "aten::lift",           "aten::lift_fresh",      "aten::resolve_neg",
+      "aten::requires_grad_", "aten::lift_fresh_copy", "aten::feature_alpha_dropout",
+      "prim::unchecked_cast"};
+  return names;
+}
+
+bool is_view_free(const std::string& name) {
+  return name == "aten::clone" || name == "aten::contiguous" || name == "aten::lift_fresh_copy";
+}
+
+bool writes(const c10::FunctionSchema& schema) {
+  return !schema.arguments().empty() && schema.arguments()[0].alias_info() != nullptr &&
+         schema.arguments()[0].alias_info()->isWrite();
+}
+
+std::string row_name(const c10::FunctionSchema& schema) {
+  std::string name = schema.name();
+  if (name.starts_with("aten::")) name = name.substr(6);
+  if (writes(schema) && name.ends_with("_") && !name.ends_with("__")) name.pop_back();
+  return name;
+}
+
+bool all_equal(const std::vector<c10::IValue>& values) {
+  return std::all_of(values.begin(), values.end(), [&](const c10::IValue& value) {
+    return value.isScalar() && value.tagKind() == values[0].tagKind() && value == values[0];
+  });
+}
+
+}  // namespace
+
+const OnnxValue& Walker::value(const jit::Value* value) const {
+  return values_.at(value);
+}
+
+void Walker::set(const jit::Value* value, OnnxValue operand) {
+  values_.insert_or_assign(value, std::move(operand));
+}
+
+std::vector<OnnxValue> Walker::operands_of(const Node& node) const {
+  std::vector<OnnxValue> operands;
+  operands.reserve(node.inputs().size());
+  for (const jit::Value* input : node.inputs()) {
+    if (g_.writes_in_place) g_.refresh(*value(input).operand());
+    operands.push_back(value(input));
+  }
+  return operands;
+}
+
+OnnxValue Walker::run(const jit::Graph& graph, std::vector<OnnxValue> inputs) {
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i)
+    set(graph.inputs()[i], std::move(inputs[i]));
+  block(*graph.block());
+  return value(graph.outputs()[0]);
+}
+
+void Walker::block(const jit::Block& block) {
+  for (const Node* each : block.nodes()) {
+    try {
+      node(*each);
+    } catch (const UnsupportedError& error) {
+      const std::string text = error.what();
+      if (text.find("\n  at ") != std::string::npos) throw;
+      throw UnsupportedError(text + "\n  at " + place_of(*each));
+    }
+  }
+}
+
+std::string Walker::place_of(const Node& node) const {
+  std::string place = node.kind().toQualString();
+  for (const jit::Value* input : node.inputs()) {
+    const auto found = values_.find(input);
+    if (found == values_.end() || found->second.operand()->path.empty()) continue;
+    const std::string& path = found->second.operand()->path;
+    const std::size_t dot = path.rfind('.');
+    place += " in '" + (dot == std::string::npos ? path : path.substr(0, dot)) + "'";
+    break;
+  }
+  if (place.find(" in '") == std::string::npos && !last_module_.empty())
+    place += " after '" + last_module_ + "'";
+  const auto source = node.sourceRange().file_line_col();
+  if (source) {
+    const auto& [file, line, column] = *source;
+    place += ", " + file + ":" + std::to_string(line);
+  }
+  return place;
+}
+
+void Walker::attribute(const Node& node) {
+  const c10::IValue owner = value(node.input()).operand()->examples.at(0);
+  const std::string& name = node.s(c10::attr::name);
+  const std::string outer = paths_[&owner.toObjectRef()];
+  const std::string path = outer.empty() ? name : outer + "." + name;
+  c10::IValue got = owner.toObjectRef().getAttr(name);
+  if (got.isObject()) paths_[&got.toObjectRef()] = path;
+  if (got.isTensor()) {
+    last_module_ = outer;
+    if (g_.writes_in_place && got.toTensor().defined()) got = got.toTensor().detach().clone();
+  }
+  OnnxValue operand = constant_of(got, g_.variants());
+  operand.operand()->path = got.isTensor() ? path : "";
+  set(node.output(), std::move(operand));
+}
+
+void Walker::node(const Node& node) {
+  if (node.kind() == c10::prim::Constant) {
+    const auto constant = jit::toIValue(node.output());
+    set(node.output(), constant_of(constant ? *constant : c10::IValue(), g_.variants()));
+  } else if (node.kind() == c10::prim::GetAttr) {
+    attribute(node);
+  } else if (node.kind() == c10::prim::If) {
+    branch(node);
+  } else if (node.kind() == c10::prim::Loop) {
+    loop(node);
+  } else if (node.kind() == c10::prim::SetAttr) {
+    raise<UnsupportedError>("export_onnx", "the module keeps the attribute '",
+                            node.s(c10::attr::name), "' from call to call, which a model of ONNX ",
+                            "does not; make it an input and an output");
+  } else if (!structure(node) && !lists(node) && !dictionaries(node)) {
+    operation(node);
+  }
+}
+
+Results Walker::evaluate(const Node& node, const std::vector<OnnxValue>& operands) const {
+  jit::Operation run = node.getOperation();
+  Results results(node.outputs().size());
+  for (std::size_t k = 0; k < g_.variants(); ++k) {
+    jit::Stack stack;
+    for (const OnnxValue& operand : operands) stack.push_back(example_of(operand, k));
+    run(stack);
+    for (std::size_t i = 0; i < results.size(); ++i)
+      results[i].push_back(stack.at(stack.size() - results.size() + i));
+  }
+  return results;
+}
+
+void Walker::operation(const Node& node) {
+  const c10::FunctionSchema* const schema = node.maybeSchema();
+  const std::string kind = node.kind().toQualString();
+  const std::vector<OnnxValue> operands = operands_of(node);
+  if (kind == "prim::RaiseException")
+    raise<UnsupportedError>("export_onnx", "the module throws an exception on these examples");
+  if (schema == nullptr) raise<UnsupportedError>("export_onnx", kind, " cannot be said in ONNX");
+  const bool translated = options_.translate.contains(kind);
+  if (!translated && identities().contains(kind)) {
+    const OnnxValue& from = operands[0];
+    if (is_view_free(kind) && g_.writes_in_place && from.operand()->kind == Operand::Kind::kValue) {
+      auto copy = std::make_shared<Operand>();
+      for (const c10::IValue& example : from.operand()->examples)
+        copy->examples.push_back(example.isTensor() ? example.toTensor().clone() : example);
+      copy->is_constant = from.operand()->is_constant;
+      if (!copy->is_constant) copy->name = g_.name_of(from);
+      set(node.output(), OnnxValue(std::move(copy)));
+    } else {
+      set(node.output(), from);
+    }
+    return;
+  }
+  if (writes(*schema)) {
+    // The values before the write: constants are stored as they are now.
+    for (const OnnxValue& operand : operands) {
+      const auto& examples = operand.operand()->examples;
+      if (!examples.empty() && examples[0].isTensor() && !is_constant(operands.back()))
+        g_.name_of(operand);
+    }
+  }
+  const bool constant = std::all_of(operands.begin(), operands.end(),
+                                    [](const OnnxValue& one) { return is_constant(one); });
+  Results results = evaluate(node, operands);
+  const bool random = node.isNondeterministic();
+  if ((constant && !random) || (static_facts().contains(kind) && !translated)) {
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      OnnxValue result = constant_of(results[i][0], g_.variants());
+      if (results[i].size() > 1 && result.operand()->kind == Operand::Kind::kValue)
+        result.operand()->examples = results[i];
+      if (kind == "aten::t" || kind == "aten::transpose")
+        result.operand()->path =
+            operands[0].operand()->path.empty() ? "" : operands[0].operand()->path + "_t";
+      if (writes(*schema) && i == 0) result = operands[0];
+      if (g_.writes_in_place && !writes(*schema)) note_view(node, operands, result);
+      set(node.outputs()[i], std::move(result));
+    }
+    return;
+  }
+  say(node, operands, std::move(results));
+}
+
+void Walker::say(const Node& node, const std::vector<OnnxValue>& operands, Results results) {
+  const c10::FunctionSchema& schema = node.schema();
+  const std::string kind = node.kind().toQualString();
+  // A size that is the same in all runs is a number.
+  const bool from_sizes = kind == "aten::size" || kind == "aten::len" || kind == "aten::numel" ||
+                          std::all_of(operands.begin(), operands.end(), [](const OnnxValue& one) {
+                            return is_constant(one) || one.operand()->is_size;
+                          });
+  if (from_sizes && results.size() == 1) {
+    if (all_equal(results[0])) return set(node.output(), constant_of(results[0][0], g_.variants()));
+    if (results[0][0].isIntList()) {
+      const std::size_t count = results[0][0].toIntVector().size();
+      const std::string tensor = g_.name_of(operands[0]);
+      auto list = std::make_shared<Operand>();
+      list->kind = Operand::Kind::kList;
+      list->type = node.output()->type();
+      for (std::size_t d = 0; d < count; ++d) {
+        std::vector<c10::IValue> seen;
+        for (const c10::IValue& each : results[0]) seen.emplace_back(each.toIntVector()[d]);
+        if (all_equal(seen)) {
+          list->elements.push_back(constant_of(seen[0], g_.variants()));
+          continue;
+        }
+        const Call call(g_, schema, operands, {});
+        const auto index = static_cast<std::int64_t>(d);
+        OnnxValue element = made_of(call.sizes(tensor, index, index + 1), std::move(seen));
+        element.operand()->is_size = true;
+        list->elements.push_back(std::move(element));
+      }
+      return set(node.output(), OnnxValue(std::move(list)));
+    }
+  }
+  const auto own = options_.translate.find(kind);
+  std::vector<OnnxValue> made;
+  const Call call(g_, schema, operands, results);
+  if (own != options_.translate.end()) {
+    std::map<std::string, OnnxValue, std::less<>> by_name;
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      by_name.emplace(schema.arguments()[i].name(), operands[i]);
+    OnnxGraph graph(g_);
+    made = own->second(graph, OnnxCall(kind, std::move(by_name)));
+    if (made.size() != results.size())
+      raise<ConfigError>("export_onnx", "options.translate[\"", kind, "\"] gave ", made.size(),
+                         " values, and the operator has ", results.size());
+    for (std::size_t i = 0; i < made.size(); ++i)
+      made[i] = made_of(g_.name_of(made[i]), results[i]);
+  } else {
+    const Row* const row = find_row(row_name(schema));
+    if (row == nullptr) {
+      raise<UnsupportedError>("export_onnx", "the operator ", schema.operator_name(),
+                              " cannot be said in ONNX by this version; say how with ",
+                              "options.translate[\"", kind, "\"], or compute it from others");
+    }
+    if (row->opset > g_.opset()) {
+      raise<UnsupportedError>("export_onnx", "the operator ", schema.operator_name(),
+                              " needs opset ", row->opset, ", and ", g_.opset(),
+                              " was asked for; set options.opset");
+    }
+    const Names names = row->say(call);
+    if (results.size() == 1 && results[0][0].isTensorList()) {
+      auto list = std::make_shared<Operand>();
+      list->kind = Operand::Kind::kList;
+      list->type = c10::ListType::ofTensors();
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        std::vector<c10::IValue> examples;
+        for (const c10::IValue& each : results[0])
+          examples.emplace_back(each.toTensorVector().at(i));
+        list->elements.push_back(made_of(names[i], std::move(examples)));
+      }
+      made.emplace_back(std::move(list));
+    } else {
+      for (std::size_t i = 0; i < results.size(); ++i)
+        made.push_back(made_of(i < names.size() ? names[i] : std::string(), results[i]));
+    }
+  }
+  if (writes(schema)) {
+    write(operands[0], made[0].operand()->name);
+    made[0] = operands[0];
+  }
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    if (from_sizes && results[i][0].isScalar()) made[i].operand()->is_size = true;
+    if (g_.writes_in_place && !writes(schema)) note_view(node, operands, made[i]);
+    set(node.outputs()[i], made[i]);
+  }
+}
+
+void Walker::note_view(const Node& node, const std::vector<OnnxValue>& operands,
+                       const OnnxValue& result) {
+  const c10::FunctionSchema& schema = node.schema();
+  if (schema.arguments().empty() || schema.arguments()[0].alias_info() == nullptr) return;
+  if (operands[0].operand()->kind != Operand::Kind::kValue) return;
+  const auto note = [&](const OnnxValue& one, std::size_t index) {
+    const auto& examples = one.operand()->examples;
+    if (examples.empty() || !examples[0].isTensor() ||
+        !operands[0].operand()->examples[0].isTensor())
+      return;
+    if (!examples[0].toTensor().is_alias_of(operands[0].operand()->examples[0].toTensor())) return;
+    auto view = std::make_unique<View>();
+    view->base = operands[0].operand();
+    view->base_version = view->base->version;
+    if (node.outputs().size() == 1 && result.operand()->kind == Operand::Kind::kValue) {
+      Results results(1);
+      results[0] = examples;
+      describe_view(Call(g_, schema, operands, std::move(results)), view.get());
+    }
+    static_cast<void>(index);
+    one.operand()->view = std::move(view);
+  };
+  if (result.operand()->kind == Operand::Kind::kValue) return note(result, 0);
+  for (std::size_t i = 0; i < result.operand()->elements.size(); ++i)
+    note(result.operand()->elements[i], i);
+}
+
+void Walker::write(const OnnxValue& target, const std::string& name) {
+  Operand& operand = *target.operand();
+  operand.name = name;
+  operand.is_constant = false;
+  operand.path.clear();
+  ++operand.version;
+  if (!operand.view) return;
+  if (!operand.view->put) {
+    raise<UnsupportedError>("export_onnx", "a write in place through a view of this kind cannot ",
+                            "be said in ONNX; write with index_put, slices or torch::where");
+  }
+  const OnnxValue base(operand.view->base);
+  write(base, operand.view->put(g_.name_of(base), name));
+  operand.view->base_version = operand.view->base->version;
+}
+
+}  // namespace mezzo::deploy::detail

@@ -1,0 +1,181 @@
+// Matrix products, convolutions, attention.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "deploy/onnx_call.h"
+
+namespace mezzo::deploy::detail {
+namespace {
+
+using C = const Call&;
+
+Names product(C c, std::string_view a, std::string_view b) {
+  return {c.one("MatMul", {c.x(a, c.out_type()), c.x(b, c.out_type())})};
+}
+
+Names linear(C c, std::string_view input = "input") {
+  const std::string x = c.x(input), weight = c.x("weight");
+  if (c.rank(input) == 2 && c.rank("weight") == 2) {
+    return {c.one("Gemm", c.has("bias") ? Names{x, weight, c.x("bias")} : Names{x, weight},
+                  {{"transB", std::int64_t{1}}})};
+  }
+  const OnnxValue& constant = c.arg("weight");
+  std::string turned;
+  if (constant.is_constant() && c.rank("weight") == 2) {
+    const std::string& path = constant.operand()->path;
+    turned = c.g.tensor(c.example("weight").t().contiguous(), path.empty() ? "" : path + "_t");
+  } else {
+    turned = c.rank("weight") < 2 ? weight
+                                  : c.transposed(weight, c.rank("weight"), c.rank("weight") - 2,
+                                                 c.rank("weight") - 1);
+  }
+  const std::string y = c.one("MatMul", {x, turned});
+  return {c.has("bias") ? c.one("Add", {y, c.x("bias")}) : y};
+}
+
+/// beta * self + alpha * a b.
+Names add_product(C c, std::string_view a, std::string_view b) {
+  const double alpha = c.d("alpha"), beta = c.d("beta");
+  if (c.rank(a) == 2 && c.rank(b) == 2 && c.rank() <= 2 && at::isFloatingType(c.out_type())) {
+    OnnxAttributes attributes;
+    if (alpha != 1) attributes["alpha"] = alpha;
+    if (beta != 1) attributes["beta"] = beta;
+    return {c.one("Gemm", {c.x(a), c.x(b), c.x()}, attributes)};
+  }
+  std::string y = c.one("MatMul", {c.x(a), c.x(b)});
+  if (alpha != 1) y = c.one("Mul", {y, c.constant(alpha)});
+  return {c.one("Add", {y, beta == 1 ? c.x() : c.one("Mul", {c.x(), c.constant(beta)})})};
+}
+
+Names einsum(C c) {
+  Names in;
+  for (const OnnxValue& tensor : c.arg("tensors").elements())
+    in.push_back(c.as(tensor, c.out_type()));
+  std::string equation = c.s("equation");
+  equation.erase(std::remove(equation.begin(), equation.end(), ' '), equation.end());
+  return {c.one("Einsum", in, {{"equation", equation}})};
+}
+
+std::vector<std::int64_t> as_many(std::vector<std::int64_t> values, std::int64_t count) {
+  if (values.size() == 1) values.resize(static_cast<std::size_t>(count), values[0]);
+  return values;
+}
+
+Names convolution(C c) {
+  const std::string_view input = c.takes("input") ? "input" : "self";
+  const std::int64_t axes = c.rank("weight") - 2;
+  OnnxAttributes attributes{{"strides", as_many(c.is("stride"), axes)},
+                            {"dilations", as_many(c.is("dilation"), axes)},
+                            {"group", c.i("groups")}};
+  std::string x = c.x(input);
+  const bool batched = c.rank(input) == axes + 2;
+  if (!batched) x = c.unsqueezed(x, {0});
+  const bool transposed = (c.takes("transposed") && c.b("transposed")) ||
+                          c.schema().name().find("transpose") != std::string::npos;
+  if (c.takes("padding") && example_of(c.arg("padding"), 0).isString()) {
+    attributes["auto_pad"] = std::string(c.s("padding") == "same" ? "SAME_UPPER" : "VALID");
+  } else {
+    std::vector<std::int64_t> pads = as_many(c.is("padding"), axes);
+    pads.insert(pads.end(), pads.begin(), pads.end());
+    attributes["pads"] = pads;
+  }
+  if (transposed) attributes["output_padding"] = as_many(c.is("output_padding"), axes);
+  Names in = {x, c.x("weight")};
+  if (c.has("bias")) in.push_back(c.x("bias"));
+  const std::string y = c.one(transposed ? "ConvTranspose" : "Conv", in, attributes);
+  return {batched ? y : c.squeezed(y, {0})};
+}
+
+Names attention(C c) {
+  const at::ScalarType type = c.out_type();
+  const std::int64_t rank = c.rank("query");
+  const std::int64_t width = c.fixed_size("query", rank - 1);
+  if (width < 0) c.refuse("the width of its heads follows from the model's inputs");
+  const double scale = c.has("scale") ? c.d("scale") : 1 / std::sqrt(static_cast<double>(width));
+  const std::string query = c.one("Mul", {c.x("query"), c.constant(scale)});
+  std::string key = c.x("key"), value = c.x("value");
+  if (c.takes("enable_gqa") && c.b("enable_gqa") &&
+      c.fixed_size("query", 1) != c.fixed_size("key", 1))
+    c.refuse("grouped heads must be repeated by the module");
+  std::string scores = c.one("MatMul", {query, c.transposed(key, rank, rank - 2, rank - 1)});
+  if (c.has("attn_mask")) {
+    std::string mask = c.x("attn_mask");
+    if (c.type("attn_mask") == at::kBool)
+      mask = c.one("Where",
+                   {mask, c.constant(0), c.constant(-std::numeric_limits<double>::infinity())});
+    scores = c.one("Add", {scores, mask});
+  }
+  if (c.takes("is_causal") && c.b("is_causal")) {
+    if (c.g.opset() < 14) c.refuse("is_causal needs opset 14; set options.opset");
+    const std::string rows = c.sizes(c.x("query"), rank - 2, rank - 1),
+                      columns = c.sizes(key, rank - 2, rank - 1);
+    const std::string ones =
+        c.one("ConstantOfShape", {c.one("Concat", {rows, columns}, {{"axis", std::int64_t{0}}})},
+              {{"value",
+                at::full({1}, -std::numeric_limits<double>::infinity(), at::TensorOptions(type))}});
+    scores = c.one("Add", {scores, c.one("Trilu", {ones, c.g.integer(1)})});
+  }
+  return {c.one("MatMul", {c.one("Softmax", {scores}, {{"axis", std::int64_t{-1}}}), value})};
+}
+
+/// Distances between rows of two matrices.
+Names cdist(C c) {
+  if (c.d("p") != 2) c.refuse("only Euclidean distances can be said in ONNX");
+  const std::int64_t rank = c.rank("x1");
+  const std::string off =
+      c.one("Sub", {c.unsqueezed(c.x("x1"), {rank - 1}), c.unsqueezed(c.x("x2"), {rank - 2})});
+  return {c.reduced("ReduceL2", off, {rank}, false, rank + 1)};
+}
+
+Names bilinear(C c) {
+  const std::string product = c.one("Einsum", {c.x("input1"), c.x("weight"), c.x("input2")},
+                                    {{"equation", std::string("...i,oij,...j->...o")}});
+  return {c.has("bias") ? c.one("Add", {product, c.x("bias")}) : product};
+}
+
+constexpr Row kProducts[] = {
+    {"matmul", 13, [](C c) { return product(c, "self", "other"); }},
+    {"mm", 13, [](C c) { return product(c, "self", "mat2"); }},
+    {"bmm", 13, [](C c) { return product(c, "self", "mat2"); }},
+    {"mv", 13, [](C c) { return product(c, "self", "vec"); }},
+    {"dot", 13, [](C c) { return product(c, "self", "tensor"); }},
+    {"vdot", 13, [](C c) { return product(c, "self", "other"); }},
+    {"linear", 13, [](C c) { return linear(c); }},
+    {"addmm", 13, [](C c) { return add_product(c, "mat1", "mat2"); }},
+    {"addbmm", 13,
+     [](C c) {
+       const std::string sum =
+           c.reduced("ReduceSum", c.one("MatMul", {c.x("batch1"), c.x("batch2")}), {0}, false, 3);
+       return Names{c.one("Add", {c.one("Mul", {c.x(), c.constant(c.d("beta"))}),
+                                  c.one("Mul", {sum, c.constant(c.d("alpha"))})})};
+     }},
+    {"baddbmm", 13, [](C c) { return add_product(c, "batch1", "batch2"); }},
+    {"addmv", 13, [](C c) { return add_product(c, "mat", "vec"); }},
+    {"einsum", 13, einsum},
+    {"_convolution", 13, convolution},
+    {"convolution", 13, convolution},
+    {"conv1d", 13, convolution},
+    {"conv2d", 13, convolution},
+    {"conv3d", 13, convolution},
+    {"conv_transpose1d", 13, convolution},
+    {"conv_transpose2d", 13, convolution},
+    {"conv_transpose3d", 13, convolution},
+    {"scaled_dot_product_attention", 13, attention},
+    {"cdist", 13, cdist},
+    {"bilinear", 13, bilinear},
+    {"outer", 13,
+     [](C c) {
+       return Names{c.one("Mul", {c.unsqueezed(c.x("self"), {1}), c.unsqueezed(c.x("vec2"), {0})})};
+     }},
+    {"det", 13, [](C c) { return Names{c.one("Det", {c.x()})}; }},
+};
+
+}  // namespace
+
+std::span<const Row> product_rows() {
+  return kProducts;
+}
+
+}  // namespace mezzo::deploy::detail

@@ -1,0 +1,200 @@
+// Reductions, softmax, sorting.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "deploy/onnx_call.h"
+
+namespace mezzo::deploy::detail {
+namespace {
+
+using C = const Call&;
+
+std::vector<std::int64_t> axes_of(C c) {
+  if (!c.has("dim")) return {};
+  return c.is("dim");
+}
+
+bool keeps(C c) {
+  return c.takes("keepdim") && c.b("keepdim");
+}
+
+std::string reduce(C c, std::string_view op, const std::string& tensor) {
+  if (c.rank() == 0) return tensor;
+  return c.reduced(op, tensor, axes_of(c), keeps(c), c.rank());
+}
+
+Names reduction(C c, std::string_view op) {
+  return {reduce(c, op, c.x("self", c.out_type()))};
+}
+
+/// Of booleans and integers as of numbers.
+Names any_or_all(C c, std::string_view op) {
+  const std::string truth = c.g.cast(c.x("self", at::kBool), at::kBool, at::kInt);
+  return {c.g.cast(reduce(c, op, truth), at::kInt, c.out_type())};
+}
+
+/// max and min: of everything, along an axis with places, or of two tensors.
+Names extreme(C c, bool largest) {
+  if (c.takes("other"))
+    return {
+        c.one(largest ? "Max" : "Min", {c.x("self", c.out_type()), c.x("other", c.out_type())})};
+  const std::string_view op = largest ? "ReduceMax" : "ReduceMin";
+  if (!c.has("dim"))
+    return {c.rank() == 0 ? c.x("self") : c.reduced(op, c.x("self"), {}, false, c.rank())};
+  if (c.rank() == 0) return {c.x("self"), c.g.integer(0)};
+  const bool keep = keeps(c);
+  return {c.reduced(op, c.x("self"), {c.dim()}, keep, c.rank()),
+          c.one(largest ? "ArgMax" : "ArgMin", {c.x("self")},
+                {{"axis", c.dim()}, {"keepdims", std::int64_t{keep}}})};
+}
+
+Names arg_extreme(C c, std::string_view op) {
+  if (c.has("dim")) {
+    return {c.rank() == 0 ? c.g.integer(0)
+                          : c.one(op, {c.x("self")},
+                                  {{"axis", c.dim()}, {"keepdims", std::int64_t{keeps(c)}}})};
+  }
+  const std::string flat = c.one("Reshape", {c.x("self"), c.g.ints({-1})});
+  return {c.one(op, {flat}, {{"axis", std::int64_t{0}}, {"keepdims", std::int64_t{0}}})};
+}
+
+/// The number of elements that a variance is taken of, as a constant or from the shape.
+std::string count_of(C c, const std::vector<std::int64_t>& axes, double correction) {
+  double fixed = 1;
+  bool is_fixed = true;
+  std::vector<std::int64_t> all = axes;
+  if (all.empty()) {
+    all.resize(static_cast<std::size_t>(c.rank()));
+    std::iota(all.begin(), all.end(), 0);
+  }
+  std::string product;
+  for (const std::int64_t axis : all) {
+    const std::int64_t place = axis < 0 ? axis + c.rank() : axis;
+    is_fixed = is_fixed && c.fixed_size("self", place) >= 0;
+    fixed *= static_cast<double>(c.fixed_size("self", place));
+  }
+  if (is_fixed) return c.constant(fixed - correction);
+  for (const std::int64_t axis : all) {
+    const std::int64_t place = axis < 0 ? axis + c.rank() : axis;
+    const std::string size = c.sizes(c.x("self"), place, place + 1);
+    product = product.empty() ? size : c.one("Mul", {product, size});
+  }
+  return c.one("Sub", {c.g.cast(c.one("Squeeze", {product}), at::kLong, c.out_type()),
+                       c.constant(correction)});
+}
+
+Names variance(C c, bool root, bool with_mean) {
+  double correction = 1;
+  if (c.has("correction")) correction = c.d("correction");
+  if (c.has("unbiased")) correction = c.b("unbiased") ? 1 : 0;
+  const std::vector<std::int64_t> axes = axes_of(c);
+  const std::string x = c.x("self");
+  const std::string mean = c.reduced("ReduceMean", x, axes, true, c.rank());
+  const std::string off = c.one("Sub", {x, mean});
+  const std::string sum =
+      c.reduced("ReduceSum", c.one("Mul", {off, off}), axes, keeps(c), c.rank());
+  std::string result = c.one("Div", {sum, count_of(c, axes, correction)});
+  if (root) result = c.one("Sqrt", {result});
+  if (!with_mean) return {result};
+  return {result, c.reduced("ReduceMean", x, axes, keeps(c), c.rank())};
+}
+
+Names norm(C c) {
+  const std::string x = c.x("self", c.out_type());
+  const double p = c.has("p") ? c.d("p") : c.has("ord") ? c.d("ord") : 2;
+  if (p == 2) return {c.reduced("ReduceL2", x, axes_of(c), keeps(c), c.rank())};
+  if (p == 1) return {c.reduced("ReduceL1", x, axes_of(c), keeps(c), c.rank())};
+  const std::string size = c.one("Abs", {x});
+  if (std::isinf(p))
+    return {c.reduced(p > 0 ? "ReduceMax" : "ReduceMin", size, axes_of(c), keeps(c), c.rank())};
+  const std::string sum =
+      c.reduced("ReduceSum", c.one("Pow", {size, c.constant(p)}), axes_of(c), keeps(c), c.rank());
+  return {c.one("Pow", {sum, c.constant(1 / p)})};
+}
+
+Names softmax(C c, std::string_view op) {
+  if (c.rank() == 0) return {op == "Softmax" ? c.constant(1) : c.constant(0)};
+  return {c.one(op, {c.x("self", c.out_type())}, {{"axis", c.dim()}})};
+}
+
+Names cumulative(C c) {
+  return {c.rank() == 0 ? c.x("self", c.out_type())
+                        : c.one("CumSum", {c.x("self", c.out_type()), c.g.integer(c.dim())})};
+}
+
+Names top(C c, const std::string& count, std::int64_t axis, bool largest) {
+  return c.g.ops("TopK", {c.x("self"), count},
+                 {{"axis", axis}, {"largest", std::int64_t{largest}}, {"sorted", std::int64_t{1}}},
+                 2);
+}
+
+Names topk(C c) {
+  return top(c, c.list("k"), c.dim(), c.b("largest"));
+}
+
+Names sort(C c) {
+  const std::int64_t axis = c.dim();
+  if (c.rank() == 0) return {c.x("self"), c.g.integer(0)};
+  return top(c, c.sizes(c.x("self"), axis, axis + 1), axis,
+             c.has("descending") && c.b("descending"));
+}
+
+Names kth(C c) {
+  const Names sorted = top(c, c.list("k"), c.dim(), false);
+  const std::int64_t axis = c.dim();
+  const auto last = [&](const std::string& all) {
+    const std::string part = c.sliced(all, axis, -1, std::numeric_limits<std::int64_t>::max());
+    return keeps(c) ? part : c.squeezed(part, {axis});
+  };
+  return {last(sorted[0]), last(sorted[1])};
+}
+
+constexpr Row kReductions[] = {
+    {"sum", 13, [](C c) { return reduction(c, "ReduceSum"); }},
+    {"mean", 13, [](C c) { return reduction(c, "ReduceMean"); }},
+    {"prod", 13, [](C c) { return reduction(c, "ReduceProd"); }},
+    {"logsumexp", 13, [](C c) { return reduction(c, "ReduceLogSumExp"); }},
+    {"amax", 13, [](C c) { return reduction(c, "ReduceMax"); }},
+    {"amin", 13, [](C c) { return reduction(c, "ReduceMin"); }},
+    {"all", 13, [](C c) { return any_or_all(c, "ReduceMin"); }},
+    {"any", 13, [](C c) { return any_or_all(c, "ReduceMax"); }},
+    {"max", 13, [](C c) { return extreme(c, true); }},
+    {"min", 13, [](C c) { return extreme(c, false); }},
+    {"argmax", 13, [](C c) { return arg_extreme(c, "ArgMax"); }},
+    {"argmin", 13, [](C c) { return arg_extreme(c, "ArgMin"); }},
+    {"var", 13, [](C c) { return variance(c, false, false); }},
+    {"std", 13, [](C c) { return variance(c, true, false); }},
+    {"var_mean", 13, [](C c) { return variance(c, false, true); }},
+    {"std_mean", 13, [](C c) { return variance(c, true, true); }},
+    {"norm", 13, norm},
+    {"linalg_vector_norm", 13, norm},
+    {"frobenius_norm", 13, norm},
+    {"softmax", 13, [](C c) { return softmax(c, "Softmax"); }},
+    {"_softmax", 13, [](C c) { return softmax(c, "Softmax"); }},
+    {"log_softmax", 13, [](C c) { return softmax(c, "LogSoftmax"); }},
+    {"_log_softmax", 13, [](C c) { return softmax(c, "LogSoftmax"); }},
+    {"softmin", 13,
+     [](C c) {
+       return Names{c.one("Softmax", {c.one("Neg", {c.x("self")})}, {{"axis", c.dim()}})};
+     }},
+    {"cumsum", 13, cumulative},
+    {"topk", 13, topk},
+    {"sort", 13, sort},
+    {"kthvalue", 13, kth},
+    {"argsort", 13, [](C c) { return Names{sort(c)[1]}; }},
+    {"count_nonzero", 13,
+     [](C c) {
+       return Names{c.reduced("ReduceSum", c.g.cast(c.x("self", at::kBool), at::kBool, at::kLong),
+                              axes_of(c), false, c.rank())};
+     }},
+};
+
+}  // namespace
+
+std::span<const Row> reduction_rows() {
+  return kReductions;
+}
+
+}  // namespace mezzo::deploy::detail

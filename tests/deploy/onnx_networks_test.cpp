@@ -1,0 +1,91 @@
+// Whole networks leave C++ as ONNX files, with axes of any size.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <filesystem>
+
+#include "messages.h"
+#include "mezzo/deploy.h"
+#include "mezzo/error.h"
+#include "networks/networks.h"
+
+namespace mezzo::deploy {
+namespace {
+
+using namespace networks;
+using ::testing::HasSubstr;
+
+OnnxOptions judged(DynamicAxes axes) {
+  OnnxOptions options;
+  options.evaluator = MEZZO_EVALUATOR;
+#ifdef MEZZO_ONNXRUNTIME
+  options.onnxruntime = MEZZO_ONNXRUNTIME;
+#endif
+  options.dynamic_axes = std::move(axes);
+  return options;
+}
+
+template <typename Net>
+void expect_exported(Net net, const Examples& examples, DynamicAxes axes) {
+  torch::manual_seed(12);
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("mezzo_net_" + std::to_string(getpid()) + ".onnx");
+  const std::string message = message_of([&] {
+    const ExportReport report = export_onnx(net, examples, file, judged(std::move(axes)));
+    EXPECT_FALSE(report.verified.empty());
+    for (const double error : report.errors) EXPECT_LT(error, 1e-4);
+  });
+  EXPECT_EQ(message, "no error");
+  EXPECT_EQ(std::filesystem::exists(file), message == "no error");
+  std::filesystem::remove(file);
+}
+
+const DynamicAxes kBatch = {{"input_0", {{0, "batch"}}}};
+const DynamicAxes kAnyBatchAndTime = {{"input_0", {{0, "batch"}, {1, "time"}}}};
+const DynamicAxes kImage = {{"input_0", {{0, "batch"}, {2, "height"}, {3, "width"}}}};
+
+TEST(OnnxNetworks, AResidualNetwork) {
+  expect_exported(Residual(), {torch::randn({2, 3, 32, 32})}, kImage);
+}
+TEST(OnnxNetworks, AMobileNetworkWithSqueezeAndExcitation) {
+  expect_exported(Mobile(), {torch::randn({2, 3, 32, 32})}, kImage);
+}
+TEST(OnnxNetworks, AnUNet) {
+  expect_exported(UNet(), {torch::randn({1, 3, 32, 32})}, kImage);
+}
+TEST(OnnxNetworks, AVisionTransformer) {
+  expect_exported(Vision(), {torch::randn({2, 3, 16, 16})}, kBatch);
+}
+TEST(OnnxNetworks, ShiftedWindows) {
+  expect_exported(Windows(), {torch::randn({2, 8, 8, 16})}, kBatch);
+}
+TEST(OnnxNetworks, AnEncoderWithAMask) {
+  expect_exported(
+      Encoder(), {torch::randint(0, 30, {2, 6}), torch::ones({2, 6}, torch::kBool)},
+      {{"input_0", {{0, "batch"}, {1, "time"}}}, {"input_1", {{0, "batch"}, {1, "time"}}}});
+}
+TEST(OnnxNetworks, CausalAttention) {
+  expect_exported(Causal(), {torch::randint(0, 30, {2, 6})}, kAnyBatchAndTime);
+}
+TEST(OnnxNetworks, RecurrentLayers) {
+  expect_exported(Recurring(), {torch::randn({2, 5, 4})}, kAnyBatchAndTime);
+}
+TEST(OnnxNetworks, AVariationalEncoder) {
+  expect_exported(Variational(), {torch::randn({3, 12})}, kBatch);
+}
+TEST(OnnxNetworks, ADiffusionNetwork) {
+  expect_exported(
+      Diffusion(), {torch::randn({2, 4, 16, 16}), torch::randint(0, 100, {2})},
+      {{"input_0", {{0, "batch"}, {2, "height"}, {3, "width"}}}, {"input_1", {{0, "batch"}}}});
+}
+TEST(OnnxNetworks, AGraphNetwork) {
+  expect_exported(Graphs(), {torch::randn({7, 4}), torch::randint(0, 7, {2, 11})},
+                  {{"input_1", {{1, "edges"}}}});
+}
+TEST(OnnxNetworks, SlicesAndWritesInPlace) {
+  expect_exported(Slicing(), {torch::randn({4, 6, 5})}, kBatch);
+}
+
+}  // namespace
+}  // namespace mezzo::deploy
