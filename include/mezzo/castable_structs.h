@@ -221,7 +221,7 @@ const std::type_info* unreached_in() {
   if constexpr (!std::is_class_v<T> || std::is_empty_v<T> || std::is_base_of_v<at::Tensor, T> ||
                 std::is_same_v<T, c10::IValue> || std::is_same_v<T, std::string> ||
                 std::is_same_v<T, std::string_view> || CastsItself<T> || PackedSequenceLike<T> ||
-                OrderedDictLike<T>) {
+                OrderedDictLike<T>) {  // NOLINT(bugprone-branch-clone): the order matters
     return nullptr;
   } else if constexpr (requires { typename Innermost<T>::type; } &&
                        !std::is_same_v<typename Innermost<T>::type, T>) {
