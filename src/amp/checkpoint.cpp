@@ -9,6 +9,7 @@
 #include "amp/model_values.h"
 #include "amp/optimizer_state.h"
 #include "amp/safetensors.h"
+#include "amp/shown_gradients.h"
 #include "amp/weight_average.h"
 #include "core/raise.h"
 
@@ -108,6 +109,7 @@ torch::OrderedDict<std::string, at::Tensor> under(const SafetensorsFile& file,
 void save_training(const std::string& path, const ModelStates& models,
                    const OptimizerStates& optimizers, const amp::CheckpointOptions& options) {
   Session& session = session_of(models, optimizers);
+  const HiddenGradients hidden(session);
   session.weights().absorb();
   SafetensorsFile file;
   file.metadata = {{"format", std::string(kFormat)},
@@ -151,6 +153,7 @@ amp::Checkpoint load_training(const std::string& path, const ModelStates& models
                               const OptimizerStates& optimizers,
                               const amp::CheckpointOptions& options) {
   Session& session = session_of(models, optimizers);
+  const HiddenGradients hidden(session);
   const SafetensorsFile file = load_safetensors_file(path);
   check_file(file, path);
   if (file.metadata.at("models") != std::to_string(models.size()) ||

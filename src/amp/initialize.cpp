@@ -88,6 +88,7 @@ Prepared prepare(std::vector<std::shared_ptr<torch::nn::Module>> modules,
   auto session = std::make_shared<Session>(std::move(options), std::move(plan));
   session->exclude_old_interface();
   session->adopt(std::move(modules), std::move(optimizers));
+  session->follow_program();
   if (is_first_rank())
     session->say(describe(session->options(), session->plan(), is_float64(*session)));
   if (is_first_rank() && !is_float64(*session)) tell_slow_level(*session);

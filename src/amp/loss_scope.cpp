@@ -72,6 +72,10 @@ LossScope::LossScope(const at::Tensor& loss,
       optimizer->session().scaler(options_.loss_id, kInLossScope);
     states_.push_back(optimizer.get());
   }
+  for (OptimizerState* state : states_) {
+    hidden_.emplace_back(state->session());
+    state->plain_training().stop();
+  }
   for (OptimizerState* state : states_) state->check_entry(kInLossScope);
   settle_shared(states_, session);
   for (const OptimizerState* state : states_) state->scope().check_gradients_at_entry(kInLossScope);
@@ -151,6 +155,7 @@ void LossScope::undo() {
 void LossScope::release() noexcept {
   if (!was_open_) return;
   listener_ = nullptr;
+  hidden_.clear();
   states_.clear();
   session_ = nullptr;
   optimizers_.clear();

@@ -1,12 +1,14 @@
 // The inside of a ScaledLoss.
 #pragma once
 
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "amp/session.h"
+#include "amp/shown_gradients.h"
 #include "mezzo/scaled_loss.h"
 
 namespace mezzo::detail {
@@ -58,6 +60,7 @@ class LossScope {
   int exceptions_at_entry_;
   bool open_ = false;
   bool was_open_ = false;
+  std::deque<HiddenGradients> hidden_;  // of each optimizer's session
 };
 
 }  // namespace mezzo::detail

@@ -1,5 +1,6 @@
 #include "mezzo/model.h"
 
+#include <ATen/core/grad_mode.h>
 #include <c10/util/Type.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "amp/module_types.h"
 #include "amp/optimizer_state.h"
 #include "amp/param_state.h"
+#include "amp/shown_gradients.h"
 #include "casting/scope.h"
 #include "casting/weights.h"
 #include "core/raise.h"
@@ -75,9 +77,14 @@ void ModelState::snapshot_before_training(Snapshot& snapshot) {
 void ModelState::before_call() {
   if (trial_ != nullptr) return recompute_weights(*module_);
   ++calls_;
-  session_.weights().absorb();
+  session_.take_writes();
   recompute_weights(*module_);
-  if (!module_->is_training()) return;
+  const bool trains = module_->is_training();
+  for (const auto& optimizer : session_.optimizers()) {
+    if (optimizer->slots().steps(*this))
+      optimizer->plain_training().note_call(trains && at::GradMode::is_enabled());
+  }
+  if (!trains) return;
   for (Snapshot* snapshot : snapshots_) snapshot->take();
 }
 
@@ -98,6 +105,7 @@ amp::TensorCast ModelState::outputs() const {
 struct CallGuard::Scopes {
   const parallel::detail::SynchronisedCalls synchronised;
   std::optional<casting::Scope> casting;
+  std::optional<casting::Disabled> no_casts;  // inside the call of a model that is cast
 };
 
 CallGuard::CallGuard(ModelState& state)
@@ -106,14 +114,22 @@ CallGuard::CallGuard(ModelState& state)
       state_(state),
       scopes_(std::make_unique<Scopes>()) {
   const Session& session = state.session();
-  if (!session.enabled()) return;
+  if (!session.enabled()) {
+    if (!casting::inside_model_call()) return;
+    scopes_->no_casts.emplace();
+    inputs = {at::kFloat, false};
+    return;
+  }
   state.before_call();
   if (state.operator_policy()) {
     const bool tells = session.options().verbosity >= 2;
     scopes_->casting.emplace(*state.operator_policy(), casting::Mode::kOperators,
-                             tells ? &cast_listener() : nullptr);
+                             tells ? &cast_listener() : nullptr, casting::OpenedBy::kModel);
   } else if (state.low_policy()) {
-    scopes_->casting.emplace(*state.low_policy(), casting::Mode::kWholeModel);
+    scopes_->casting.emplace(*state.low_policy(), casting::Mode::kWholeModel, nullptr,
+                             casting::OpenedBy::kModel);
+  } else if (casting::inside_model_call()) {
+    scopes_->no_casts.emplace();
   }
 }
 
@@ -172,7 +188,12 @@ torch::OrderedDict<std::string, at::Tensor> ModelHandle::named_buffers(bool recu
 
 void ModelHandle::train(bool on) const {
   module().train(on);
-  if (state()->session().enabled()) casting::invalidate_casts(module().parameters());
+  Session& session = state()->session();
+  if (!session.enabled()) return;
+  const std::vector<at::Tensor> parameters = module().parameters();
+  session.publish_written_masters();
+  session.weights().absorb_values(parameters);
+  casting::invalidate_casts(parameters);
 }
 
 void ModelHandle::eval() const {
@@ -205,6 +226,7 @@ void ModelHandle::publish_masters() const {
 }
 
 void ModelHandle::zero_grad(bool set_to_none) const {
+  const HiddenGradients hidden(state()->session());
   WeightTable& weights = state()->session().weights();
   const std::vector<at::Tensor> parameters = module().parameters();
   for (const auto& optimizer : state()->session().optimizers())
@@ -217,11 +239,14 @@ void ModelHandle::zero_grad(bool set_to_none) const {
     at::Tensor master = weight->master;
     clear_gradient(master, set_to_none);
   }
-  for (const auto& optimizer : state()->session().optimizers())
+  for (const auto& optimizer : state()->session().optimizers()) {
+    if (state()->session().enabled()) optimizer->gradients().clear_dropped(parameters, set_to_none);
     optimizer->scope().forget_cleared(parameters);
+  }
 }
 
 void ModelHandle::to(at::Device device, bool non_blocking) const {
+  const HiddenGradients hidden(state()->session());
   module().to(device, non_blocking);
   Session& session = state()->session();
   session.weights().absorb();

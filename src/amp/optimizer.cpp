@@ -93,7 +93,7 @@ std::int64_t Optimizer::skipped_steps() const {
 }
 
 void Optimizer::invalidate_casts() {
-  shared()->slots().invalidate_casts();
+  if (shared()->session().enabled()) shared()->slots().take_all_writes();
 }
 
 at::Tensor Optimizer::scale(const at::Tensor& tensor, int loss_id) const {

@@ -19,6 +19,17 @@ bool has_any_gradient(const Slot& slot) {
   return slot.weight.grad().defined() || slot.master.grad().defined() || slot.stash.defined();
 }
 
+/// After a gradient was cleared: `had` one.
+void note_cleared(Slot& slot, bool had, bool set_to_none) {
+  slot.dropped = false;
+  slot.zeros = {};
+  if (set_to_none || !had || !slot.weight.requires_grad()) return;
+  at::Tensor& grad = slot.master.mutable_grad();
+  // Inside a scope it is set aside.
+  if (!grad.defined() && !slot.stash.defined()) grad = at::zeros_like(slot.master);
+  slot.zeros.note(slot.stash.defined() && !slot.has_master() ? slot.stash : grad);
+}
+
 }  // namespace
 
 bool OptimizerGradients::any() const {
@@ -67,8 +78,9 @@ const Slot* OptimizerGradients::missed_by_master() const {
   std::vector<at::Tensor> gradients;
   for (const Slot& slot : slots_) {
     if (!slot.has_master()) continue;
+    if (slot.cleared.is_still(slot.weight.grad())) continue;
     if (has_gradient(slot.weight)) return &slot;
-    if (!is_in_bucket(slot.weight) || slot.cleared.is_still(slot.weight.grad())) continue;
+    if (!is_in_bucket(slot.weight)) continue;
     in_buckets.push_back(&slot);
     gradients.push_back(slot.weight.grad());
   }
@@ -99,6 +111,7 @@ void OptimizerGradients::set_aside() {
 
 void OptimizerGradients::clear(bool set_to_none) {
   for (Slot& slot : slots_) {
+    const bool had = slot.dropped || has_any_gradient(slot);
     // A weight with a master has a gradient only while it is scaled.
     clear_gradient(slot.weight, set_to_none || slot.has_master());
     if (slot.has_master()) {
@@ -106,6 +119,25 @@ void OptimizerGradients::clear(bool set_to_none) {
       clear_gradient(slot.master, set_to_none);
     }
     clear_stash(slot, set_to_none || slot.has_master());
+    note_cleared(slot, had, set_to_none);
+  }
+}
+
+void OptimizerGradients::clear_dropped(const std::vector<at::Tensor>& weights, bool set_to_none) {
+  for (Slot& slot : slots_) {
+    const bool is_cleared = slot.dropped && std::ranges::any_of(weights, [&](const at::Tensor& w) {
+                              return w.is_same(slot.weight);
+                            });
+    if (is_cleared) note_cleared(slot, /*had=*/true, set_to_none);
+  }
+}
+
+void OptimizerGradients::leave_zeros_with_weights() {
+  for (Slot& slot : slots_) {
+    at::Tensor& grad = slot.weight.mutable_grad();
+    if (!slot.has_master() || grad.defined() || !slot.zeros.is_still(slot.master.grad())) continue;
+    grad = at::zeros_like(slot.weight);
+    slot.cleared.note(grad);
   }
 }
 
@@ -119,6 +151,7 @@ void OptimizerGradients::clear_stashes(const std::vector<at::Tensor>& weights, b
 
 void OptimizerGradients::drop() {
   for (Slot& slot : slots_) {
+    slot.dropped = slot.dropped || has_gradient(slot.weight) || slot.master.grad().defined();
     drop_gradient(slot.weight);
     if (!slot.has_master()) continue;
     slot.cleared.note(slot.weight.grad());

@@ -37,8 +37,13 @@ class OptimizerGradients {
   /// The gradients that are there are as if a scope had set them aside.
   void set_aside();
 
-  /// Clears weights, masters and what a scope set aside.
+  /// Clears weights, masters and what a scope set aside. Without `set_to_none` zeros are left
+  /// where a gradient was, a dropped one included, as in float.
   void clear(bool set_to_none);
+  /// The same for gradients of these weights that were dropped already.
+  void clear_dropped(const std::vector<at::Tensor>& weights, bool set_to_none);
+  /// Low weights have zeros as well, where their masters do.
+  void leave_zeros_with_weights();
   /// What a scope set aside of these weights' gradients.
   void clear_stashes(const std::vector<at::Tensor>& weights, bool set_to_none);
   /// Weights and masters have none any more.

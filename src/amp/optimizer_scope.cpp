@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -26,6 +27,23 @@ void rescale(const std::vector<at::Tensor>& gradients, const at::Tensor& factor)
   for (const at::Tensor& grad : gradients) {
     const at::Tensor wide = is_low(grad) ? grad.to(at::kFloat) : grad;
     grad.copy_(wide.mul(factor.to(grad.device())));
+  }
+}
+
+/// Zeros of zero_grad(false) would keep scaled gradients from being stepped in one pass: they stay
+/// only where no backward pass has come since.
+void leave_zeros(Slot& slot) {
+  at::Tensor& grad = slot.weight.mutable_grad();
+  if (slot.has_master()) {
+    if (!slot.zeros.is_still(slot.master.grad())) return;
+    slot.master.mutable_grad().reset();
+    if (!grad.defined()) grad = at::zeros_like(slot.weight);
+  } else if (slot.zeros.is_still(slot.stash)) {
+    if (grad.defined()) {
+      slot.stash.reset();
+    } else {
+      grad = std::exchange(slot.stash, at::Tensor());
+    }
   }
 }
 
@@ -58,7 +76,8 @@ void OptimizerScope::check_closed(std::string_view where) const {
 void OptimizerScope::check_gradients_at_entry(std::string_view where) const {
   if (now_.still_scaled) return;
   for (const Slot& slot : slots_.all()) {
-    if (slot.has_master() && has_gradient(slot.weight)) {
+    if (slot.has_master() && has_gradient(slot.weight) &&
+        !slot.cleared.is_still(slot.weight.grad())) {
       raise(where, "'", slot.entry->name,
             "' has a gradient from a backward pass outside scale_loss, which its master would "
             "miss; call "
@@ -116,6 +135,7 @@ void OptimizerScope::leave_scaled(const StillScaled& scaled) {
   // What an overflow left is dropped at the step anyway; in the sum it would be laid to this loss.
   const bool is_lost = !now_.still_scaled && must_skip();
   for (Slot& slot : slots_.all()) {
+    leave_zeros(slot);
     at::Tensor older = std::exchange(slot.stash, at::Tensor());
     if (!older.defined() || slot.in_bucket || is_lost) continue;
     older = widened(older, slot.master);

@@ -9,6 +9,7 @@
 #include "amp/model_state.h"
 #include "amp/module_types.h"
 #include "casting/weights.h"
+#include "core/raise.h"
 #include "mezzo/optim.h"
 #include "optim/step_context.h"
 
@@ -28,12 +29,15 @@ void move_state(torch::optim::Optimizer& optimizer, const at::Tensor& from, cons
 }  // namespace
 
 void Cleared::note(const at::Tensor& gradient) {
-  gradient_ = gradient.defined() ? gradient.unsafeGetTensorImpl() : nullptr;
+  gradient_.reset();
+  if (gradient.defined()) gradient_.emplace(gradient.getIntrusivePtr());
   version_ = gradient.defined() ? gradient._version() : 0;
 }
 
 bool Cleared::is_still(const at::Tensor& gradient) const {
-  return gradient.unsafeGetTensorImpl() == gradient_ && gradient._version() == version_;
+  return gradient_ && gradient.defined() &&
+         gradient.unsafeGetTensorImpl() == gradient_->_unsafe_get_target() &&
+         gradient._version() == version_;
 }
 
 OptimizerSlots::OptimizerSlots(Session& session, torch::optim::Optimizer& inner, Snapshot& snapshot,
@@ -90,7 +94,10 @@ void OptimizerSlots::rebuild() {
       }
       // A gradient from before a parameter was ours may carry a scale that nobody knows any more.
       const bool is_new = was_synced_ && old == known.end();
-      if (is_new && scales) drop_gradient(slots.back().weight);
+      if (is_new && scales) {
+        drop_gradient(slots.back().weight);
+        drop_gradient(slots.back().master);
+      }
     }
   }
   slots_ = std::move(slots);
@@ -128,12 +135,17 @@ std::int64_t OptimizerSlots::model_calls() const {
   return calls;
 }
 
+bool OptimizerSlots::steps(const ModelState& model) const {
+  return std::ranges::find(models_, &model) != models_.end();
+}
+
 bool OptimizerSlots::calls_are_missing() const {
   return !models_.empty() && model_calls() == calls_at_step_;
 }
 
 Slot OptimizerSlots::slot_of(at::Tensor& parameter) {
-  Slot slot{parameter, parameter, {}, false, {}, nullptr};
+  Slot slot;
+  slot.weight = slot.master = parameter;
   WeightTable& weights = session_.weights();
   Weight* entry = weights.find(parameter);
   const bool wants_master =
@@ -212,15 +224,67 @@ void OptimizerSlots::invalidate_casts() {
   if (keeps_casts()) casting::invalidate_casts(weights());
 }
 
+bool OptimizerSlots::masters_were_written() const {
+  return std::ranges::any_of(slots_, [](const Slot& slot) {
+    return slot.has_master() && WeightTable::master_was_written(*slot.entry);
+  });
+}
+
+/// Weights take over what was written into masters. A step through data() is seen by single values:
+/// after it the other weights are published as well.
+void OptimizerSlots::publish_written() {
+  std::vector<Weight*> written;
+  bool is_announced = true;
+  for (const Slot& slot : slots_) {
+    if (!slot.has_master() || !WeightTable::master_was_written(*slot.entry)) continue;
+    if (WeightTable::is_torn(*slot.entry)) {
+      raise("model", "'", slot.entry->name,
+            "' was written through data(), and its float master by a step of the bare optimizer: "
+            "one of the two would be lost; call step() of the handle that initialize returned, and "
+            "invalidate_casts() after writes through data()");
+    }
+    written.push_back(slot.entry);
+    is_announced = is_announced && slot.entry->master._version() != slot.entry->master_version;
+  }
+  if (is_announced) {
+    session_.weights().publish(written);
+  } else {
+    publish_masters();
+  }
+}
+
 void OptimizerSlots::take_foreign_steps() {
   if (is_stepping_) return;
-  bool writes_masters = false;
-  for (const Slot& slot : slots_) {
-    writes_masters =
-        writes_masters || (slot.has_master() && WeightTable::master_was_written(*slot.entry));
-  }
-  if (writes_masters) publish_masters();
+  const bool writes_masters = masters_were_written();
+  if (writes_masters) publish_written();
   if (!writes_masters && !witness_.saw_step(slots_, inner_)) return;
+  note_foreign_step();
+}
+
+void OptimizerSlots::publish_foreign_steps() {
+  if (is_stepping_) return;
+  if (masters_were_written()) {
+    publish_written();
+  } else if (witness_.saw_master_step(slots_, inner_)) {
+    publish_masters();
+  } else {
+    return;
+  }
+  note_foreign_step();
+}
+
+void OptimizerSlots::note_foreign_steps() {
+  if (is_stepping_ || masters_were_written() || !witness_.saw_step(slots_, inner_)) return;
+  note_foreign_step();
+}
+
+void OptimizerSlots::take_all_writes() {
+  take_foreign_steps();
+  session_.weights().absorb_values(weights());
+  invalidate_casts();
+}
+
+void OptimizerSlots::note_foreign_step() {
   invalidate_casts();
   witness_.look(slots_, inner_);
   session_.say_once("bare step",

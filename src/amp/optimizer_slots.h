@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <unordered_set>
 #include <vector>
 
@@ -12,15 +13,16 @@
 
 namespace mezzo::detail {
 
-/// A gradient that was set to zeros, as long as nothing writes it: always there in a bucket, it
-/// need not be read to know that no backward pass added to it.
+/// A gradient that was set to zeros, as long as nothing writes it: it need not be read to know that
+/// no backward pass added to it. Keeps no memory alive.
 class Cleared {
  public:
   void note(const at::Tensor& gradient);
   bool is_still(const at::Tensor& gradient) const;
 
  private:
-  const c10::TensorImpl* gradient_ = nullptr;
+  using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  std::optional<Weak> gradient_;  // while it is held, no other tensor has this address
   std::uint32_t version_ = 0;
 };
 
@@ -31,6 +33,8 @@ struct Slot {
   at::Tensor stash;         // the weight's gradient when the scope was entered
   bool in_bucket = false;   // the gradient stayed where it was: the stash is only for undoing
   Cleared cleared;          // the weight's gradient when it went to the master
+  Cleared zeros;            // the master's gradient, cleared by zero_grad(false)
+  bool dropped = false;     // it had a gradient, which a step took, or which overflowed
   Weight* entry = nullptr;  // of the weight table, where there is a master
 
   bool has_master() const { return entry != nullptr; }
@@ -68,12 +72,22 @@ class OptimizerSlots {
   bool keeps_casts() const;
   void refresh_casts();
   void invalidate_casts();
+  /// Whatever was written and not announced is taken in: masters' values into weights, weights'
+  /// into masters, and casts are made anew.
+  void take_all_writes();
 
   /// Steps of the bare optimizer, and writes that look like steps, reach weights and casts; said
-  /// once.
+  /// once. Before a step.
   void take_foreign_steps();
+  /// The same before a call, as far as masters were written.
+  void publish_foreign_steps();
+  /// The same between forward and backward, where weights must stay as they are: casts alone are
+  /// dropped, and masters that were written wait for the next call or step.
+  void note_foreign_steps();
   /// Weights are as they should be; the calls of the networks are counted from here.
   void note_step();
+  /// Are some of the network's parameters among the slots?
+  bool steps(const ModelState& model) const;
   /// Was no network of these weights called since the last step?
   bool calls_are_missing() const;
 
@@ -92,6 +106,9 @@ class OptimizerSlots {
 
  private:
   void rebuild();
+  bool masters_were_written() const;
+  void publish_written();
+  void note_foreign_step();
   Slot slot_of(at::Tensor& parameter);
   bool takes_gradients_as_they_come(const Slot& slot) const;
   void find_models();

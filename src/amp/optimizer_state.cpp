@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "amp/shown_gradients.h"
+
 namespace mezzo::detail {
 namespace {
 
@@ -29,7 +31,7 @@ void OptimizerState::check_entry(std::string_view where) {
   scope_.check_closed(where);
   scope_.throw_kept_error();
   slots_.sync();
-  slots_.take_foreign_steps();
+  slots_.note_foreign_steps();
   scope_.forget_overflow_if_cleared();
 }
 
@@ -46,6 +48,7 @@ void OptimizerState::zero_grad(bool set_to_none) {
     inner_.zero_grad(set_to_none);
     return;
   }
+  const HiddenGradients hidden(session_);
   slots_.sync();
   gradients_.clear(set_to_none);
   scope_.forget_all_cleared();

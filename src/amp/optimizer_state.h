@@ -9,6 +9,7 @@
 #include "amp/optimizer_scope.h"
 #include "amp/optimizer_slots.h"
 #include "amp/optimizer_step.h"
+#include "amp/plain_training.h"
 #include "amp/session.h"
 #include "amp/snapshot.h"
 #include "core/torch.h"
@@ -30,6 +31,7 @@ class OptimizerState {
   const OptimizerScope& scope() const noexcept { return scope_; }
   OptimizerStep& steps() noexcept { return steps_; }
   Snapshot& snapshot() noexcept { return snapshot_; }
+  PlainTraining& plain_training() noexcept { return plain_training_; }
 
   /// Before a scope: parameters and masters as they are now, steps of others taken in.
   void check_entry(std::string_view where);
@@ -54,6 +56,7 @@ class OptimizerState {
   OptimizerGradients gradients_;
   OptimizerScope scope_;
   OptimizerStep steps_;
+  PlainTraining plain_training_;
 };
 
 }  // namespace mezzo::detail

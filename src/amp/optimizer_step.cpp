@@ -7,6 +7,7 @@
 
 #include "amp/optimizer_state.h"
 #include "amp/settle.h"
+#include "amp/shown_gradients.h"
 #include "core/raise.h"
 #include "scaling/finite_check.h"
 
@@ -38,6 +39,7 @@ std::shared_ptr<const StepRecord> OptimizerStep::run() {
     count_applied();
     return std::make_shared<StepRecord>();
   }
+  const HiddenGradients hidden(session_);
   check();
   check_gradients();
   if (can_step_scaled()) return step_scaled();

@@ -1,12 +1,16 @@
 #include "amp/session.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <sstream>
 #include <unordered_set>
 
+#include "amp/gradients.h"
 #include "amp/model_state.h"
 #include "amp/module_types.h"
 #include "amp/optimizer_state.h"
+#include "casting/weights.h"
 #include "core/raise.h"
 #include "mezzo/messages.h"
 #include "scaling/finite_check.h"
@@ -71,6 +75,8 @@ Session::Session(amp::Options options, Plan plan)
 
 Session::~Session() {
   try {
+    for (const auto& optimizer : optimizers_) optimizer->plain_training().stop();
+    shown_gradients_.hide();
     for (const auto& optimizer : optimizers_) optimizer->restore();
     weights_.restore();
     for (const auto& model : models_) flatten_recurrent_weights(model->module());
@@ -108,6 +114,36 @@ void Session::adopt(std::vector<std::shared_ptr<torch::nn::Module>> modules,
   }
 }
 
+void Session::follow_program() {
+  if (!enabled()) return;
+  for (const auto& optimizer : optimizers_) {
+    for (Slot& slot : optimizer->slots().all()) {
+      if (!slot.has_master() || slot.master.grad().defined() || !has_gradient(slot.weight))
+        continue;
+      // From before `initialize`, with a weight that was low already.
+      slot.master.mutable_grad() = take_gradient(slot.weight).to(at::kFloat);
+    }
+    if (plan_.masters) optimizer->plain_training().watch(*optimizer);
+  }
+  shown_gradients_.begin(optimizers_);
+}
+
+void Session::take_writes() {
+  publish_written_masters();
+  if (!weights_.absorb()) return;
+  for (const auto& model : models_) casting::invalidate_casts(model->module().parameters());
+  say_once("data write",
+           "mezzo: low weights were written through data(), of which LibTorch tells nothing; their "
+           "masters took the values over. Such writes are seen only where the first, middle or "
+           "last value of a weight on a CPU changes: call invalidate_casts() after them");
+}
+
+void Session::publish_written_masters() {
+  if (!plan_.masters) return;
+  const std::lock_guard lock(publishing_);
+  for (const auto& optimizer : optimizers_) optimizer->slots().publish_foreign_steps();
+}
+
 bool Session::wants_master(const at::Tensor& tensor) const {
   return plan_.masters && tensor.requires_grad() && stepped_.contains(tensor.unsafeGetTensorImpl());
 }
@@ -139,8 +175,13 @@ void Session::convert(torch::nn::Module& module) {
           const at::Tensor values = owns_all ? tensor.variable_data() : tensor.detach().clone();
           weight.master = values.to(at::kFloat).detach().set_requires_grad(true);
         }
-        tensor.mutable_grad().reset();
+        const at::Tensor grad = std::exchange(tensor.mutable_grad(), at::Tensor());
         tensor.set_data(tensor.detach().to(to));
+        if (grad.defined()) {
+          const bool has_master = weight.master.defined();
+          at::Tensor& owner = has_master ? weight.master : tensor;
+          owner.mutable_grad() = grad.to(owner.scalar_type());
+        }
         weights_.add(std::move(weight));
       });
   flatten_recurrent_weights(module);

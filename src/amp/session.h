@@ -14,6 +14,7 @@
 #include "amp/kept_float.h"
 #include "amp/overflow_ranks.h"
 #include "amp/properties.h"
+#include "amp/shown_gradients.h"
 #include "amp/weight_table.h"
 #include "core/torch.h"
 #include "mezzo/initialize.h"
@@ -89,6 +90,17 @@ class Session {
   Verdict agree(const at::Tensor& flag, const std::vector<at::Tensor>& gradients,
                 const std::function<const at::Tensor&(std::size_t)>& weight_of) const;
 
+  /// From here on weights show their masters' gradients, and a training that passes its masters by
+  /// is an error. Not for the older interfaces, whose backward passes are plain ones.
+  void follow_program();
+  ShownGradients& shown_gradients() noexcept { return shown_gradients_; }
+
+  /// Before a call: what a bare optimizer's step wrote into masters reaches the weights, and what
+  /// was written into weights reaches the masters.
+  void take_writes();
+  /// The first half of it.
+  void publish_written_masters();
+
   /// Brings what was added to the networks since into the level's types.
   void convert_new_weights();
 
@@ -117,6 +129,8 @@ class Session {
   std::mutex said_mutex_;
   std::set<std::string> said_;
   std::optional<InterfaceUse> use_;
+  std::mutex publishing_;
+  ShownGradients shown_gradients_;
   std::optional<parallel::OverflowWatch> watch_;  // while gradients are checked
 };
 

@@ -6,6 +6,7 @@
 
 #include "amp/optimizer_step.h"
 #include "amp/param_state.h"
+#include "amp/shown_gradients.h"
 #include "core/raise.h"
 
 namespace mezzo::detail {
@@ -69,6 +70,7 @@ class OptimizerStep::ClosureRun {
     if (evaluations_++ > 0) publish();
     for (int attempt = 1;; ++attempt) {
       at::Tensor loss = closure_();
+      const HiddenGradients hidden(step_.session_);
       step_.check();
       step_.check_gradients();
       step_.settle_deferred();

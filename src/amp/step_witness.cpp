@@ -100,4 +100,16 @@ bool StepWitness::saw_step(const std::vector<Slot>& slots,
   return false;
 }
 
+bool StepWitness::saw_master_step(const std::vector<Slot>& slots,
+                                  torch::optim::Optimizer& optimizer) const {
+  if (slots.empty() || seen_.size() != slots.size()) return false;
+  const auto saw = [&](std::size_t i) {
+    const Slot& slot = slots[i];
+    if (!slot.has_master() || slot.master.device().is_cpu()) return false;
+    const std::lock_guard lock(witnesses().mutex);
+    return is_step(seen_[i], see(slot.master, optimizer));
+  };
+  return saw(0) || saw(slots.size() - 1);
+}
+
 }  // namespace mezzo::detail

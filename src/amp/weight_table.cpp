@@ -3,6 +3,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ne.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 
 #include <utility>
@@ -19,6 +21,14 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
 bool is_unchanged(const Weight& weight) {
   return weight.tensor._version() == weight.version &&
          storage_of(weight.tensor) == weight.storage && weight.tensor.scalar_type() == weight.kept;
+}
+
+template <typename Bits>
+Samples first_middle_last(const at::Tensor& tensor) {
+  const auto* values = static_cast<const Bits*>(tensor.const_data_ptr());
+  if (values == nullptr) return {};
+  const auto n = static_cast<std::size_t>(tensor.numel());
+  return {values[0], values[n / 2], values[n - 1]};
 }
 
 /// The tensor's storage read as another type.
@@ -41,6 +51,15 @@ void take_values(at::Tensor& master, const at::Tensor& values) {
 
 }  // namespace
 
+Samples samples_of(const at::Tensor& tensor) {
+  const bool readable = tensor.device().is_cpu() && tensor.numel() > 0 && tensor.has_storage() &&
+                        bridge::is_dense(tensor);
+  if (!readable) return {};
+  if (tensor.element_size() == sizeof(std::uint16_t))
+    return first_middle_last<std::uint16_t>(tensor);
+  return tensor.scalar_type() == at::kFloat ? first_middle_last<std::uint32_t>(tensor) : Samples();
+}
+
 Weight& WeightTable::add(Weight weight) {
   agree(weight);
   const c10::TensorImpl* key = weight.tensor.unsafeGetTensorImpl();
@@ -55,25 +74,71 @@ Weight* WeightTable::find(const at::Tensor& tensor) {
 void WeightTable::agree(Weight& weight) {
   weight.version = weight.tensor._version();
   weight.storage = storage_of(weight.tensor);
-  if (weight.master.defined()) weight.master_version = weight.master._version();
+  weight.samples = samples_of(weight.tensor);
+  if (!weight.master.defined()) return;
+  weight.master_version = weight.master._version();
+  weight.master_samples = samples_of(weight.master);
 }
 
 bool WeightTable::master_was_written(const Weight& weight) {
   if (!weight.master.defined()) return false;
-  if (weight.master._version() != weight.master_version) return true;
-  if (!is_unchanged(weight) || !weight.tensor.device().is_cpu() || weight.tensor.numel() == 0)
-    return false;
-  const float first = *weight.master.const_data_ptr<float>();
-  return weight.kept == at::kHalf
-             ? c10::Half(first).x != weight.tensor.const_data_ptr<c10::Half>()->x
-             : weight.kept == at::kBFloat16 &&
-                   c10::BFloat16(first).x != weight.tensor.const_data_ptr<c10::BFloat16>()->x;
+  return weight.master._version() != weight.master_version ||
+         samples_of(weight.master) != weight.master_samples;
 }
 
-void WeightTable::absorb() {
+bool WeightTable::tensor_was_written(const Weight& weight) {
+  return !is_unchanged(weight) || samples_of(weight.tensor) != weight.samples;
+}
+
+bool WeightTable::is_torn(const Weight& weight) {
+  return master_was_written(weight) && is_unchanged(weight) &&
+         samples_of(weight.tensor) != weight.samples;
+}
+
+bool WeightTable::absorb() {
   const std::lock_guard lock(mutex_);
+  bool through_data = false;
   for (auto& [key, weight] : weights_) {
-    if (!is_unchanged(weight)) absorb_one(weight);
+    if (is_unchanged(weight)) {
+      if (!weight.master.defined() || samples_of(weight.tensor) == weight.samples) continue;
+      // Where the master was written as well, it is the newer one.
+      if (master_was_written(weight)) continue;
+      through_data = true;
+    }
+    absorb_one(weight);
+  }
+  // Others may have been written at places that were not compared.
+  if (through_data) absorb_differences(all());
+  return through_data;
+}
+
+void WeightTable::absorb_values(const std::vector<at::Tensor>& tensors) {
+  absorb();
+  const std::lock_guard lock(mutex_);
+  std::vector<Weight*> weights;
+  for (const at::Tensor& tensor : tensors) {
+    if (Weight* weight = find(tensor)) weights.push_back(weight);
+  }
+  absorb_differences(weights);
+}
+
+/// Reads a device once.
+void WeightTable::absorb_differences(const std::vector<Weight*>& weights) {
+  const at::NoGradGuard no_grad;
+  std::vector<Weight*> compared;
+  std::vector<at::Tensor> differ;
+  for (Weight* weight : weights) {
+    if (!weight->master.defined() || master_was_written(*weight) || weight->tensor.numel() == 0)
+      continue;
+    const at::Tensor differs = weight->master.to(weight->kept).ne(weight->tensor).any();
+    compared.push_back(weight);
+    differ.push_back(differ.empty() ? differs : differs.to(differ.front().device()));
+  }
+  if (differ.empty()) return;
+  const at::Tensor all = at::stack(differ).to(at::kCPU);
+  const bool* flags = all.const_data_ptr<bool>();
+  for (std::size_t i = 0; i < compared.size(); ++i) {
+    if (flags[i]) absorb_one(*compared[i]);
   }
 }
 

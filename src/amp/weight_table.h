@@ -2,6 +2,8 @@
 // masters.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -10,6 +12,11 @@
 #include "core/torch.h"
 
 namespace mezzo::detail {
+
+/// Bits of the first, the middle and the last value of a tensor; zeros for one that no host can
+/// read.
+using Samples = std::array<std::uint32_t, 3>;
+Samples samples_of(const at::Tensor& tensor);
 
 /// A tensor of a model whose type we chose, or that has a master.
 struct Weight {
@@ -23,6 +30,9 @@ struct Weight {
   std::uint32_t version = 0;
   std::uint32_t master_version = 0;
   const c10::StorageImpl* storage = nullptr;
+  // Bits of single values of both, on hosts: what is written through data() moves no version.
+  Samples samples = {};
+  Samples master_samples = {};
 };
 
 /// Keeps tensors and masters in agreement whoever writes.
@@ -30,7 +40,9 @@ struct Weight {
 /// Note [Writes from outside]: the caller may write weights after `initialize`, and torch::load on
 /// a bare half module replaces a tensor's storage by the file's float bytes without changing its
 /// type. Version counter and storage tell; the values then go to the master, and the tensor gets
-/// its type again. Low values that the master rounds to leave it as it is.
+/// its type again. Low values that the master rounds to leave it as it is. Writes through data()
+/// move no version: `absorb` compares single values, on hosts, and all values of all weights once
+/// it has found such a write; `absorb_values` compares all.
 ///
 /// Threads: `absorb` may run in several threads at once; everything else belongs to the training
 /// loop.
@@ -41,16 +53,23 @@ class WeightTable {
 
   Weight* find(const at::Tensor& tensor);
 
-  /// Values that were written from outside reach the masters. Throws Error where a tensor's bytes
-  /// cannot be understood.
-  void absorb();
+  /// Values that were written from outside reach the masters. Were some written through data()?
+  /// Throws Error where a tensor's bytes cannot be understood.
+  bool absorb();
+
+  /// Compares all values of these tensors with what their masters round to; the masters take what
+  /// differs. Not where a master was written: it is newer.
+  void absorb_values(const std::vector<at::Tensor>& tensors);
 
   /// The masters' values go to these of their tensors, in one pass.
   void publish(const std::vector<Weight*>& weights);
 
-  /// Was the master written since it last agreed with its tensor? On CPUs the first element is
-  /// compared as well, since some optimizers write without moving version counters.
+  /// Was the master, or the tensor, written since they last agreed? On CPUs single values are
+  /// compared as well, since some optimizers and programs write without moving version counters.
   static bool master_was_written(const Weight& weight);
+  static bool tensor_was_written(const Weight& weight);
+  /// Both were written, and nothing says which is newer.
+  static bool is_torn(const Weight& weight);
 
   /// The tensor was written by us: what it holds now agrees with its master.
   static void agree(Weight& weight);
@@ -62,6 +81,7 @@ class WeightTable {
 
  private:
   void absorb_one(Weight& weight);
+  void absorb_differences(const std::vector<Weight*>& weights);
   bool shares_storage(const Weight& weight) const;
 
   std::mutex mutex_;

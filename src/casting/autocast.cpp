@@ -18,6 +18,7 @@ struct ScopeState {
   Mode mode;
   const CastListener* listener;
   bool keeps_weights;
+  OpenedBy opened_by;
 };
 
 }  // namespace mezzo::casting
@@ -47,7 +48,7 @@ Snapshot::Snapshot() {
   const casting::Frame* frame = casting::current_frame();
   if (frame == nullptr || frame->policy == nullptr) return;
   state_ = std::make_shared<const casting::ScopeState>(casting::ScopeState{
-      *frame->source, frame->rules.mode, frame->listener, frame->keeps_weights});
+      *frame->source, frame->rules.mode, frame->listener, frame->keeps_weights, frame->opened_by});
 }
 
 Snapshot::Snapshot(const Snapshot&) = default;
@@ -58,7 +59,8 @@ Snapshot::Guard::Guard(const Snapshot& snapshot) {
   if (snapshot.state_) {
     const casting::ScopeState& state = *snapshot.state_;
     keeping_ = std::make_unique<casting::WeightKeeping>(state.keeps_weights);
-    scope_ = std::make_unique<casting::Scope>(state.policy, state.mode, state.listener);
+    scope_ =
+        std::make_unique<casting::Scope>(state.policy, state.mode, state.listener, state.opened_by);
   } else {
     disabled_ = std::make_unique<casting::Disabled>();
   }

@@ -54,12 +54,14 @@ std::array<KnownShadows, 2> shadows_of(const ScopeRules& rules) {
 
 }  // namespace
 
-Scope::Scope(const Policy& policy, Mode mode, const CastListener* listener) : policy_(policy) {
+Scope::Scope(const Policy& policy, Mode mode, const CastListener* listener, OpenedBy opened_by)
+    : policy_(policy) {
   frame_.source = &policy_;
   frame_.policy = &compiled(policy_);
   install_layer(*frame_.policy);
   frame_.rules = rules_of(*frame_.policy, mode);
   frame_.graph_task = torch::autograd::get_current_graph_task_id();
+  frame_.opened_by = opened_by;
   frame_.listener = listener;
   frame_.keeps_weights = WeightKeeping::here();
   // A listener hears of each use.
@@ -96,6 +98,11 @@ Disabled::Disabled() {
 
 Disabled::~Disabled() {
   innermost = frame_.previous;
+}
+
+bool inside_model_call() noexcept {
+  return innermost != nullptr && innermost->policy != nullptr &&
+         innermost->opened_by == OpenedBy::kModel;
 }
 
 const Frame* current_frame() noexcept {

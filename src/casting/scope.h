@@ -31,6 +31,9 @@ struct KnownShadows {
   }
 };
 
+/// Who opened a scope: the program, by an Autocast, or the call of a model.
+enum class OpenedBy { kProgram, kModel };
+
 /// What the kernels see of the innermost scope of their thread.
 struct Frame {
   const Frame* previous = nullptr;
@@ -38,6 +41,7 @@ struct Frame {
   const CompiledPolicy* policy = nullptr;  // the same, as the kernels read it; null: casts are off
   ScopeRules rules;
   int graph_task = -1;
+  OpenedBy opened_by = OpenedBy::kProgram;
   const CastListener* listener = nullptr;
   bool keeps_weights = true;              // weights are cast once for many uses
   std::array<KnownShadows, 2> shadows{};  // the likelier first
@@ -68,7 +72,8 @@ struct KeyState {
 class Scope {
  public:
   [[nodiscard]] explicit Scope(const Policy& policy, Mode mode = Mode::kOperators,
-                               const CastListener* listener = nullptr);
+                               const CastListener* listener = nullptr,
+                               OpenedBy opened_by = OpenedBy::kProgram);
   ~Scope();
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
@@ -97,6 +102,10 @@ class Disabled {
 /// as well in a backward pass that runs inside the scope, and on threads that inherited LibTorch's
 /// thread-local state but not ours.
 const Frame* active_frame() noexcept;
+
+/// Is the innermost scope of this thread one that casts operators for a model? A model of its own
+/// level that is called inside is not cast with it.
+bool inside_model_call() noexcept;
 
 /// The innermost frame of this thread, whatever runs; null outside all scopes.
 const Frame* current_frame() noexcept;

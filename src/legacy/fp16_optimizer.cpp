@@ -213,6 +213,7 @@ FP16_Optimizer::~FP16_Optimizer() = default;
 
 void FP16_Optimizer::zero_grad(bool set_to_none) {
   impl_->handle.zero_grad(set_to_none);
+  if (!set_to_none) impl_->state().gradients().leave_zeros_with_weights();
   impl_->clear();
 }
 

@@ -76,6 +76,10 @@ void GradientReducer::adopt_strangers() {
     const at::Tensor& gradient = parameters_[index(i)].tensor.grad();
     if (!gradient.defined() || buckets_->is_view(i, gradient)) continue;
     if (gradient.layout() != at::kStrided || gradient.requires_grad()) continue;
+    // The gradient of a float master, which its weight shows; it was averaged.
+    if (gradient.scalar_type() == at::kFloat &&
+        at::isReducedFloatingType(parameters_[index(i)].tensor.scalar_type()))
+      continue;
     adopt(i);
     touched_[index(i)] = true;
     buckets_->mark(schedule_->plan().bucket_of[index(i)]).reduced = false;

@@ -94,6 +94,34 @@ TEST(Ranks, TheWrappersZeroGradClearsWhatTheOptimizersDoes) {
   expect_all_pass("amp gradients cleared by the wrapper");
 }
 
+const Rank kShown("amp gradients shown beside buckets", [] {
+  start();
+  for (const std::string level : {"O2", "O5"}) {
+    at(level);
+    ClearingTraining training(level);
+    at::Tensor weight = training.net->line->weight;
+    const at::Tensor master = master_params(*training.optimizer)[0];
+    at::Tensor expected = master.detach().clone();
+    for (int step = 0; step < 3; ++step) {
+      training.optimizer->zero_grad();
+      training.backward();
+      weight.mutable_grad().reset();  // by hand
+      training.backward();
+      ASSERT_TRUE(weight.grad().is_same(master.grad())) << level;
+      // Of the average over two ranks.
+      EXPECT_TRUE(torch::allclose(weight.grad(), row(1.5), 1e-2)) << level << weight.grad();
+      weight.mutable_grad().mul_(0.5);
+      expected -= 0.125 * 0.5 * row(1.5);
+      EXPECT_TRUE(training.optimizer->step().applied());
+      EXPECT_TRUE(torch::allclose(master, expected, 1e-2, 1e-2)) << level << master << expected;
+    }
+  }
+});
+
+TEST(Ranks, WeightsWhoseGradientsLieInBucketsShowTheAverage) {
+  expect_all_pass("amp gradients shown beside buckets");
+}
+
 const Rank kPlain("amp plain backwards", [] {
   start();
   for (const std::string level : {"O2", "O5"}) {

@@ -172,6 +172,26 @@ TEST(Fp16OptimizerGradients, AnOverflowThatWasClearedBehindItsBackSkipsNothing) 
   }
 }
 
+TEST(Fp16OptimizerGradients, AreClearedToZerosWithTheWeightsToo) {
+  for (const at::ScalarType type : kFloatAndHalf) {
+    Training t(type);
+    const at::Tensor before = t.weight();
+    for (int i = 0; i < 2; ++i) {
+      t.own_backward();
+      t.optimizer->update_master_grads();
+      t.optimizer->zero_grad(/*set_to_none=*/false);
+      const at::Tensor& grad = t.net->parameters()[0].grad();
+      ASSERT_TRUE(grad.defined()) << type;
+      EXPECT_EQ(grad.abs().max().item<float>(), 0) << type;
+      t.own_backward();
+      t.optimizer->update_master_grads();
+      t.optimizer->step();
+      t.optimizer->zero_grad(/*set_to_none=*/false);
+    }
+    EXPECT_TRUE(torch::equal(t.weight(), before - 0.25 * row())) << type;
+  }
+}
+
 TEST(Fp16OptimizerGradients, OfAParameterThatIsListedTwiceAreUnscaledOnce) {
   for (const at::ScalarType type : kFloatAndHalf) {
     Line net;
