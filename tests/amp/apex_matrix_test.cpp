@@ -52,7 +52,7 @@ struct Matrix {
 
   void clear() {
     const auto by_hand = [this](const std::function<void(at::Tensor&)>& act) {
-      for (const Line& net : nets) {
+      for (Line& net : nets) {
         for (at::Tensor& p : net->parameters()) act(p);
       }
     };
@@ -65,7 +65,7 @@ struct Matrix {
         for (Model<Line>& model : models) model.zero_grad(to_none);
         break;
       case 2:
-        for (const Line& net : nets) net->zero_grad(to_none);
+        for (Line& net : nets) net->zero_grad(to_none);
         break;
       default:
         by_hand([&](at::Tensor& p) {

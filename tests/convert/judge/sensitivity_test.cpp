@@ -30,7 +30,8 @@ class Comparison {
         document_(folder / "in.onnx"),
         graph_(document_, policy_.custom_operators()),
         workshop_(folder / "out.onnx"),
-        judge_(std::make_shared<Evaluator>(library()), folder / "in.onnx", 0,
+        judge_(std::make_shared<Evaluator>(library()),
+               std::make_shared<ModelFile>(folder / "in.onnx"), 0,
                samples_for(graph_, options.calibration), workshop_) {
     Constants constants(graph_, policy_.low());
     const Decisions decisions = decide(graph_, policy_, constants);
