@@ -25,7 +25,7 @@ std::span<const Command> commands() {
               "mezzo explain softmax", setup_explain},
       Command{"report", "Show what training runs logged: a table, JSON, a page, TensorBoard files",
               "mezzo report run.jsonl --html run.html", setup_report},
-      Command{"convert", "Make a mixed-precision ONNX model from a float32 one",
+      Command{"convert", "Make a mixed-precision model from a float32 one (ONNX, TorchScript)",
               "mezzo convert net.onnx -o net16.onnx --profile ort --report net16.html",
               setup_convert},
       Command{"export", "Make an ONNX model of a TorchScript file, and compare the two",

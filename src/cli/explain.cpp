@@ -44,7 +44,7 @@ Json json_of_overload(std::size_t row, const Subject& subject) {
   return json;
 }
 
-Json json_of(const Subject& subject) {
+Json json_of_subject(const Subject& subject) {
   Json json;
   json["op"] = subject.title();
   for (const Rules& rules : subject.rules) {
@@ -119,7 +119,7 @@ int run(const ExplainOptions& options) {
                        did_you_mean(options.op, known_names()));
   }
   if (options.json) {
-    std::cout << json_of(subject).dump(2) << '\n';
+    std::cout << json_of_subject(subject).dump(2) << '\n';
   } else {
     print(subject);
   }

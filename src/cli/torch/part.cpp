@@ -17,6 +17,7 @@ constexpr struct {
     {"export", torch_export},
     {"info", torch_info},
     {"overloads", torch_overloads},
+    {"convert_script", torch_convert_script},
 };
 
 nlohmann::ordered_json answer(std::string_view name, const char* request) {

@@ -19,4 +19,8 @@ nlohmann::ordered_json torch_export(const nlohmann::ordered_json& request);
 /// with their namespace, sorted. Empty: it has none.
 nlohmann::ordered_json torch_overloads(const nlohmann::ordered_json& request);
 
+/// Converts a TorchScript file. The request has the paths `in` and `out` and the options of
+/// src/cli/convert_script.cpp; the answer is the report as `text` and as `json`.
+nlohmann::ordered_json torch_convert_script(const nlohmann::ordered_json& request);
+
 }  // namespace mezzo::cli
