@@ -1,4 +1,5 @@
 // From a TorchScript module and examples to a verified file.
+#include <c10/util/StringUtil.h>
 #include <torch/csrc/jit/passes/inliner.h>
 #include <torch/csrc/jit/passes/lower_tuples.h>
 #include <torch/csrc/jit/passes/remove_expands.h>
@@ -34,7 +35,7 @@ class WorkFolder {
     const fs::path parent = target.has_parent_path() ? target.parent_path() : fs::path(".");
     std::error_code failure;
     for (int i = 0; i < 1000; ++i) {
-      path_ = parent / ("." + target.filename().string() + ".export" + std::to_string(i));
+      path_ = parent / c10::str(".", target.filename().string(), ".export", i);
       if (fs::create_directory(path_, failure)) return;
       if (failure) break;
     }
@@ -74,7 +75,7 @@ std::vector<NamedInput> named_inputs(const Job& job, const OnnxOptions& options)
     collect_tensors(job.runs[0][a], &inside);
     for (std::size_t i = 0; i < inside.size(); ++i)
       inputs[next++].name =
-          job.argument_names[a] + (inside.size() > 1 ? "_" + std::to_string(i) : "");
+          inside.size() > 1 ? c10::str(job.argument_names[a], "_", i) : job.argument_names[a];
   }
   if (options.input_names.empty()) return inputs;
   if (options.input_names.size() != inputs.size())

@@ -8,7 +8,7 @@ namespace mezzo::deploy {
 namespace {
 
 using Kind = SizeExpression::Kind;
-using Made = std::optional<SizeExpression>;
+using Fitted = std::optional<SizeExpression>;
 
 std::int64_t divided(std::int64_t a, std::int64_t b) {
   const std::int64_t quotient = a / b;
@@ -42,7 +42,7 @@ SizeExpression over(SizeExpression left, std::int64_t number) {
 }
 
 /// factor * x + offset for a column of numbers x that two traces tell apart.
-Made linear(const Seen& x, const Seen& target, const SizeExpression& of_x) {
+Fitted linear(const Seen& x, const Seen& target, const SizeExpression& of_x) {
   std::size_t other = 1;
   while (other < x.size() && x[other] == x[0]) ++other;
   if (other == x.size()) return {};
@@ -54,18 +54,18 @@ Made linear(const Seen& x, const Seen& target, const SizeExpression& of_x) {
   return plus(times(of_x, factor), offset);
 }
 
-Made of_one(const std::vector<Seen>& atoms, const Seen& target) {
+Fitted of_one(const std::vector<Seen>& atoms, const Seen& target) {
   for (std::size_t a = 0; a < atoms.size(); ++a) {
     if (atoms[a] == target) return SizeExpression::of_atom(a);
   }
   for (std::size_t a = 0; a < atoms.size(); ++a) {
-    if (Made made = linear(atoms[a], target, SizeExpression::of_atom(a))) return made;
+    if (Fitted made = linear(atoms[a], target, SizeExpression::of_atom(a))) return made;
   }
   return {};
 }
 
 /// A product of two or three sizes, with a factor and an offset.
-Made of_products(const std::vector<Seen>& atoms, const Seen& target) {
+Fitted of_products(const std::vector<Seen>& atoms, const Seen& target) {
   const auto product = [&](const Seen& a, const Seen& b) {
     Seen result(a.size());
     for (std::size_t t = 0; t < a.size(); ++t) result[t] = a[t] * b[t];
@@ -76,7 +76,7 @@ Made of_products(const std::vector<Seen>& atoms, const Seen& target) {
       const Seen two = product(atoms[a], atoms[b]);
       const SizeExpression of_two = SizeExpression::made(
           Kind::kMultiply, SizeExpression::of_atom(a), SizeExpression::of_atom(b));
-      if (Made made = linear(two, target, of_two)) return made;
+      if (Fitted made = linear(two, target, of_two)) return made;
     }
   }
   constexpr std::size_t kMany = 12;  // triples of more sizes than these are not tried
@@ -90,7 +90,7 @@ Made of_products(const std::vector<Seen>& atoms, const Seen& target) {
                                  SizeExpression::made(Kind::kMultiply, SizeExpression::of_atom(a),
                                                       SizeExpression::of_atom(b)),
                                  SizeExpression::of_atom(c));
-        if (Made made = linear(three, target, of_three)) return made;
+        if (Fitted made = linear(three, target, of_three)) return made;
       }
     }
   }
@@ -98,7 +98,7 @@ Made of_products(const std::vector<Seen>& atoms, const Seen& target) {
 }
 
 /// a + b and a - b with an offset.
-Made of_sums(const std::vector<Seen>& atoms, const Seen& target) {
+Fitted of_sums(const std::vector<Seen>& atoms, const Seen& target) {
   for (std::size_t a = 0; a < atoms.size(); ++a) {
     for (std::size_t b = 0; b < atoms.size(); ++b) {
       for (const std::int64_t sign : {1, -1}) {
@@ -117,7 +117,7 @@ Made of_sums(const std::vector<Seen>& atoms, const Seen& target) {
 }
 
 /// Linear functions of floor((a + b) / d), and what a lacks to a multiple of d.
-Made of_quotients(const std::vector<Seen>& atoms, const Seen& target) {
+Fitted of_quotients(const std::vector<Seen>& atoms, const Seen& target) {
   constexpr std::int64_t kLargest = 64;
   for (std::size_t a = 0; a < atoms.size(); ++a) {
     for (std::int64_t d = 2; d <= kLargest; ++d) {
@@ -125,7 +125,7 @@ Made of_quotients(const std::vector<Seen>& atoms, const Seen& target) {
         Seen quotient(target.size());
         for (std::size_t t = 0; t < target.size(); ++t) quotient[t] = divided(atoms[a][t] + b, d);
         const SizeExpression of_quotient = over(plus(SizeExpression::of_atom(a), b), d);
-        if (Made made = linear(quotient, target, of_quotient)) return made;
+        if (Fitted made = linear(quotient, target, of_quotient)) return made;
         if (b != d - 1) continue;
         if (gives(target, [&](std::size_t t) { return quotient[t] * d - atoms[a][t]; })) {
           return SizeExpression::made(Kind::kSubtract, times(of_quotient, d),
@@ -172,7 +172,7 @@ std::int64_t SizeExpression::value(const std::vector<std::int64_t>& sizes) const
 
 std::optional<SizeExpression> fit_sizes(const std::vector<Seen>& atoms, const Seen& target) {
   for (const auto& attempt : {of_one, of_products, of_sums, of_quotients}) {
-    if (Made made = attempt(atoms, target)) return made;
+    if (Fitted made = attempt(atoms, target)) return made;
   }
   return {};
 }
