@@ -86,6 +86,13 @@ struct Matrix {
 
   /// Loss l takes every model for l = 0, and all but the first for l = 1, if there are others.
   bool takes(std::size_t l, std::size_t m) const { return l == 0 || m > 0 || c.models == 1; }
+  /// An infinity matters where an optimizer holds one of the models that it reaches.
+  bool holds_a_model_of_the_last_loss(int step) const {
+    for (std::size_t m = 0; m < c.models; ++m) {
+      if (takes(c.losses - 1, m) && (!comes_late(m) || step >= kAddsAt)) return true;
+    }
+    return false;
+  }
   static double factor(std::size_t l, std::size_t m) {
     return 0.25 * static_cast<double>(m + 1) * (l == 0 ? 1.0 : -0.5);
   }
@@ -118,9 +125,10 @@ void compare_with_replay(const MatrixCase& c) {
     training.clear();
     const bool overflows = c.overflows && step == kOverflowAt;
     training.backward(overflows);
+    const bool skips = overflows && training.holds_a_model_of_the_last_loss(step);
     for (Optimizer& optimizer : training.optimizers)
-      ASSERT_EQ(optimizer.step().applied(), !overflows) << name_of(c) << " step " << step;
-    if (overflows) continue;
+      ASSERT_EQ(optimizer.step().applied(), !skips) << name_of(c) << " step " << step;
+    if (skips) continue;
     for (std::size_t m = 0; m < c.models; ++m) {
       if (training.comes_late(m) && step < kAddsAt) continue;
       for (std::size_t l = 0; l < c.losses; ++l) {
