@@ -103,11 +103,9 @@ MEZZO_API torch::jit::Module convert_hybrid_block(const torch::jit::Module& modu
                                                   const ScriptOptions& options = {},
                                                   ScriptReport* report = nullptr);
 
-/// Traces a network in evaluation mode on the examples, along `options.dynamic_axes` for other
-/// sizes, and converts the trace. Of an amp::Model the float masters are taken. The network stays
-/// as it is.
-/// @param net  what trace() takes
-/// Throws what trace() and the other overload throw.
+/// Traces a network, anything that trace() takes, in evaluation mode on the examples, along
+/// `options.dynamic_axes` for other sizes, and converts the trace. Of an amp::Model the float
+/// masters are taken. The network stays as it is. Throws what trace() and the other overload throw.
 template <Traceable Net>
 torch::jit::Module convert_hybrid_block(Net net, Examples examples, ScriptOptions options = {},
                                         ScriptReport* report = nullptr) {
