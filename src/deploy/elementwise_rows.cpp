@@ -236,7 +236,7 @@ Names prelu(C c) {
 }
 Names glu(C c) {
   const Names halves = c.g.ops(
-      "Split", c.g.opset() >= 18 ? Names{c.x("self")} : Names{c.x("self")},
+      "Split", {c.x("self")},
       c.g.opset() >= 18 ? OnnxAttributes{{"axis", c.dim()}, {"num_outputs", std::int64_t{2}}}
                         : OnnxAttributes{{"axis", c.dim()}},
       2);

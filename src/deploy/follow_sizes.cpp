@@ -132,10 +132,12 @@ Followed SizeFollower::follow_constant(std::size_t node, std::size_t atoms_befor
   Followed followed{node, {}, {}};
   if (all([](const c10::IValue& value) { return value.isInt(); })) {
     Seen target;
+    target.reserve(values.size());
     for (const c10::IValue& value : values) target.push_back(value.toInt());
     followed.whole = fit_sizes(atoms, target);
   } else if (all([](const c10::IValue& value) { return value.isDouble(); })) {
     std::vector<double> target;
+    target.reserve(values.size());
     for (const c10::IValue& value : values) target.push_back(value.toDouble());
     followed.scaled = fit_scale(atoms, target);
   }

@@ -162,7 +162,7 @@ Names Builder::ops(std::string_view type, const Names& inputs, const OnnxAttribu
         name, made_attribute(
                   value, [&](const at::Tensor& one, const char* own) { return made(one, own); }));
   }
-  const Names names = node.outputs;
+  Names names = node.outputs;
   scopes_.back().known[key] = names;
   scopes_.back().nodes.push_back(std::move(node));
   return names;

@@ -113,6 +113,30 @@ std::string Call::sizes(const std::string& tensor, std::int64_t begin, std::int6
   return g.op("Slice", {g.op("Shape", {tensor}), g.ints({begin}), g.ints({end})});
 }
 
+std::string Call::neighbours_product(const std::string& tensor, const OnnxValue& like,
+                                     std::int64_t d, std::size_t result) const {
+  const auto fits = [&](std::int64_t begin, std::int64_t end) {
+    for (std::size_t k = 0; k < g.variants(); ++k) {
+      const at::Tensor example = example_of(like, k).toTensor();
+      std::int64_t product = 1;
+      for (std::int64_t each = begin; each < end; ++each) product *= example.size(each);
+      if (product != this->result(result, k).toTensor().size(d)) return false;
+    }
+    return true;
+  };
+  const std::int64_t given = example_of(like, 0).toTensor().dim();
+  for (std::int64_t begin = 0; begin < given; ++begin) {
+    for (std::int64_t end = begin + 1; end <= given; ++end) {
+      if (!fits(begin, end)) continue;
+      std::string part = sizes(tensor, begin, begin + 1);
+      for (std::int64_t each = begin + 1; each < end; ++each)
+        part = g.op("Mul", {part, sizes(tensor, each, each + 1)});
+      return part;
+    }
+  }
+  return {};
+}
+
 /// Sizes that are equal in all runs are numbers, one that the tensor has at the same place is 0,
 /// and one other is -1. What is left is computed, as the one factor between two products.
 std::string Call::reshaped(const std::string& tensor, const OnnxValue& like,
@@ -152,23 +176,7 @@ std::string Call::reshaped(const std::string& tensor, const OnnxValue& like,
       parts.push_back(g.ints({number}));
       continue;
     }
-    std::string part;
-    for (std::int64_t begin = 0; begin < given && part.empty(); ++begin) {
-      for (std::int64_t end = begin + 1; end <= given && part.empty(); ++end) {
-        bool fits = true;
-        for (std::size_t k = 0; fits && k < g.variants(); ++k) {
-          const at::Tensor example = example_of(like, k).toTensor();
-          std::int64_t product = 1;
-          for (std::int64_t each = begin; each < end; ++each) product *= example.size(each);
-          fits = product == this->result(result, k).toTensor().size(d);
-        }
-        if (!fits) continue;
-        for (std::int64_t each = begin; each < end; ++each) {
-          const std::string size = sizes(tensor, each, each + 1);
-          part = part.empty() ? size : g.op("Mul", {part, size});
-        }
-      }
-    }
+    std::string part = neighbours_product(tensor, like, d, result);
     if (part.empty()) {
       if (std::count(parts.begin(), parts.end(), g.ints({-1})) != 0)
         refuse(

@@ -82,6 +82,10 @@ class Call {
   std::string constant(double value) const { return g.number(value, out_type()); }
   /// Sizes of a tensor as a list of integers: from `begin` to `end`.
   std::string sizes(const std::string& tensor, std::int64_t begin, std::int64_t end) const;
+  /// The size of the result at `d` as the size of one dimension of the tensor, or as the product of
+  /// neighbours, if it is that in all runs; else nothing.
+  std::string neighbours_product(const std::string& tensor, const OnnxValue& like, std::int64_t d,
+                                 std::size_t result) const;
   /// The tensor with the sizes that the result has in each of the runs; `rank` is the tensor's.
   std::string reshaped(const std::string& tensor, const OnnxValue& like,
                        std::size_t result = 0) const;

@@ -115,8 +115,9 @@ OnnxValue input_operand(const std::vector<c10::IValue>& examples,
   OnnxValue made = detail::constant_of(first, examples.size());
   for (std::size_t i = 0; i < made.operand()->elements.size(); ++i) {
     std::vector<c10::IValue> parts;
-    for (std::size_t k = 0; k < examples.size(); ++k)
-      parts.push_back(detail::example_of(detail::constant_of(examples[k], 1).elements()[i], 0));
+    parts.reserve(examples.size());
+    for (const c10::IValue& each : examples)
+      parts.push_back(detail::example_of(detail::constant_of(each, 1).elements()[i], 0));
     made.operand()->elements[i] = input_operand(parts, inputs, next);
   }
   return made;
@@ -141,6 +142,7 @@ std::vector<Dimension> dimensions_of(const std::vector<c10::IValue>& examples,
   const at::Tensor first = examples[0].toTensor();
   for (std::int64_t d = 0; d < first.dim(); ++d) {
     std::vector<std::int64_t> seen;
+    seen.reserve(examples.size());
     for (const c10::IValue& each : examples) seen.push_back(each.toTensor().size(d));
     const bool is_fixed =
         std::all_of(seen.begin(), seen.end(), [&](std::int64_t size) { return size == seen[0]; });
@@ -190,6 +192,88 @@ int count_nodes(const convert::MadeGraph& graph) {
   return count;
 }
 
+/// The module itself and its arguments.
+std::vector<OnnxValue> operands_of(const Job& job, std::size_t count, std::size_t variants,
+                                   const std::vector<NamedInput>& inputs) {
+  std::vector<OnnxValue> operands = {detail::constant_of(job.module._ivalue(), variants)};
+  std::size_t next = 0;
+  for (std::size_t a = 0; a + 1 < count; ++a) {
+    if (a >= job.runs[0].size())
+      raise<ConfigError>(kWho, "the module takes ", count - 1,
+                         " arguments; give an example for each, got ", job.runs[0].size());
+    std::vector<c10::IValue> examples;
+    examples.reserve(variants);
+    for (std::size_t k = 0; k < variants; ++k) examples.push_back(job.runs[k][a]);
+    operands.push_back(input_operand(examples, inputs, &next));
+  }
+  return operands;
+}
+
+/// The tensors that each run is given.
+std::vector<std::vector<at::Tensor>> tensors_of(const Job& job, std::size_t variants) {
+  std::vector<std::vector<at::Tensor>> tensors(variants);
+  for (std::size_t k = 0; k < variants; ++k) {
+    for (const c10::IValue& value : job.runs[k]) collect_tensors(value, &tensors[k]);
+  }
+  return tensors;
+}
+
+using AxisNames = std::map<std::vector<std::int64_t>, std::string>;
+
+AxisNames axis_names_of(const std::vector<std::vector<at::Tensor>>& tensors,
+                        const std::vector<AxisOfInputs>& axes) {
+  AxisNames names;
+  for (const AxisOfInputs& axis : axes) {
+    const auto& [input, dimension] = axis.places[0];
+    std::vector<std::int64_t> seen;
+    seen.reserve(tensors.size());
+    for (const std::vector<at::Tensor>& run : tensors) seen.push_back(run[input].size(dimension));
+    names.emplace(std::move(seen), axis.name);
+  }
+  return names;
+}
+
+std::vector<convert::MadeValue> declared_inputs(const std::vector<NamedInput>& inputs,
+                                                const std::vector<std::vector<at::Tensor>>& tensors,
+                                                const AxisNames& axes) {
+  std::vector<convert::MadeValue> declared;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    std::vector<c10::IValue> examples;
+    for (const std::vector<at::Tensor>& run : tensors) examples.emplace_back(run[i]);
+    declared.push_back({inputs[i].name, element_of(tensors[0][i].scalar_type()), true,
+                        dimensions_of(examples, axes, inputs[i].name)});
+  }
+  return declared;
+}
+
+at::Tensor as_tensor(const c10::IValue& value) {
+  if (value.isTensor()) return value.toTensor();
+  return at::scalar_tensor(value.toScalar(), value.isDouble() ? at::kFloat : at::kLong);
+}
+
+/// Ends the graph with these results, under the names that the caller or their place gives.
+void finish_graph(Builder& builder, const std::vector<OnnxValue>& outputs,
+                  const OnnxOptions& options, std::vector<convert::MadeValue> inputs,
+                  const AxisNames& axes, Made* made) {
+  std::vector<convert::MadeValue> declared;
+  Names names;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    std::vector<c10::IValue> examples;
+    for (std::size_t k = 0; k < builder.variants(); ++k)
+      examples.emplace_back(as_tensor(detail::example_of(outputs[i], k)));
+    std::string name = builder.name_of(outputs[i]);
+    if (!outputs[i].is_constant() && !detail::example_of(outputs[i], 0).isTensor())
+      name = builder.op("Squeeze", {name});
+    const std::string own =
+        options.output_names.empty() ? "output_" + std::to_string(i) : options.output_names[i];
+    made->output_types.push_back(examples[0].toTensor().scalar_type());
+    declared.push_back(
+        {own, element_of(made->output_types.back()), true, dimensions_of(examples, axes, own)});
+    names.push_back(std::move(name));
+  }
+  made->model.graph = builder.finish(std::move(inputs), std::move(declared), names);
+}
+
 Made make(const Job& job, const OnnxOptions& options, const std::vector<NamedInput>& inputs,
           const std::vector<AxisOfInputs>& axes) {
   const std::shared_ptr<jit::Graph> graph = job.module.get_method("forward").graph()->copy();
@@ -198,67 +282,20 @@ Made make(const Job& job, const OnnxOptions& options, const std::vector<NamedInp
   Builder builder(options.opset, variants);
   builder.writes_in_place = writes_in_place(*graph->block());
   for (const NamedInput& input : inputs) builder.reserve(input.name);
-  std::vector<OnnxValue> operands = {detail::constant_of(job.module._ivalue(), variants)};
-  std::size_t next = 0;
-  for (std::size_t a = 0; a + 1 < graph->inputs().size(); ++a) {
-    if (a >= job.runs[0].size())
-      raise<ConfigError>(kWho, "the module takes ", graph->inputs().size() - 1,
-                         " arguments; give an example for each, got ", job.runs[0].size());
-    std::vector<c10::IValue> examples;
-    for (std::size_t k = 0; k < variants; ++k) examples.push_back(job.runs[k][a]);
-    operands.push_back(input_operand(examples, inputs, &next));
-  }
+  std::vector<OnnxValue> operands = operands_of(job, graph->inputs().size(), variants, inputs);
   const at::NoGradGuard no_grad;
   detail::Walker walker(builder, options);
   std::vector<OnnxValue> outputs;
   collect_outputs(walker.run(*graph, std::move(operands)), &outputs);
+  if (outputs.empty()) raise<ConfigError>(kWho, "the network returns no tensor");
   if (!options.output_names.empty() && options.output_names.size() != outputs.size())
     raise<ConfigError>(kWho, "output_names has ", options.output_names.size(),
                        " names, and the network gives ", outputs.size(), " tensors");
-  std::map<std::vector<std::int64_t>, std::string> axis_names;
-  for (const AxisOfInputs& axis : axes) {
-    std::vector<std::int64_t> seen;
-    for (std::size_t k = 0; k < variants; ++k) {
-      std::vector<at::Tensor> tensors;
-      for (const c10::IValue& value : job.runs[k]) collect_tensors(value, &tensors);
-      seen.push_back(tensors[axis.places[0].first].size(axis.places[0].second));
-    }
-    axis_names.emplace(std::move(seen), axis.name);
-  }
+  const std::vector<std::vector<at::Tensor>> tensors = tensors_of(job, variants);
+  const AxisNames axis_names = axis_names_of(tensors, axes);
   Made made;
-  std::vector<convert::MadeValue> declared_inputs, declared_outputs;
-  std::vector<std::vector<at::Tensor>> tensors(variants);
-  for (std::size_t k = 0; k < variants; ++k) {
-    for (const c10::IValue& value : job.runs[k]) collect_tensors(value, &tensors[k]);
-  }
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    std::vector<c10::IValue> examples;
-    for (std::size_t k = 0; k < variants; ++k) examples.emplace_back(tensors[k][i]);
-    declared_inputs.push_back({inputs[i].name, element_of(tensors[0][i].scalar_type()), true,
-                               dimensions_of(examples, axis_names, inputs[i].name)});
-  }
-  Names names;
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    std::vector<c10::IValue> examples;
-    std::string name = builder.name_of(outputs[i]);
-    for (std::size_t k = 0; k < variants; ++k) {
-      const c10::IValue each = detail::example_of(outputs[i], k);
-      examples.emplace_back(
-          each.isTensor()
-              ? each.toTensor()
-              : at::scalar_tensor(each.toScalar(), each.isDouble() ? at::kFloat : at::kLong));
-    }
-    if (!outputs[i].is_constant() && !detail::example_of(outputs[i], 0).isTensor())
-      name = builder.op("Squeeze", {name});
-    const std::string own =
-        options.output_names.empty() ? "output_" + std::to_string(i) : options.output_names[i];
-    made.output_types.push_back(examples[0].toTensor().scalar_type());
-    declared_outputs.push_back({own, element_of(made.output_types.back()), true,
-                                dimensions_of(examples, axis_names, own)});
-    names.push_back(std::move(name));
-  }
-  if (outputs.empty()) raise<ConfigError>(kWho, "the network returns no tensor");
-  made.model.graph = builder.finish(std::move(declared_inputs), std::move(declared_outputs), names);
+  finish_graph(builder, outputs, options, declared_inputs(inputs, tensors, axis_names), axis_names,
+               &made);
   made.model.opsets[""] = options.opset;
   for (const std::string& domain : builder.domains()) made.model.opsets[domain] = 1;
   made.model.producer_version = version();
@@ -280,7 +317,7 @@ void check(const OnnxOptions& options) {
   }
 }
 
-ExportReport export_job(Job job, const fs::path& path, const OnnxOptions& options,
+ExportReport export_job(const Job& job, const fs::path& path, const OnnxOptions& options,
                         const std::vector<NamedInput>& inputs,
                         const std::vector<AxisOfInputs>& axes) {
   for (const auto& parameter : job.module.parameters()) {
@@ -324,7 +361,7 @@ ExportReport export_onnx(const jit::Module& module, const Examples& examples, co
   const std::vector<AxisOfInputs> axes =
       settle_axes(by_number(options.dynamic_axes, inputs), numbered_inputs(inputs), kWho);
   if (!axes.empty()) add_runs(&job, axes);
-  return export_job(std::move(job), path, options, inputs, axes);
+  return export_job(job, path, options, inputs, axes);
 }
 
 namespace detail {
@@ -344,7 +381,7 @@ ExportReport export_call(const NetworkCall& call, const Examples& examples, cons
   job.module = traced.module;
   job.runs = {traced.inputs};
   if (!traced.other_inputs.empty()) job.runs.push_back(traced.other_inputs);
-  return export_job(std::move(job), path, options, inputs, axes);
+  return export_job(job, path, options, inputs, axes);
 }
 
 }  // namespace detail

@@ -104,7 +104,7 @@ bool Walker::lists(const Node& node) {
     set(node.output(), container(Operand::Kind::kList, node.output()->type(), std::move(all)));
   } else if (kind == "aten::list" || kind == "aten::copy") {
     set(node.output(), container(Operand::Kind::kList, node.output()->type(), elements));
-  } else if (kind == "aten::slice" && is_constant(list) == false &&
+  } else if (kind == "aten::slice" && !is_constant(list) &&
              is_container(list, Operand::Kind::kList)) {
     const auto size = static_cast<std::int64_t>(elements.size());
     const auto bound = [&](std::size_t i, std::int64_t otherwise) {

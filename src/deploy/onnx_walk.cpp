@@ -216,6 +216,79 @@ void Walker::operation(const Node& node) {
   say(node, operands, std::move(results));
 }
 
+OnnxValue Walker::list_of_sizes(const Node& node, const std::vector<OnnxValue>& operands,
+                                const std::vector<c10::IValue>& examples) {
+  const std::size_t count = examples[0].toIntVector().size();
+  const std::string tensor = g_.name_of(operands[0]);
+  auto list = std::make_shared<Operand>();
+  list->kind = Operand::Kind::kList;
+  list->type = node.output()->type();
+  for (std::size_t d = 0; d < count; ++d) {
+    std::vector<c10::IValue> seen;
+    for (const c10::IValue& each : examples) seen.emplace_back(each.toIntVector()[d]);
+    if (all_equal(seen)) {
+      list->elements.push_back(constant_of(seen[0], g_.variants()));
+      continue;
+    }
+    const Call call(g_, node.schema(), operands, {});
+    const auto index = static_cast<std::int64_t>(d);
+    OnnxValue element = made_of(call.sizes(tensor, index, index + 1), std::move(seen));
+    element.operand()->is_size = true;
+    list->elements.push_back(std::move(element));
+  }
+  return OnnxValue(std::move(list));
+}
+
+std::vector<OnnxValue> Walker::by_caller(const Node& node, const OnnxTranslation& translation,
+                                         const std::vector<OnnxValue>& operands,
+                                         const Results& results) {
+  const c10::FunctionSchema& schema = node.schema();
+  const std::string kind = node.kind().toQualString();
+  std::map<std::string, OnnxValue, std::less<>> by_name;
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    by_name.emplace(schema.arguments()[i].name(), operands[i]);
+  OnnxGraph graph(g_);
+  std::vector<OnnxValue> made = translation(graph, OnnxCall(kind, std::move(by_name)));
+  if (made.size() != results.size())
+    raise<ConfigError>("export_onnx", "options.translate[\"", kind, "\"] gave ", made.size(),
+                       " values, and the operator has ", results.size());
+  for (std::size_t i = 0; i < made.size(); ++i) made[i] = made_of(g_.name_of(made[i]), results[i]);
+  return made;
+}
+
+std::vector<OnnxValue> Walker::by_row(const Node& node, const std::vector<OnnxValue>& operands,
+                                      const Results& results) {
+  const c10::FunctionSchema& schema = node.schema();
+  const Row* const row = find_row(row_name(schema));
+  if (row == nullptr) {
+    raise<UnsupportedError>("export_onnx", "the operator ", schema.operator_name(),
+                            " cannot be said in ONNX by this version; say how with ",
+                            "options.translate[\"", node.kind().toQualString(),
+                            "\"], or compute it from others");
+  }
+  if (row->opset > g_.opset()) {
+    raise<UnsupportedError>("export_onnx", "the operator ", schema.operator_name(), " needs opset ",
+                            row->opset, ", and ", g_.opset(), " was asked for; set options.opset");
+  }
+  const Names names = row->say(Call(g_, schema, operands, results));
+  std::vector<OnnxValue> made;
+  if (results.size() == 1 && results[0][0].isTensorList()) {
+    auto list = std::make_shared<Operand>();
+    list->kind = Operand::Kind::kList;
+    list->type = c10::ListType::ofTensors();
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      std::vector<c10::IValue> examples;
+      for (const c10::IValue& each : results[0]) examples.emplace_back(each.toTensorVector().at(i));
+      list->elements.push_back(made_of(names[i], std::move(examples)));
+    }
+    made.emplace_back(std::move(list));
+    return made;
+  }
+  for (std::size_t i = 0; i < results.size(); ++i)
+    made.push_back(made_of(i < names.size() ? names[i] : std::string(), results[i]));
+  return made;
+}
+
 void Walker::say(const Node& node, const std::vector<OnnxValue>& operands, Results results) {
   const c10::FunctionSchema& schema = node.schema();
   const std::string kind = node.kind().toQualString();
@@ -226,71 +299,13 @@ void Walker::say(const Node& node, const std::vector<OnnxValue>& operands, Resul
                           });
   if (from_sizes && results.size() == 1) {
     if (all_equal(results[0])) return set(node.output(), constant_of(results[0][0], g_.variants()));
-    if (results[0][0].isIntList()) {
-      const std::size_t count = results[0][0].toIntVector().size();
-      const std::string tensor = g_.name_of(operands[0]);
-      auto list = std::make_shared<Operand>();
-      list->kind = Operand::Kind::kList;
-      list->type = node.output()->type();
-      for (std::size_t d = 0; d < count; ++d) {
-        std::vector<c10::IValue> seen;
-        for (const c10::IValue& each : results[0]) seen.emplace_back(each.toIntVector()[d]);
-        if (all_equal(seen)) {
-          list->elements.push_back(constant_of(seen[0], g_.variants()));
-          continue;
-        }
-        const Call call(g_, schema, operands, {});
-        const auto index = static_cast<std::int64_t>(d);
-        OnnxValue element = made_of(call.sizes(tensor, index, index + 1), std::move(seen));
-        element.operand()->is_size = true;
-        list->elements.push_back(std::move(element));
-      }
-      return set(node.output(), OnnxValue(std::move(list)));
-    }
+    if (results[0][0].isIntList())
+      return set(node.output(), list_of_sizes(node, operands, results[0]));
   }
   const auto own = options_.translate.find(kind);
-  std::vector<OnnxValue> made;
-  const Call call(g_, schema, operands, results);
-  if (own != options_.translate.end()) {
-    std::map<std::string, OnnxValue, std::less<>> by_name;
-    for (std::size_t i = 0; i < operands.size(); ++i)
-      by_name.emplace(schema.arguments()[i].name(), operands[i]);
-    OnnxGraph graph(g_);
-    made = own->second(graph, OnnxCall(kind, std::move(by_name)));
-    if (made.size() != results.size())
-      raise<ConfigError>("export_onnx", "options.translate[\"", kind, "\"] gave ", made.size(),
-                         " values, and the operator has ", results.size());
-    for (std::size_t i = 0; i < made.size(); ++i)
-      made[i] = made_of(g_.name_of(made[i]), results[i]);
-  } else {
-    const Row* const row = find_row(row_name(schema));
-    if (row == nullptr) {
-      raise<UnsupportedError>("export_onnx", "the operator ", schema.operator_name(),
-                              " cannot be said in ONNX by this version; say how with ",
-                              "options.translate[\"", kind, "\"], or compute it from others");
-    }
-    if (row->opset > g_.opset()) {
-      raise<UnsupportedError>("export_onnx", "the operator ", schema.operator_name(),
-                              " needs opset ", row->opset, ", and ", g_.opset(),
-                              " was asked for; set options.opset");
-    }
-    const Names names = row->say(call);
-    if (results.size() == 1 && results[0][0].isTensorList()) {
-      auto list = std::make_shared<Operand>();
-      list->kind = Operand::Kind::kList;
-      list->type = c10::ListType::ofTensors();
-      for (std::size_t i = 0; i < names.size(); ++i) {
-        std::vector<c10::IValue> examples;
-        for (const c10::IValue& each : results[0])
-          examples.emplace_back(each.toTensorVector().at(i));
-        list->elements.push_back(made_of(names[i], std::move(examples)));
-      }
-      made.emplace_back(std::move(list));
-    } else {
-      for (std::size_t i = 0; i < results.size(); ++i)
-        made.push_back(made_of(i < names.size() ? names[i] : std::string(), results[i]));
-    }
-  }
+  std::vector<OnnxValue> made = own != options_.translate.end()
+                                    ? by_caller(node, own->second, operands, results)
+                                    : by_row(node, operands, results);
   if (writes(schema)) {
     write(operands[0], made[0].operand()->name);
     made[0] = operands[0];

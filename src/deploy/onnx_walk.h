@@ -32,6 +32,14 @@ class Walker {
   void dynamic_branch(const Node& node, const OnnxValue& condition);
   void operation(const Node& node);
   void attribute(const Node& node);
+  /// A list of sizes of the first operand, which change from run to run.
+  OnnxValue list_of_sizes(const Node& node, const std::vector<OnnxValue>& operands,
+                          const std::vector<c10::IValue>& examples);
+  std::vector<OnnxValue> by_caller(const Node& node, const OnnxTranslation& translation,
+                                   const std::vector<OnnxValue>& operands,
+                                   const std::vector<std::vector<c10::IValue>>& results);
+  std::vector<OnnxValue> by_row(const Node& node, const std::vector<OnnxValue>& operands,
+                                const std::vector<std::vector<c10::IValue>>& results);
   void say(const Node& node, const std::vector<OnnxValue>& operands,
            std::vector<std::vector<c10::IValue>> results);
   void write(const OnnxValue& target, const std::string& name);

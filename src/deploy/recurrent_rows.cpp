@@ -1,5 +1,7 @@
 // Recurrent layers and cells.
+#include <span>
 #include <string>
+#include <utility>
 
 #include "deploy/onnx_call.h"
 
@@ -14,6 +16,7 @@ at::Tensor reordered(const std::vector<at::Tensor>& parts, const std::vector<std
   for (const at::Tensor& part : parts) {
     const std::vector<at::Tensor> gates = part.chunk(static_cast<std::int64_t>(order.size()), 0);
     std::vector<at::Tensor> sorted;
+    sorted.reserve(order.size());
     for (const std::int64_t gate : order) sorted.push_back(gates[static_cast<std::size_t>(gate)]);
     directions.push_back(at::cat(sorted, 0));
   }
@@ -27,22 +30,46 @@ struct Kind {
   bool has_cell = false;
 };
 
+/// All layers' weights, in LibTorch's order; these are numbers.
+std::vector<at::Tensor> weights_of(C c) {
+  std::vector<at::Tensor> weights;
+  for (const OnnxValue& one : c.arg("params").elements()) {
+    if (!one.is_constant()) c.refuse("its weights follow from the model's inputs");
+    weights.push_back(example_of(one, 0).toTensor().detach());
+  }
+  return weights;
+}
+
+/// W, R and B of a layer, from the first of its weights on; B is empty without biases.
+Names layer_weights(C c, const Kind& kind, std::span<const at::Tensor> weights, bool biases,
+                    const std::string& hint) {
+  const std::size_t each = biases ? 4 : 2;
+  std::vector<at::Tensor> input, recurrent, bias;
+  for (std::size_t begin = 0; begin < weights.size(); begin += each) {
+    input.push_back(weights[begin]);
+    recurrent.push_back(weights[begin + 1]);
+    if (biases)
+      bias.push_back(at::cat({reordered({weights[begin + 2]}, kind.order)[0],
+                              reordered({weights[begin + 3]}, kind.order)[0]},
+                             0));
+  }
+  return {c.g.tensor(reordered(input, kind.order), hint + ".W"),
+          c.g.tensor(reordered(recurrent, kind.order), hint + ".R"),
+          biases ? c.g.tensor(at::stack(bias, 0), hint + ".B") : ""};
+}
+
 /// One layer after the other; each gives [time, directions, batch, hidden].
 Names recurrent(C c, const Kind& kind) {
   if (!c.takes("input"))
     c.refuse(
         "packed sequences cannot be said in ONNX; give padded ones, and the lengths to what reads "
         "the results");
-  std::vector<at::Tensor> weights;
-  for (const OnnxValue& one : c.arg("params").elements()) {
-    if (!one.is_constant()) c.refuse("its weights follow from the model's inputs");
-    weights.push_back(example_of(one, 0).toTensor().detach());
-  }
+  const std::vector<at::Tensor> weights = weights_of(c);
   const bool biases = c.b("has_biases"), both = c.b("bidirectional"), first = c.b("batch_first");
   const std::int64_t layers = c.i("num_layers"), directions = both ? 2 : 1;
-  const std::size_t each = biases ? 4 : 2;
+  const std::size_t each = (biases ? 4U : 2U) * static_cast<std::size_t>(directions);
   const std::int64_t hidden = weights[1].size(1);
-  if (weights.size() != each * static_cast<std::size_t>(layers * directions))
+  if (weights.size() != each * static_cast<std::size_t>(layers))
     c.refuse("projections cannot be said in ONNX");
   const bool batched = c.rank("input") == 3;
   std::string x = c.x("input");
@@ -55,20 +82,11 @@ Names recurrent(C c, const Kind& kind) {
     given.push_back(batched ? c.g.name_of(state) : c.unsqueezed(c.g.name_of(state), {1}));
   Names last_hidden, last_cell;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
-    std::vector<at::Tensor> input, recurrent, bias;
-    for (std::int64_t d = 0; d < directions; ++d) {
-      const std::size_t begin = each * static_cast<std::size_t>(layer * directions + d);
-      input.push_back(weights[begin]);
-      recurrent.push_back(weights[begin + 1]);
-      if (biases)
-        bias.push_back(at::cat({reordered({weights[begin + 2]}, kind.order)[0],
-                                reordered({weights[begin + 3]}, kind.order)[0]},
-                               0));
-    }
-    const std::string hint = kind.op + std::to_string(layer);
-    Names in = {x, c.g.tensor(reordered(input, kind.order), hint + ".W"),
-                c.g.tensor(reordered(recurrent, kind.order), hint + ".R"),
-                biases ? c.g.tensor(at::stack(bias, 0), hint + ".B") : "", ""};
+    const auto own = std::span(weights).subspan(each * static_cast<std::size_t>(layer), each);
+    Names in = {x};
+    for (std::string& one : layer_weights(c, kind, own, biases, kind.op + std::to_string(layer)))
+      in.push_back(std::move(one));
+    in.emplace_back();
     for (const std::string& state : given)
       in.push_back(layers == 1 ? state
                                : c.sliced(state, 0, layer * directions, (layer + 1) * directions));

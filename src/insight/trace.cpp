@@ -112,7 +112,7 @@ void Trace::read_spoiled(int index, const at::Tensor& tensor, Finiteness values,
 /// The unit of a result that no observer saw being written: that of an autograd function, whose
 /// kernels may write to memory themselves.
 int Trace::infer_unit(const at::Tensor& tensor) {
-  const auto node = tensor.grad_fn();
+  const auto& node = tensor.grad_fn();
   const int forward = forward_of(node->sequence_nr());
   if (forward >= 0) return forward;
   Unit unseen;
