@@ -239,6 +239,7 @@ std::vector<convert::MadeValue> declared_inputs(const std::vector<NamedInput>& i
   std::vector<convert::MadeValue> declared;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     std::vector<c10::IValue> examples;
+    examples.reserve(tensors.size());
     for (const std::vector<at::Tensor>& run : tensors) examples.emplace_back(run[i]);
     declared.push_back({inputs[i].name, element_of(tensors[0][i].scalar_type()), true,
                         dimensions_of(examples, axes, inputs[i].name)});

@@ -225,6 +225,7 @@ OnnxValue Walker::list_of_sizes(const Node& node, const std::vector<OnnxValue>& 
   list->type = node.output()->type();
   for (std::size_t d = 0; d < count; ++d) {
     std::vector<c10::IValue> seen;
+    seen.reserve(examples.size());
     for (const c10::IValue& each : examples) seen.emplace_back(each.toIntVector()[d]);
     if (all_equal(seen)) {
       list->elements.push_back(constant_of(seen[0], g_.variants()));
