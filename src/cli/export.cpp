@@ -8,6 +8,7 @@
 #include "cli/torch_part.h"
 #include "core/raise.h"
 #include "mezzo/convert.h"
+#include "platform/temporaries.h"
 
 namespace mezzo::cli {
 namespace {
@@ -42,9 +43,10 @@ int export_model(const ExportOptions& options) {
     raise<ConfigError>("export", "--dtype takes float16 or bfloat16, got '", options.dtype, "'");
   if (!fs::exists(options.model)) raise("export", "'", options.model, "' is not there");
   // With a low type the float model is made beside the target, converted, and removed.
-  const fs::path target = options.output, plain = options.dtype.empty()
-                                                      ? target
-                                                      : fs::path(options.output + ".float32.onnx");
+  const fs::path target = options.output;
+  platform::remove_temporaries_when_stopped();
+  const auto folder = options.dtype.empty() ? nullptr : platform::folder_beside(target, "export");
+  const fs::path plain = folder ? folder->path() / "float32.onnx" : target;
   Json dynamic = Json::array();
   for (const std::string& axis : options.dynamic) dynamic.push_back(axis_of(axis));
   const Json answer = ask_torch("export", {{"model", options.model},
@@ -63,20 +65,10 @@ int export_model(const ExportOptions& options) {
     low.target_dtype = options.dtype;
     low.evaluator = options.evaluator;
     low.onnxruntime = options.onnxruntime;
-    const auto remove = [&] {
-      std::error_code ignored;
-      fs::remove(plain, ignored);
-      fs::remove(plain.string() + ".data", ignored);
-    };
-    try {
-      const convert::Result result = convert::convert_model(plain, target, low);
-      report["conversion"] = Json::parse(result.report.to_json());
-      text += result.report.to_text();
-    } catch (...) {
-      remove();
-      throw;
-    }
-    remove();
+    convert::Result result = convert::convert_model(plain, target, low);
+    result.report.input = options.model;
+    report["conversion"] = Json::parse(result.report.to_json());
+    text += result.report.to_text();
   }
   if (options.json) {
     std::cout << report.dump(2) << '\n';

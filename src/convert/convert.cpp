@@ -22,6 +22,7 @@
 #include "convert/standard/operator_facts.h"
 #include "core/raise.h"
 #include "mezzo/convert.h"
+#include "platform/files.h"
 #include "platform/temporaries.h"
 
 namespace mezzo::convert {
@@ -115,19 +116,12 @@ class Conversion {
                               if (progress) progress("writing", share);
                             }).bytes;
       verifier_->confirm(tried, evidence_, report_);
-      replace_target(tried, out);
+      platform::replace_with_data(tried, out);
     }
     return {made, std::move(report_)};
   }
 
  private:
-  static void replace_target(const fs::path& made, const fs::path& out) {
-    const auto data_of = [](const fs::path& model) { return fs::path(model.string() + ".data"); };
-    const auto together = platform::uninterrupted();
-    if (fs::exists(data_of(made))) fs::rename(data_of(made), data_of(out));
-    fs::rename(made, out);
-  }
-
   static Options resolved(Options options) {
     const Profile* profile = find_profile(options.profile);
     if (profile != nullptr && profile->weights_only) options.weights_only = true;

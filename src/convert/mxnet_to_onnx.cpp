@@ -7,30 +7,13 @@
 #include "convert/onnx/element.h"
 #include "core/raise.h"
 #include "mezzo/convert_mxnet.h"
+#include "platform/files.h"
 #include "platform/temporaries.h"
 
 namespace mezzo::convert::mxnet {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder beside the target, so that what is made in it can take the target's place.
-std::unique_ptr<const platform::Temporary> folder_beside(const fs::path& out) {
-  constexpr int kMostTries = 1000;
-  std::error_code failure;
-  for (int i = 0; i < kMostTries && !failure; ++i) {
-    const fs::path path(out.string() + ".mxnet" + std::to_string(i));
-    if (auto folder = platform::Temporary::new_folder(path, failure)) return folder;
-  }
-  raise("mxnet", "cannot make a folder beside '", out.string(), "': ", failure.message());
-}
-
-void move_into_place(const fs::path& made, const fs::path& out) {
-  const auto data_of = [](const fs::path& model) { return fs::path(model.string() + ".data"); };
-  const auto together = platform::uninterrupted();
-  if (fs::exists(data_of(made))) fs::rename(data_of(made), data_of(out));
-  fs::rename(made, out);
-}
 
 // What ONNX Runtime says about a float32 model, as convert_model() asks it about others.
 std::string verified_by_loading(const convert::Options& options, const fs::path& model) {
@@ -72,7 +55,7 @@ Result in_float(const OnnxWriter& writer, const fs::path& made, const fs::path& 
   report.bytes_before = report.bytes_after = bytes;
   report.opset_before = report.opset_after = OnnxWriter::kOpset;
   report.verified = verified_by_loading(options, made);
-  move_into_place(made, out);
+  platform::replace_with_data(made, out);
   return result;
 }
 
@@ -84,7 +67,7 @@ Result to_onnx(const Checkpoint& checkpoint, const std::filesystem::path& out,
   if (is_float) check_float_options(options);
   OnnxWriter writer;
   translate(checkpoint, input_shapes, writer);
-  const auto folder = folder_beside(out);
+  const auto folder = platform::folder_beside(out, "mxnet");
   const fs::path made = folder->path() / "float32.onnx";
   const std::int64_t bytes = writer.store(made);
   if (is_float) return in_float(writer, made, out, bytes, options);

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <limits>
 #include <set>
-#include <system_error>
 
 #include "core/torch.h"
 #include "deploy/examples.h"
@@ -16,6 +15,8 @@
 #include "deploy/onnx_walk.h"
 #include "deploy/trace.h"
 #include "mezzo/version.h"
+#include "platform/files.h"
+#include "platform/temporaries.h"
 
 namespace mezzo::deploy {
 namespace {
@@ -27,31 +28,6 @@ using detail::Names;
 using detail::Operand;
 
 constexpr int kLeastOpset = 13, kLatestOpset = 21;
-
-/// A folder beside the target that goes away with what is in it.
-class WorkFolder {
- public:
-  explicit WorkFolder(const fs::path& target) {
-    const fs::path parent = target.has_parent_path() ? target.parent_path() : fs::path(".");
-    std::error_code failure;
-    for (int i = 0; i < 1000; ++i) {
-      path_ = parent / c10::str(".", target.filename().string(), ".export", i);
-      if (fs::create_directory(path_, failure)) return;
-      if (failure) break;
-    }
-    raise(kWho, "cannot write beside '", target.string(), "': ", failure.message());
-  }
-  ~WorkFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  WorkFolder(const WorkFolder&) = delete;
-  WorkFolder& operator=(const WorkFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 bool writes_in_place(const jit::Block& block) {
   for (const jit::Node* node : block.nodes()) {
@@ -330,15 +306,11 @@ ExportReport export_job(const Job& job, const fs::path& path, const OnnxOptions&
   const Made made = make(job, options, inputs, axes);
   ExportReport report;
   report.nodes = made.nodes;
-  const WorkFolder folder(path);
-  const fs::path file = folder.path() / path.filename();
+  const auto folder = platform::folder_beside(path, kWho);
+  const fs::path file = folder->path() / path.filename();
   convert::store_made(made.model, file, options.external_data);
   if (options.verify) verify(job, made, options, inputs, file, &report);
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder.path())) {
-    if (entry.path() != file)
-      fs::rename(entry.path(), path.parent_path() / entry.path().filename());
-  }
-  fs::rename(file, path);
+  platform::replace_with_data(file, path);
   return report;
 }
 

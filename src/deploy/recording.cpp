@@ -4,6 +4,7 @@
 #include <torch/csrc/jit/frontend/tracer.h>
 #include <torch/csrc/jit/ir/constants.h>
 
+#include <cmath>
 #include <sstream>
 #include <utility>
 
@@ -54,8 +55,7 @@ bool same_constant(const c10::IValue& a, const c10::IValue& b) {
     return !x.defined() ||
            (x.scalar_type() == y.scalar_type() && x.sizes() == y.sizes() && at::equal(x, y));
   }
-  if (a.isDouble() && b.isDouble() && a.toDouble() != a.toDouble())
-    return b.toDouble() != b.toDouble();
+  if (a.isDouble() && b.isDouble() && std::isnan(a.toDouble())) return std::isnan(b.toDouble());
   return a.tagKind() == b.tagKind() && a == b;
 }
 

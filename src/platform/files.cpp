@@ -59,6 +59,16 @@ void write_atomically(const std::filesystem::path& target,
   if (failure) raise("file", "cannot replace '", target.string(), "': ", failure.message());
 }
 
+void replace_with_data(const std::filesystem::path& made, const std::filesystem::path& target) {
+  const auto data_of = [](const std::filesystem::path& file) {
+    return std::filesystem::path(file.string() + ".data");
+  };
+  const auto together = uninterrupted();
+  if (std::filesystem::exists(data_of(made)))
+    std::filesystem::rename(data_of(made), data_of(target));
+  std::filesystem::rename(made, target);
+}
+
 MappedFile::MappedFile(const std::filesystem::path& path) {
   // A pipe without a writer would be waited for.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -18,6 +18,10 @@ std::filesystem::path behind_links(const std::filesystem::path& path);
 void write_atomically(const std::filesystem::path& target,
                       const std::function<void(std::ostream&)>& write);
 
+/// Renames a file over the target, and what stands beside it as `.data`, if anything, over what the
+/// target has there. Signals that end the process wait until both are done.
+void replace_with_data(const std::filesystem::path& made, const std::filesystem::path& target);
+
 /// A file, readable as memory while this object lives. Pages come in when they are touched and may
 /// be given back.
 class MappedFile {

@@ -3,8 +3,10 @@
 #include <csignal>
 #include <mutex>
 #include <set>
+#include <string>
 #include <thread>
 
+#include "core/raise.h"
 #include "platform/temporaries.h"
 
 namespace mezzo::platform {
@@ -55,6 +57,18 @@ Temporary::~Temporary() {
   remove_quietly(path_);
   const std::scoped_lock lock(registry().mutex);
   registry().paths.extract(path_);
+}
+
+std::unique_ptr<const Temporary> folder_beside(const fs::path& target, std::string_view where) {
+  constexpr int kMostTries = 1000;
+  const fs::path parent = target.parent_path().empty() ? fs::path(".") : target.parent_path();
+  std::error_code failure;
+  for (int i = 0; i < kMostTries && !failure; ++i) {
+    std::string name = ".";  // joined step by step: g++ 12 cries wolf over a sum
+    name.append(target.filename().string()).append(".work").append(std::to_string(i));
+    if (auto folder = Temporary::new_folder(parent / name, failure)) return folder;
+  }
+  raise(where, "cannot write beside '", target.string(), "': ", failure.message());
 }
 
 std::unique_lock<std::mutex> uninterrupted() {

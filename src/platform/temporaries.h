@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -28,6 +29,11 @@ class Temporary {
 
   std::filesystem::path path_;
 };
+
+/// A new folder beside a file that is to be written, so that what is made in it can take the file's
+/// place. Throws Error, which begins with `where`, if nothing can be written there.
+std::unique_ptr<const Temporary> folder_beside(const std::filesystem::path& target,
+                                               std::string_view where);
 
 /// While the lock is held, signals that remove_temporaries_when_stopped() awaits have to wait: for
 /// steps that must be done together. No Temporary may be made or destroyed by its holder.

@@ -1,19 +1,16 @@
 #include "core/torch.h"
 
-#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/torch/input_text.h"
 #include "cli/torch/part.h"
-#include "core/raise.h"
-#include "core/scalar_type.h"
 #include "mezzo/deploy_script.h"
 
 namespace mezzo::cli {
@@ -22,41 +19,16 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Names = std::vector<std::string>;
 
-at::ScalarType type_named(const std::string& name) {
-  for (const DTypeRow& row : kDTypes) {
-    if (name == row.name || name == row.alias || name == row.short_name)
-      return scalar_type_of(row.dtype);
-  }
-  raise<ConfigError>("convert", "'", name, "' is no type of an element");
-}
-
-/// SHAPE[:DTYPE], "1x3x224x224:float32" or "scalar".
 at::Tensor random_input(const std::string& text, const at::Generator& generator) {
-  const std::size_t colon = text.find(':');
-  const at::ScalarType type =
-      colon == std::string::npos ? at::kFloat : type_named(text.substr(colon + 1));
-  const std::string shape = text.substr(0, colon);
-  std::vector<std::int64_t> sizes;
-  for (std::size_t at = 0; shape != "scalar" && at <= shape.size();) {
-    const std::size_t end = std::min(shape.find('x', at), shape.size());
-    std::int64_t size = -1;
-    const char* const last = shape.data() + end;
-    const auto read = std::from_chars(shape.data() + at, last, size);
-    if (read.ec != std::errc() || read.ptr != last || size < 0) {
-      raise<ConfigError>("convert", "--input '", text,
-                         "'; expected SHAPE[:DTYPE], such as 1x3x224x224 or 1x128:int64");
-    }
-    sizes.push_back(size);
-    at = end + 1;
-  }
-  if (at::isFloatingType(type)) return at::randn(sizes, generator).to(type);
+  const InputText input = read_input("convert", text);
+  if (at::isFloatingType(input.type)) return at::randn(input.sizes, generator).to(input.type);
   // Few values: larger ones may be no rows of a table.
-  return at::randint(2, sizes, generator).to(type);
+  return at::randint(2, input.sizes, generator).to(input.type);
 }
 
 deploy::ScriptOptions options_of(const Json& request) {
   deploy::ScriptOptions options;
-  options.target_dtype = type_named(request["dtype"].get<std::string>());
+  options.target_dtype = type_named("convert", request["dtype"].get<std::string>());
   options.excluded_sym_names = request["exclude"].get<Names>();
   options.cast_optional_params = request["cast_weights"].get<bool>();
   options.fold_batch_norm = request["fold_batch_norm"].get<bool>();

@@ -5,12 +5,12 @@
 #include <ATen/ops/randn.h>
 #include <torch/csrc/jit/serialization/import.h>
 
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/torch/input_text.h"
 #include "cli/torch/part.h"
 #include "core/raise.h"
 
@@ -19,38 +19,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// "1x3x224x224:float32", "scalar", "2x16:int64": random floats, ones of other types.
+/// Random floats, ones of other types.
 at::Tensor example_of(const std::string& text) {
-  const std::size_t colon = text.find(':');
-  const std::string shape = text.substr(0, colon);
-  at::ScalarType type = at::kFloat;
-  if (colon != std::string::npos) {
-    const std::string name = text.substr(colon + 1);
-    static const std::map<std::string, at::ScalarType> types = {
-        {"float32", at::kFloat},     {"float64", at::kDouble}, {"float16", at::kHalf},
-        {"bfloat16", at::kBFloat16}, {"int64", at::kLong},     {"int32", at::kInt},
-        {"int16", at::kShort},       {"int8", at::kChar},      {"uint8", at::kByte},
-        {"bool", at::kBool}};
-    const auto found = types.find(name);
-    if (found == types.end()) {
-      raise<ConfigError>("export", "--input ", text, ": '", name,
-                         "' is no type of elements; such as float32, int64, bool");
-    }
-    type = found->second;
-  }
-  std::vector<std::int64_t> sizes;
-  for (std::size_t begin = 0; shape != "scalar" && begin <= shape.size();) {
-    const std::size_t end = std::min(shape.find('x', begin), shape.size());
-    const std::string size = shape.substr(begin, end - begin);
-    if (size.empty() || size.size() > 12 ||
-        size.find_first_not_of("0123456789") != std::string::npos)
-      raise<ConfigError>("export", "--input ", text,
-                         ": expected sizes such as 1x3x224x224, or scalar, got '", shape, "'");
-    sizes.push_back(std::stoll(size));
-    begin = end + 1;
-  }
-  if (at::isFloatingType(type)) return at::randn(sizes).to(type);
-  return at::ones(sizes, at::TensorOptions(type));
+  const InputText input = read_input("export", text);
+  if (at::isFloatingType(input.type)) return at::randn(input.sizes).to(input.type);
+  return at::ones(input.sizes, at::TensorOptions(input.type));
 }
 
 }  // namespace

@@ -56,15 +56,7 @@ Array made_up(const Value& value, std::minstd_rand& random) {
 }  // namespace
 
 fs::path Workshop::file(const std::string& name) const {
-  const fs::path parent = target_.parent_path().empty() ? fs::path(".") : target_.parent_path();
-  for (int i = 0; !folder_; ++i) {
-    const fs::path folder =
-        parent / concat({".", target_.filename().string(), ".work", std::to_string(i)});
-    std::error_code failure;
-    folder_ = platform::Temporary::new_folder(folder, failure);
-    if (!folder_ && (failure || i > 1000))
-      raise("convert", "cannot write beside '", target_.string(), "': ", failure.message());
-  }
+  if (!folder_) folder_ = platform::folder_beside(target_, "convert");
   return folder_->path() / name;
 }
 
