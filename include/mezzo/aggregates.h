@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// Becomes any member of T, but no base class of it and not T itself.
 template <typename T>
@@ -228,4 +228,4 @@ struct ListMembers {
 template <typename T>
 using MembersOf = decltype(with_members(std::declval<T&>(), ListMembers()));
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

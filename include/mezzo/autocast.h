@@ -125,7 +125,7 @@ class MEZZO_API Snapshot {
 
 }  // namespace mezzo::amp
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// The low type of the scope in force; nothing where no operator is cast now.
 MEZZO_API std::optional<at::ScalarType> active_low_type();
@@ -215,7 +215,7 @@ class CastFunction {
   F function_;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail
 
 namespace mezzo::amp {
 

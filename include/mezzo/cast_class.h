@@ -1,4 +1,4 @@
-// What a policy says about an operator.
+// The decision of a policy about an operator.
 #pragma once
 
 #include <cstdint>

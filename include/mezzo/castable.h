@@ -1,4 +1,4 @@
-// What a type must say so that tensors in it are cast, and the cast of a single tensor.
+// How a type says that tensors in it are cast, and the cast of a single tensor.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,11 +31,11 @@ struct TensorCast {
 
 }  // namespace mezzo::amp
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 using amp::TensorCast;
 
-/// What a cast leaves behind.
+/// The originals that a cast leaves behind.
 struct Kept {
   std::vector<std::shared_ptr<void>> lists;  ///< what cast tensor lists point at
   bool remembers = false;                    ///< are originals noted?
@@ -141,4 +141,4 @@ struct Castable<T> {
   }
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

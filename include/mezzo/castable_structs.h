@@ -13,9 +13,9 @@
 #include "mezzo/aggregates.h"
 #include "mezzo/castable.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
-/// What containers hold in the end: the element of a vector, the value of a map, what a pointer
+/// The innermost element of a container: of a vector, the value of a map, the object a pointer
 /// points at.
 template <typename T>
 struct Innermost {
@@ -43,7 +43,7 @@ struct HoldsTensors : std::bool_constant<Castable<T>::value> {};
 template <typename T>
 struct BorrowsTensors : std::bool_constant<Castable<T>::borrows> {};
 
-/// What a struct's members say of it. A tree's children are trees: they tell nothing new.
+/// The castability of a struct's members. A tree's children are trees and add nothing.
 template <typename Owner, typename Member>
 struct MemberTraits {
   using Type = std::remove_cv_t<std::remove_all_extents_t<Member>>;
@@ -120,7 +120,7 @@ struct Castable<T> {
   }
 };
 
-/// What a smart pointer owns, where it may be copied whole.
+/// The object that a smart pointer owns, if it may be copied whole.
 template <typename T>
 inline constexpr bool kPointsAtTensors =
     Castable<std::remove_cv_t<T>>::value && !std::is_polymorphic_v<T>;
@@ -244,4 +244,4 @@ const std::type_info* unreached_in() {
   }
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

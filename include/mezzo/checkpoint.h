@@ -19,7 +19,7 @@ namespace amp {
 
 class Ema;
 
-/// What a checkpoint holds besides models, optimizers and scales.
+/// The parts of a checkpoint besides models, optimizers and scales.
 struct CheckpointOptions {
   /// Save and restore the state of the default random generators.
   bool rng_state = false;
@@ -35,7 +35,7 @@ struct CheckpointOptions {
   std::vector<std::reference_wrapper<Ema>> averages = {};
 };
 
-/// What the program put into a checkpoint.
+/// The program's own entries of a checkpoint.
 struct Checkpoint {
   std::map<std::string, at::Tensor> tensors = {};
   std::map<std::string, std::string> entries = {};
@@ -43,7 +43,7 @@ struct Checkpoint {
 
 }  // namespace amp
 
-namespace detail {
+namespace amp::detail {
 
 using ModelStates = std::vector<std::shared_ptr<ModelState>>;
 using OptimizerStates = std::vector<std::shared_ptr<OptimizerState>>;
@@ -77,7 +77,7 @@ States states_of(const Handles& handles) {
   return states;
 }
 
-}  // namespace detail
+}  // namespace amp::detail
 
 namespace amp {
 

@@ -27,7 +27,7 @@
 #include "mezzo/castable.h"
 #include "mezzo/castable_structs.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 template <PackedSequenceLike T>
 struct Castable<T> {
@@ -247,7 +247,7 @@ class CastArgument {
   std::conditional_t<kIsCast, std::optional<Value>, Nothing> cast_;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail
 
 namespace mezzo::amp {
 

@@ -37,7 +37,7 @@ struct Conditional {
 
 struct Decision;
 
-/// What to convert, and how. Names of operators are ONNX's.
+/// The model and how to convert it. Names of operators are ONNX's.
 struct Options {
   /// "float16" or "bfloat16".
   std::string target_dtype = "float16";
@@ -67,9 +67,9 @@ struct Options {
   std::string io = "keep";
   /// Per input or output: "float32" or the target type.
   std::map<std::string, std::string> io_of = {};
-  /// What the target runs in 16 bits: "spec" (all that the standard allows), "portable" (the same,
-  /// but for what ONNX Runtime joins wrongly, so that it loads the result), "ort", "ort-cpu",
-  /// "ort-cuda", "trt", "openvino".
+  /// The operators that the target runs in 16 bits: "spec" (all that the standard allows),
+  /// "portable" (the same, but for what ONNX Runtime joins wrongly, so that it loads the result),
+  /// "ort", "ort-cpu", "ort-cuda", "trt", "openvino".
   std::string profile = "portable";
   /// "keep" (models below opset 7 are raised to 7 where anything goes low), "auto" (raised where
   /// that lowers more nodes), or a number that is not below the model's.
@@ -179,14 +179,14 @@ struct MEZZO_API Plan {
 struct OutputError {
   std::string name;
   double max_absolute = 0, relative_to_range = 0, sqnr_db = 0, cosine = 1, top1_agreement = 1;
-  /// Of the original's rows of the last dimension from the result's, in nats, the mean over rows:
+  /// From the original's rows of the last dimension to the result's, in nats, the mean over rows:
   /// of the rows themselves where all are probabilities, else of their softmax.
   double kl_divergence = 0;
   bool finite = true;      ///< wherever the original's is
   bool same_shape = true;  ///< false: nothing else could be compared
 };
 
-/// What one node adds to the error by itself, over the samples: its inputs are the float32 values,
+/// The error that one node adds by itself, over the samples: its inputs are the float32 values,
 /// rounded to the low type, its result is rounded, and compared with the float32 result.
 struct LocalError {
   std::string key, node;  ///< as in Decision
@@ -208,14 +208,14 @@ struct AdjustedConstant {
   double from = 0, to = 0;  ///< the one of largest magnitude, and what it became
 };
 
-/// What became of a batch normalization where they are folded.
+/// The outcome for one batch normalization, if they are folded.
 struct BatchNormFold {
   std::string node;  ///< the batch normalization
   std::string into;  ///< the product that it became part of; empty: it stays
   std::string why;   ///< why it stays
 };
 
-/// What was done to a model.
+/// The changes that were made to a model.
 struct MEZZO_API Report {
   std::string input, output, target_dtype, profile;
   std::int64_t nodes = 0, float_nodes = 0, low_nodes = 0;
@@ -242,8 +242,8 @@ struct MEZZO_API Report {
   std::vector<OutputError> weight_floor = {};  ///< of rounding the weights alone
   /// The median and the 90 % quantile over the samples, number by number; from two samples on.
   std::vector<OutputError> median_errors = {}, q90_errors = {};
-  /// Of the nodes that go low, or would but for the search, worst first; with samples and the
-  /// built-in evaluator.
+  /// Errors of the nodes that go low, or would but for the search, worst first; with samples and
+  /// the built-in evaluator.
   std::vector<LocalError> local_errors = {};
 
   /// For a terminal, for programs, and as one self-contained page.
@@ -252,7 +252,7 @@ struct MEZZO_API Report {
   std::string to_html() const;
 };
 
-/// What was decided, and what came of it.
+/// The decisions and their outcome.
 struct Result {
   Plan plan;
   Report report;
@@ -268,7 +268,7 @@ MEZZO_API Result convert_model(const std::filesystem::path& in, const std::files
 /// The decisions alone; nothing is written.
 MEZZO_API Plan plan_model(const std::filesystem::path& in, const Options& options = {});
 
-/// Who judges what a plan makes of a model. The members are those of Options and mean the same, but
+/// The judges of a plan's result. The members are those of Options and mean the same, but
 /// nothing is searched: what the judges do not accept is an Error, and not written.
 struct Judges {
   std::string verify = "load";
@@ -285,7 +285,7 @@ struct Judges {
 MEZZO_API Result apply_plan(const std::filesystem::path& in, const std::filesystem::path& out,
                             const Plan& plan, const Judges& judges = {});
 
-/// What is in a model file: types, operators, ranges, control flow, sizes.
+/// The content of a model file: types, operators, ranges, control flow, sizes.
 struct MEZZO_API Inspection {
   std::string path;
   std::int64_t ir_version = 0;

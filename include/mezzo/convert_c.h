@@ -17,7 +17,7 @@
 #define MEZZO_DONE 0
 /// A file cannot be read or written, or a judge does not accept: the answer is the message.
 #define MEZZO_FAILED 1
-/// What was asked for cannot be: the answer is the message.
+/// The request cannot be met: the answer is the message.
 #define MEZZO_WRONG_USAGE 2
 /// The model holds what is not supported: the answer is the message.
 #define MEZZO_UNSUPPORTED 3

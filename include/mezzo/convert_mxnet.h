@@ -78,7 +78,7 @@ class MEZZO_API Symbol {
   std::int64_t mxnet_version() const { return version_; }
   /// Names of all variables, in order: data, parameters and statistics.
   std::vector<std::string> list_inputs() const;
-  /// Of these, the ones that operators update: statistics of batch normalization.
+  /// The subset that operators update: statistics of batch normalization.
   std::vector<std::string> list_auxiliary_states() const;
 
   /// The same graph without amp_cast and amp_multicast; one that is itself a result stays, as in
@@ -160,7 +160,7 @@ MEZZO_API Checkpoint load_checkpoint(const std::filesystem::path& symbol,
 MEZZO_API void save_checkpoint(const std::string& prefix, int epoch, const Checkpoint& checkpoint,
                                bool remove_amp_cast = true);
 
-/// What to convert, and how; MXNet's arguments under MXNet's names.
+/// The model and how to convert it; MXNet's arguments under MXNet's names.
 struct Options {
   /// "float16" or "bfloat16". The default lists differ.
   std::string target_dtype = "float16";

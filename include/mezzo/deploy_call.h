@@ -105,7 +105,7 @@ struct Argument<T> {
   }
 };
 
-template <mezzo::detail::OrderedDictLike T>
+template <mezzo::amp::detail::OrderedDictLike T>
 struct Argument<T> {
   static T from(const c10::IValue& value, std::size_t index) {
     if (!value.isGenericDict()) raise_argument(index, value, "a dictionary");
@@ -119,7 +119,7 @@ struct Argument<T> {
 };
 
 /// A packed sequence is a tuple: data, batch sizes, and the two orders, which may be absent.
-template <mezzo::detail::PackedSequenceLike T>
+template <mezzo::amp::detail::PackedSequenceLike T>
 struct Argument<T> {
   static T from(const c10::IValue& value, std::size_t index) {
     const auto [data, sizes, sorted, unsorted] =
@@ -128,7 +128,7 @@ struct Argument<T> {
   }
 };
 
-/// What a parameter of a function is kept as during the call.
+/// The type in which a function's parameter is kept during the call.
 template <typename T>
 struct StoredArgument {
   using type = std::remove_cvref_t<T>;
@@ -140,7 +140,7 @@ struct StoredArgument<c10::ArrayRef<T>> {
 template <typename T>
 using Stored = typename StoredArgument<std::remove_cvref_t<T>>::type;
 
-/// What a network returned, as a value of TorchScript.
+/// A network's result as a value of TorchScript.
 template <typename T>
 c10::IValue to_ivalue(const T& value);
 
@@ -153,8 +153,8 @@ c10::IValue tuple_of(const Ts&... values) {
 
 template <typename T>
 c10::IValue to_ivalue(const T& value) {
-  using mezzo::detail::OrderedDictLike;
-  using mezzo::detail::PackedSequenceLike;
+  using mezzo::amp::detail::OrderedDictLike;
+  using mezzo::amp::detail::PackedSequenceLike;
   if constexpr (std::is_base_of_v<at::Tensor, T>) {
     return static_cast<const at::Tensor&>(value);
   } else if constexpr (PackedSequenceLike<T>) {
@@ -191,9 +191,9 @@ c10::IValue to_ivalue(const T& value) {
     }
   } else if constexpr (requires { std::tuple_size<T>::value; }) {
     return std::apply([](const auto&... elements) { return tuple_of(elements...); }, value);
-  } else if constexpr (mezzo::detail::OpenStruct<T>) {
-    return mezzo::detail::with_members(value,
-                                       [](const auto&... members) { return tuple_of(members...); });
+  } else if constexpr (mezzo::amp::detail::OpenStruct<T>) {
+    return mezzo::amp::detail::with_members(
+        value, [](const auto&... members) { return tuple_of(members...); });
   } else {
     return c10::IValue(value);
   }
@@ -388,7 +388,8 @@ NetworkCall network_call(Net net, Method method) {
 
 namespace mezzo::deploy {
 
-/// What can be deployed: a module holder, a std::shared_ptr to a module, or an amp::Model.
+/// A network that can be deployed: a module holder, a std::shared_ptr to a module, or an
+/// amp::Model.
 template <typename T>
 concept Traceable =
     detail::InitializedModel<T> || detail::NetworkHolder<T> || detail::NetworkPointer<T>;

@@ -130,7 +130,7 @@ struct OnnxOptions {
   std::filesystem::path onnxruntime = {}, evaluator = {};
 };
 
-/// What was exported.
+/// The outcome of an export.
 struct MEZZO_API ExportReport {
   int nodes = 0;                      ///< operators in the file, bodies included
   std::vector<double> errors;         ///< of each output, relative to its range; the worst run

@@ -25,7 +25,7 @@
 
 namespace mezzo::deploy {
 
-/// What becomes low, and how the result is stored.
+/// The choice of low operators and parameters, and how the result is stored.
 ///
 /// Names of operators are those of Policy. A given list replaces the default list of its class, and
 /// its entries "+op" and "-op" edit the default list instead. Operators that leave a list run in
@@ -59,7 +59,7 @@ struct ScriptOptions {
   std::optional<Examples> check_with = {};
   /// The tolerance of `check_with`. Empty: 0.05 for float16, 0.2 for bfloat16.
   std::optional<double> check_tolerance = {};
-  /// Of a traced network: sizes that may change, by input and dimension, as in TraceOptions.
+  /// For a traced network: sizes that may change, by input and dimension, as in TraceOptions.
   DynamicAxes dynamic_axes = {};
 };
 
@@ -73,7 +73,7 @@ struct ScriptOperator {
       {};  ///< the paths of the modules that call it, without doubles
 };
 
-/// What a conversion did.
+/// The outcome of a conversion.
 struct MEZZO_API ScriptReport {
   std::string target_dtype;
   /// Casts in the result before it is frozen, those of them that look at the type at run time, and

@@ -12,13 +12,13 @@
 #include "mezzo/model.h"
 
 namespace mezzo {
-namespace detail {
+namespace amp::detail {
 class WeightAverage;
 }
 
 namespace amp {
 
-/// What an Ema does differently.
+/// Options of an Ema.
 struct EmaOptions {
   /// The n-th update (from 0) weighs what was there by min(decay, (1 + n) / (10 + n)): a short
   /// training forgets its random beginning.

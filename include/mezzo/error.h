@@ -1,4 +1,4 @@
-// What Mezzo throws. A message says where, what happened, what was got, and what would work.
+// The exceptions of Mezzo. A message says where, what happened, what was got, what would work.
 #pragma once
 
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// What happens in a training run, as plain values: programs make them, sinks (report.h) write them.
+// Events of a training run, as plain values: programs make them, sinks (report.h) write them.
 #pragma once
 
 #include <cstdint>
@@ -77,7 +77,7 @@ struct Message {
   bool operator==(const Message&) const = default;
 };
 
-/// What a sink is handed.
+/// An event of any kind, as sinks get it.
 using Event = std::variant<RunStarted, StepTaken, EpochEnded, RunEnded, Message>;
 
 }  // namespace mezzo::report

@@ -37,7 +37,7 @@ struct DynamicLossArgs {
   int scale_window = 1000;
 };
 
-/// What an FP16_Optimizer does differently.
+/// Options of an FP16_Optimizer.
 struct FP16OptimizerOptions {
   /// The scale, unless it is dynamic. A static scale other than 1 is checked as well: a gradient
   /// that is not finite skips the step.

@@ -57,7 +57,7 @@ struct HandleState;
 struct TrainerState;
 }  // namespace detail
 
-/// What `init` returns: casts are on for bare calls on its thread while it lives. Movable; destroy
+/// The result of `init`: casts are on for bare calls on its thread while it lives. Movable; destroy
 /// it on the thread that made it (elsewhere the casts of that thread last until its next `init`).
 class MEZZO_API Handle {
  public:
@@ -67,7 +67,7 @@ class MEZZO_API Handle {
   Handle& operator=(Handle&& other) noexcept;
   ~Handle();
 
-  /// What operators are cast by.
+  /// The policy that operators are cast by.
   const Policy& policy() const;
 
  private:
@@ -86,7 +86,7 @@ class MEZZO_API Handle {
 /// "rescale_grad", "gamma1", ...: the optimizer's arguments in MXNet; flags are 0 or 1.
 using OptimizerParams = std::map<std::string, double>;
 
-/// What a trainer is told beside the optimizer's own arguments.
+/// Options of a trainer beside the optimizer's own arguments.
 struct TrainerOptions {
   /// Must stay false: gradients have to be checked between their sum and the update.
   bool update_on_kvstore = false;
@@ -149,7 +149,7 @@ class MEZZO_API Trainer {
   /// with.
   torch::optim::Optimizer& optimizer();
 
-  /// What the next scale_loss multiplies by; 1 without init_trainer.
+  /// The factor of the next scale_loss; 1 without init_trainer.
   double loss_scale() const;
   /// Was the last update skipped for a gradient that was not finite?
   bool last_step_skipped() const;

@@ -16,7 +16,7 @@
 
 namespace mezzo::gluon {
 
-/// What softmax_output does with labels and gradients.
+/// How softmax_output treats labels and gradients.
 struct SoftmaxOutputOptions {
   double grad_scale = 1;      ///< multiplies the gradient
   double ignore_label = -1;   ///< with `use_ignore`: no gradient where the label is this
@@ -36,7 +36,7 @@ struct SoftmaxOutputOptions {
 MEZZO_API at::Tensor softmax_output(const at::Tensor& data, const at::Tensor& label,
                                     const SoftmaxOutputOptions& options = {});
 
-/// What the regression outputs are told.
+/// The options of the regression outputs.
 struct RegressionOutputOptions {
   double grad_scale = 1;  ///< multiplies the gradient
 };

@@ -51,7 +51,7 @@ class MEZZO_API LRScheduler {
   Warmup warmup_;
 };
 
-/// What FactorScheduler is made of.
+/// The arguments of FactorScheduler.
 struct FactorSchedulerOptions {
   std::int64_t step = 1;
   double factor = 1;
@@ -76,7 +76,7 @@ class MEZZO_API FactorScheduler : public LRScheduler {
   double factor_, stop_factor_lr_;
 };
 
-/// What MultiFactorScheduler is made of.
+/// The arguments of MultiFactorScheduler.
 struct MultiFactorSchedulerOptions {
   std::vector<std::int64_t> steps = {};
   double factor = 1;
@@ -102,7 +102,7 @@ class MEZZO_API MultiFactorScheduler : public LRScheduler {
   double factor_, stop_factor_lr_;
 };
 
-/// What PolyScheduler is made of.
+/// The arguments of PolyScheduler.
 struct PolySchedulerOptions {
   std::int64_t max_update = 1;
   double base_lr = 0.01;
@@ -128,7 +128,7 @@ class MEZZO_API PolyScheduler : public LRScheduler {
   double pwr_, final_lr_;
 };
 
-/// What CosineScheduler is made of.
+/// The arguments of CosineScheduler.
 struct CosineSchedulerOptions {
   std::int64_t max_update = 1;
   double base_lr = 0.01;

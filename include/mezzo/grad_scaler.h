@@ -21,7 +21,7 @@ struct GradScalerOptions {
   bool enabled = true;  ///< false: nothing is scaled, checked or skipped
 };
 
-/// What a scaler needs to continue.
+/// The state that a scaler needs to continue.
 struct GradScalerState {
   double scale = 0;
   double growth_factor = 0;

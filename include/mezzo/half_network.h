@@ -68,7 +68,8 @@ MEZZO_API void load_values(torch::serialize::InputArchive& archive, torch::nn::M
 template <typename Net>
 class HalfCaller {
  public:
-  explicit HalfCaller(Net net) : net_(std::move(net)), module_(mezzo::detail::module_of(net_)) {
+  explicit HalfCaller(Net net)
+      : net_(std::move(net)), module_(mezzo::amp::detail::module_of(net_)) {
     make_half(module_);
   }
 
@@ -77,8 +78,8 @@ class HalfCaller {
   auto operator()(Args&&... args) const {
     const HalfScope scope;
     const mezzo::amp::TensorCast to_half{at::kHalf, /*doubles=*/true};
-    std::tuple<mezzo::detail::CastArgument<Args>...> cast{
-        mezzo::detail::CastArgument<Args>(std::forward<Args>(args), to_half)...};
+    std::tuple<mezzo::amp::detail::CastArgument<Args>...> cast{
+        mezzo::amp::detail::CastArgument<Args>(std::forward<Args>(args), to_half)...};
     return std::apply([this](auto&... argument) { return (*net_).forward(argument.get()...); },
                       cast);
   }
@@ -132,7 +133,7 @@ class HalfCaller {
 
 }  // namespace detail
 
-/// What network_to_half returns.
+/// The result of network_to_half.
 template <class Net>
 class HalfNetwork : public detail::HalfCaller<Net> {
  public:

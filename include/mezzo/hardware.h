@@ -1,4 +1,4 @@
-// What this machine's processors can do, and which of it is used.
+// The abilities of this machine's processors, and which of them are used.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -19,7 +19,7 @@ enum class ComputeMode : std::uint8_t {
   kEmulated,  ///< inputs rounded to 16 bits, computed in float32, the result rounded
 };
 
-/// What is in force for one 16-bit type, and what was measured for it.
+/// The choice in force for one 16-bit type, and the measurements behind it.
 struct ComputeChoice {
   at::ScalarType low;     ///< float16 or bfloat16
   ComputeMode mode;       ///< kNative or kEmulated

@@ -17,7 +17,7 @@
 #include "mezzo/options.h"
 
 namespace mezzo {
-namespace detail {
+namespace amp::detail {
 
 class Session;
 
@@ -34,7 +34,8 @@ struct Prepared {
   std::vector<std::shared_ptr<OptimizerState>> optimizers;
 };
 
-/// What all forms of `initialize` do; `wrapped` names an argument that is not a bare network.
+/// The common part of all forms of `initialize`; `wrapped` names an argument that is not a bare
+/// network.
 MEZZO_API Prepared prepare(std::vector<std::shared_ptr<torch::nn::Module>> modules,
                            std::vector<OptimizerRef> optimizers, amp::Options options);
 [[noreturn]] MEZZO_API void refuse_wrapped_model();
@@ -49,7 +50,7 @@ concept WrappedOptimizer = !std::derived_from<T, torch::optim::Optimizer> && req
 template <typename T>
 concept BareOptimizer = std::derived_from<T, torch::optim::Optimizer> || WrappedOptimizer<T>;
 
-/// What points at an optimizer: a raw or smart pointer, or a reference wrapper.
+/// A pointer to an optimizer: a raw or smart pointer, or a reference wrapper.
 template <typename T>
 concept OptimizerPointer = !BareOptimizer<T> && requires(T & pointer) {
   requires BareOptimizer<std::remove_cvref_t<decltype(*pointer)>>;
@@ -254,7 +255,7 @@ void refuse_unshared_module() {
                 "`Net net(...)`, and `net->` in place of `net.`");
 }
 
-}  // namespace detail
+}  // namespace amp::detail
 
 namespace amp {
 
@@ -314,7 +315,7 @@ auto initialize(Nets nets, const detail::LevelName& level) {
   return initialize(std::move(nets), level.options());
 }
 
-// What cannot work is one sentence of the compiler.
+// Arguments that cannot work are one sentence of the compiler.
 template <detail::UnsharedModule Net, typename Optims>
 std::pair<Model<std::shared_ptr<torch::nn::Module>>, Optimizer> initialize(const Net&, Optims&&,
                                                                            const Options& = {}) {

@@ -1,4 +1,4 @@
-// What a run's log says about its mixed precision. Nothing here needs LibTorch.
+// Diagnoses of mixed precision from a run's log. Nothing here needs LibTorch.
 #pragma once
 
 #include <string>

@@ -57,7 +57,7 @@ struct Operator {
   TensorRange output = {};               ///< the first that is not finite
 };
 
-/// What kind of fault it was.
+/// The kind of fault.
 enum class Cause {
   kOverflow,          ///< a result beyond the range of its type
   kGradientOverflow,  ///< the same in the backward pass, whose values carry the loss scale
@@ -81,7 +81,7 @@ struct Advice {
   bool tried = false;  ///< the step was run with it, and its gradients were finite
 };
 
-/// What explain_overflow() found.
+/// The findings of explain_overflow().
 struct Explanation {
   bool reproduced = false;             ///< did the step fail again? If not, the rest is empty
   std::optional<Operator> first = {};  ///< the first operator that failed on finite inputs, if any
@@ -106,9 +106,9 @@ struct Explanation {
 /// @cond
 namespace detail {
 
-using mezzo::detail::ModelState;
+using mezzo::amp::detail::ModelState;
 
-/// What a call of explain_overflow is about.
+/// The models, optimizers and loss that a call of explain_overflow is about.
 struct Subject {
   std::vector<std::shared_ptr<ModelState>> models;
   std::vector<amp::Optimizer> optimizers;
@@ -116,7 +116,7 @@ struct Subject {
 
 template <typename T>
 void add_models(const T& models, std::vector<std::shared_ptr<ModelState>>& into) {
-  if constexpr (std::is_base_of_v<mezzo::detail::ModelHandle, T>) {
+  if constexpr (std::is_base_of_v<mezzo::amp::detail::ModelHandle, T>) {
     into.push_back(models.state());
   } else if constexpr (requires { models.module(); }) {
     add_models(models.module(), into);

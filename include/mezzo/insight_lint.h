@@ -26,23 +26,23 @@ using Examples = std::vector<at::Tensor>;
 /// @cond
 namespace detail {
 
-/// What lint() looks at.
+/// The model and optimizer that lint() looks at.
 struct LintSubject {
   std::shared_ptr<torch::nn::Module> module;
-  std::shared_ptr<mezzo::detail::ModelState> state;  // null: a bare network
+  std::shared_ptr<mezzo::amp::detail::ModelState> state;  // null: a bare network
   torch::optim::Optimizer* optimizer = nullptr;
   std::vector<std::function<void()>> calls;  // one per example
 };
 
 template <typename M>
 void add_network(const M& model, LintSubject& subject) {
-  if constexpr (std::is_base_of_v<mezzo::detail::ModelHandle, M>) {
+  if constexpr (std::is_base_of_v<mezzo::amp::detail::ModelHandle, M>) {
     subject.state = model.state();
-    subject.module = mezzo::detail::module_of(model.module());
+    subject.module = mezzo::amp::detail::module_of(model.module());
   } else if constexpr (requires { model.module(); }) {
     add_network(model.module(), subject);
   } else {
-    subject.module = mezzo::detail::module_of(model);
+    subject.module = mezzo::amp::detail::module_of(model);
   }
 }
 

@@ -28,7 +28,7 @@ struct SearchOptions {
   std::optional<int> max_judgements = {};
 };
 
-/// What smallest_float_set() found.
+/// The result of smallest_float_set().
 struct FloatSet {
   std::vector<std::string> names = {};  ///< what must stay in float, in the candidates' order
   int judgements = 0;     ///< how often the judge was asked; answers of the journal are free

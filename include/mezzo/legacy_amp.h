@@ -22,7 +22,7 @@
 
 namespace mezzo::amp::legacy {
 
-/// What a handle does.
+/// Options of a handle.
 struct InitOptions {
   /// False: the handle casts, scales and checks nothing, and while it lives nor does one around it.
   bool enabled = true;

@@ -1,4 +1,4 @@
-// What the library has to say to a person, and where it goes.
+// Messages of the library to a person, and where they go.
 #pragma once
 
 #include <functional>

@@ -19,7 +19,7 @@
 #include "mezzo/options.h"
 
 namespace mezzo {
-namespace detail {
+namespace amp::detail {
 
 class ModelState;
 
@@ -44,13 +44,13 @@ class MEZZO_API CallGuard {
   std::unique_ptr<Scopes> scopes_;
 };
 
-/// What every Model shares, whatever its network: the part that needs no template.
+/// The base of every Model, whatever its network: the part that needs no template.
 class MEZZO_API ModelHandle {
  public:
   ModelHandle() = default;
   ModelHandle(std::shared_ptr<ModelState> state, std::shared_ptr<torch::nn::Module> module);
 
-  /// What is in force: the level's row with the caller's changes.
+  /// The properties in force: the level's row with the caller's changes.
   const amp::Properties& properties() const;
 
   std::vector<at::Tensor> parameters(bool recurse = true) const;
@@ -134,7 +134,7 @@ decltype(auto) bare_network(Net& net) {
   }
 }
 
-}  // namespace detail
+}  // namespace amp::detail
 
 namespace amp {
 

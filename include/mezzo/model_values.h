@@ -34,7 +34,7 @@ MEZZO_API torch::serialize::InputArchive& operator>>(torch::serialize::InputArch
 
 }  // namespace amp
 
-namespace detail {
+namespace amp::detail {
 
 /// torch::save(model, path): the values of `model_state_dict` in the format in which LibTorch saves
 /// the bare network, so that a float network of the same class loads the file.
@@ -46,5 +46,5 @@ MEZZO_API torch::serialize::OutputArchive& operator<<(torch::serialize::OutputAr
 MEZZO_API torch::serialize::InputArchive& operator>>(torch::serialize::InputArchive& archive,
                                                      const ModelHandle& model);
 
-}  // namespace detail
+}  // namespace amp::detail
 }  // namespace mezzo

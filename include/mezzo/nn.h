@@ -51,7 +51,7 @@ MEZZO_API std::pair<at::Tensor, at::Tensor> fused_add_rms_norm(const at::Tensor&
                                                                const at::Tensor& weight = {},
                                                                double eps = 1e-5);
 
-/// Of both norms.
+/// Options of both norms.
 struct NormOptions {
   /// The sizes of the dimensions that are normalised together: the last ones of the input.
   std::vector<std::int64_t> normalized_shape = {};

@@ -35,12 +35,12 @@ struct SGDParamState;
 
 namespace mezzo::optim {
 
-/// What all options of LibTorch's optimizers derive from.
+/// The base of all options of LibTorch's optimizers.
 using Options = torch::optim::OptimizerOptions;
 /// Parameters with options of their own, as with LibTorch's optimizers.
 using ParamGroups = std::vector<torch::optim::OptimizerParamGroup>;
 
-/// What the options below share: learning-rate schedules and archives, through Derived::each.
+/// The base of the options below: learning-rate schedules and archives, through Derived::each.
 template <typename Derived>
 struct MEZZO_API FusedOptions : public torch::optim::OptimizerCloneableOptions<Derived> {
   /// The learning rate, for schedulers.
@@ -88,7 +88,7 @@ class MEZZO_API FusedOptimizer : public torch::optim::Optimizer {
   std::unique_ptr<StepWork> work_;
 };
 
-/// What the optimizers below share: each has options of its own and keeps a State for each
+/// The base of the optimizers below: each has options of its own and keeps a State for each
 /// parameter, in archives of torch::optim's layout.
 template <typename OwnOptions, typename State>
 class MEZZO_API FusedOptimizerOf : public FusedOptimizer {

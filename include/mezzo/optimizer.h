@@ -16,7 +16,7 @@
 #include "mezzo/step_result.h"
 
 namespace mezzo {
-namespace detail {
+namespace amp::detail {
 class OptimizerState;
 }
 
@@ -65,7 +65,7 @@ class MEZZO_API Optimizer {
   States& state();
   const States& state() const;
 
-  /// What is in force: the level's row with the caller's changes.
+  /// The properties in force: the level's row with the caller's changes.
   const Properties& properties() const;
 
   /// The scale of a loss now, 1 where disabled. Reads it where it lives on a device.

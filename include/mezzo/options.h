@@ -1,4 +1,4 @@
-// What can be asked of amp::initialize, and what the levels give when nothing is asked.
+// The options of amp::initialize, and the values that the levels give them by default.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -30,8 +30,8 @@ class Enabled {
 };
 
 /// The options of `initialize`. An unset optional keeps the level's default (`level_defaults`).
-/// What contradicts the level, or another option, throws ConfigError from `initialize`, which then
-/// has changed nothing.
+/// Options that contradict the level, or each other, throw ConfigError from `initialize`, which
+/// then has changed nothing.
 struct Options {
   /// False: as if Mezzo were not there. No cast, check, skip, message or collective.
   Enabled enabled = true;
@@ -89,12 +89,12 @@ struct Options {
   /// dynamic or not 1.
   std::optional<bool> check_finite = {};
 
-  /// What a skipped step gives back besides weights and optimizer state: batch-norm statistics, and
-  /// the state of the default random generators.
+  /// State that a skipped step gives back besides weights and optimizer state: batch-norm
+  /// statistics, and the state of the default random generators.
   bool protect_batchnorm = true;
   bool protect_rng = false;
 
-  /// Whose ranks share the overflow flag. Unset: all of an initialized process group.
+  /// The ranks that share the overflow flag. Unset: all of an initialized process group.
   std::optional<OverflowGroup> overflow_group = {};
 
   /// The operator lists of O1 and O4; their low type must be the level's. Unset: the defaults.
@@ -114,7 +114,7 @@ struct Options {
   MEZZO_API static Options from_flags(const std::map<std::string, std::string>& flags);
 };
 
-/// What is in force for a model or optimizer: the level's row with the caller's changes.
+/// The properties in force for a model or optimizer: the level's row with the caller's changes.
 struct Properties {
   bool enabled = false;
   std::string opt_level = {};

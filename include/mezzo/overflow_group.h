@@ -1,4 +1,4 @@
-// Whose processes share one overflow flag.
+// The processes that share one overflow flag.
 #pragma once
 
 #include <optional>

@@ -59,11 +59,11 @@ struct DDPOptions {
   /// every training forward.
   bool broadcast_buffers = true;
 
-  /// Whose gradients are averaged; default: all ranks.
+  /// The ranks that average gradients; default: all of them.
   std::optional<ProcessGroup> process_group = {};
 };
 
-/// What a communication hook gets: a bucket's gradients in one contiguous tensor, to be replaced by
+/// The argument of a communication hook: a bucket's gradients in one contiguous tensor, replaced by
 /// their average in place.
 struct GradientBucket {
   int index = 0;
@@ -81,7 +81,7 @@ using CommHook = std::function<std::function<void()>(const GradientBucket&, cons
 MEZZO_API CommHook compress_fp16();
 MEZZO_API CommHook compress_bf16();
 
-/// What this rank did so far.
+/// Counts of this rank's work so far.
 struct DDPStatistics {
   std::int64_t reductions = 0;    ///< backwards whose gradients were averaged
   std::int64_t buckets = 0;       ///< of the plan in force
@@ -96,7 +96,7 @@ struct NamedTensors {
   std::vector<at::Tensor> tensors;
 };
 
-/// What a level keeps beside a model's weights; all empty for a plain module.
+/// The state that a level keeps beside a model's weights; all empty for a plain module.
 struct LevelState {
   std::function<NamedTensors()> masters = {};    // the float masters of low-precision weights
   std::function<void()> publish_masters = {};    // rounds what was written to them into the weights
@@ -253,7 +253,8 @@ class DistributedDataParallel {
 
   /// The wrapper itself, so that `ddp->forward(x)` reduces, too.
   const DistributedDataParallel* operator->() const { return this; }
-  /// What was wrapped; calling it reduces nothing of its own, but its gradients are still reduced.
+  /// The wrapped network; calling it reduces nothing by itself, but its gradients are still
+  /// reduced.
   Net& module() const { return net_; }
 
   /// The module's own.

@@ -36,7 +36,7 @@ struct InitOptions {
   /// "env://": the starter's variables; "tcp://HOST:PORT" or "file:///PATH".
   std::string init_method = "env://";
 
-  /// Of start-up and of every collective.
+  /// The limit for start-up and for every collective.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
 
   /// With tcp:// and file://; default: what the starter's variables say.
@@ -70,7 +70,7 @@ MEZZO_API void barrier();
 /// Leaves the group. Handles that are left raise errors. Without a process group: nothing.
 MEZZO_API void destroy_process_group();
 
-/// What all_reduce() makes of the ranks' values, element by element.
+/// How all_reduce() combines the ranks' values, element by element.
 enum class ReduceOp { kSum, kAverage, kMax, kMin };
 
 /// Some or all of the ranks; a cheap handle, copies share. Collectives take dense tensors of one

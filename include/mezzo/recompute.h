@@ -30,20 +30,20 @@ namespace torch::nn {
 class Sequential;
 }  // namespace torch::nn
 
-namespace mezzo::detail {
+namespace mezzo::recomputation {
 
 /// Calls the visitor with each tensor of a value, in order; what the visitor assigns stays.
 template <typename T, typename Visitor>
 void for_each_tensor(T& value, const Visitor& visit) {
   if constexpr (std::is_base_of_v<at::Tensor, T>) {
     visit(value);
-  } else if constexpr (!Castable<T>::value || Castable<T>::borrows) {
+  } else if constexpr (!amp::detail::Castable<T>::value || amp::detail::Castable<T>::borrows) {
     return;
-  } else if constexpr (PackedSequenceLike<T>) {
+  } else if constexpr (amp::detail::PackedSequenceLike<T>) {
     at::Tensor data = value.data();
     visit(data);
     value = T(data, value.batch_sizes(), value.sorted_indices(), value.unsorted_indices());
-  } else if constexpr (OrderedDictLike<T>) {
+  } else if constexpr (amp::detail::OrderedDictLike<T>) {
     for (auto& item : value) for_each_tensor(item.value(), visit);
   } else if constexpr (requires { typename T::mapped_type; }) {
     for (auto& item : value) for_each_tensor(item.second, visit);
@@ -62,7 +62,8 @@ void for_each_tensor(T& value, const Visitor& visit) {
   }
 }
 
-/// What is kept of an argument: a copy; of a list that only points at its elements, the elements.
+/// The stored form of an argument: a copy; for a list that only points at its elements, the
+/// elements.
 template <typename T>
 struct KeptArgument {
   using type = std::decay_t<T>;
@@ -136,7 +137,7 @@ class MEZZO_API Recomputation {
   std::unique_ptr<Begin> begin_;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::recomputation
 
 namespace mezzo {
 
@@ -154,16 +155,18 @@ namespace mezzo {
 /// devices that the arguments are on.
 template <class F, class... Args>
 auto recompute(F fn, Args&&... args) {
-  using Call = detail::RepeatedCall<F, typename detail::KeptArgument<std::decay_t<Args>>::type...>;
+  using Call = recomputation::RepeatedCall<
+      F, typename recomputation::KeptArgument<std::decay_t<Args>>::type...>;
   const auto call = std::make_shared<const Call>(std::move(fn), std::forward<Args>(args)...);
-  detail::Recomputation recomputation(call->inputs());
+  recomputation::Recomputation recomputation(call->inputs());
   auto result = call->run();
-  const std::vector<at::Tensor> hidden = recomputation.hide(detail::tensors_in(result), [call] {
-    auto repeated = call->run();
-    return detail::tensors_in(repeated);
-  });
+  const std::vector<at::Tensor> hidden =
+      recomputation.hide(recomputation::tensors_in(result), [call] {
+        auto repeated = call->run();
+        return recomputation::tensors_in(repeated);
+      });
   auto next = hidden.begin();
-  detail::for_each_tensor(result, [&](at::Tensor& tensor) { tensor = *next++; });
+  recomputation::for_each_tensor(result, [&](at::Tensor& tensor) { tensor = *next++; });
   return result;
 }
 

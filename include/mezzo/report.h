@@ -72,7 +72,7 @@ std::unique_ptr<Sink> tee(std::unique_ptr<Sink> first, Sinks... rest) {
   return tee(std::move(sinks));
 }
 
-/// What one run's events add up to.
+/// The sums over one run's events.
 struct Run {
   std::string name = {};                   ///< RunStarted's
   std::vector<StepTaken> steps = {};       ///< in order

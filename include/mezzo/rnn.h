@@ -45,7 +45,7 @@
 
 namespace mezzo::rnn {
 
-/// Of all recurrent layers.
+/// Options of all recurrent layers.
 struct Options {
   int64_t input_size = 0;    ///< features of the input
   int64_t hidden_size = 0;   ///< of the state
@@ -61,7 +61,7 @@ struct Options {
   std::optional<int64_t> output_size = {};
 };
 
-/// Of one call.
+/// Options of one call.
 struct ForwardOptions {
   /// Return the states of all steps: [length, layers * directions, batch, size] each, zeros behind
   /// the end of a packed sequence. Not on the kernels of torch::nn.
@@ -112,7 +112,7 @@ struct ExtraWeight {
   bool multiplies_input = false;  ///< the cell wants its products with the inputs, not the weight
 };
 
-/// What a cell is called with in one step of one layer and direction.
+/// The inputs of a cell in one step of one layer and direction.
 struct Step {
   at::Tensor gates;  ///< weight_ih times the input, plus bias_ih: [batch, gates * hidden_size]
   std::vector<at::Tensor> products;  ///< of the input with each extra weight that multiplies it
@@ -206,7 +206,7 @@ class MEZZO_API Recurrence {
 
 }  // namespace detail
 
-/// What the recurrent modules have in common; see Recurrence for the kept state.
+/// The common base of the recurrent modules; see Recurrence for the kept state.
 template <class Derived>
 class RecurrentModule : public torch::nn::Cloneable<Derived>, public detail::Recurrence {
  public:
@@ -246,7 +246,7 @@ class RecurrentModule : public torch::nn::Cloneable<Derived>, public detail::Rec
   }
 
  protected:
-  /// Of a cell, with new weights.
+  /// Builds the layers of a cell, with new weights.
   RecurrentModule(std::shared_ptr<const detail::Definition> definition, const Options& given)
       : detail::Recurrence(std::move(definition), given) {
     make_weights(*this);

@@ -16,13 +16,13 @@
 #include "mezzo/optimizer.h"
 
 namespace mezzo {
-namespace detail {
+namespace amp::detail {
 class LossScope;
 }
 
 namespace amp {
 
-/// What one scale_loss does differently.
+/// Options of one scale_loss.
 struct ScaleLossOptions {
   /// Which of the `num_losses` scales.
   int loss_id = 0;

@@ -7,12 +7,12 @@
 #include "mezzo/export.h"
 #include "mezzo/optimizer.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// Steps that moved weights since `initialize`; loading changes nothing here.
 MEZZO_API std::int64_t steps_made(const amp::Optimizer& optimizer);
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail
 
 namespace mezzo::amp {
 

@@ -1,4 +1,4 @@
-// What the original Amp saves: the scales of the losses with their counters.
+// The state that the original Amp saves: the scales of the losses with their counters.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What a step did.
+// The outcome of a step.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 #include "mezzo/export.h"
 
 namespace mezzo {
-namespace detail {
+namespace amp::detail {
 struct StepRecord;
 }
 

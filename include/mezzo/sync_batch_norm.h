@@ -25,7 +25,7 @@
 
 namespace mezzo::parallel {
 
-/// Of SyncBatchNorm; the first five as torch::nn::BatchNormOptions has them.
+/// Options of SyncBatchNorm; the first five as torch::nn::BatchNormOptions has them.
 struct SyncBatchNormOptions {
   std::int64_t num_features = 0;
   double eps = 1e-5;

@@ -4,7 +4,7 @@
 
 #include "mezzo/messages.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 void tell_cast(std::string_view op, at::ScalarType from, at::ScalarType to) {
@@ -19,4 +19,4 @@ const casting::CastListener& cast_listener() {
   return listener;
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

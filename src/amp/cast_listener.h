@@ -3,9 +3,9 @@
 
 #include "casting/scope.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// Sends a message for each cast; lives as long as the process.
 const casting::CastListener& cast_listener();
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

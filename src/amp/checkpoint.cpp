@@ -13,7 +13,7 @@
 #include "amp/weight_average.h"
 #include "core/raise.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 constexpr std::string_view kInCheckpoint = "checkpoint";
@@ -208,4 +208,4 @@ amp::Checkpoint load_training(const std::string& path, const ModelStates& models
   return checkpoint;
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -19,7 +19,7 @@
 #include "mezzo/optim.h"
 #include "optim/kinds.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 constexpr std::string_view kInCheckpointOptimizer = "checkpoint";
@@ -293,4 +293,4 @@ void OptimizerBackup::give_back() {
   read_archive(optimizer_, archive_);
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -11,7 +11,7 @@
 #include "amp/generators.h"
 #include "core/raise.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 constexpr std::string_view kInCheckpointParts = "checkpoint";
@@ -155,4 +155,4 @@ void load_generators(const SafetensorsFile& file) {
   }
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

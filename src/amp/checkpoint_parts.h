@@ -8,7 +8,7 @@
 #include "amp/safetensors.h"
 #include "amp/session.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// A number over names, types, shapes, bytes and metadata (without its own entry) that any single
 /// change changes.
@@ -50,4 +50,4 @@ class OptimizerBackup {
   std::string archive_;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

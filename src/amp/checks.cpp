@@ -6,7 +6,7 @@
 #include "amp/session.h"
 #include "core/raise.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 constexpr std::string_view kInChecks = "initialize";
@@ -76,4 +76,4 @@ void check_arguments(const std::vector<std::shared_ptr<torch::nn::Module>>& modu
   check_ownership(modules, optimizers);
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

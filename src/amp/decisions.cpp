@@ -9,7 +9,7 @@
 
 #include "scaling/to_device.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 at::Tensor number_on(const at::Tensor& number, const at::Device& device) {
@@ -58,4 +58,4 @@ std::optional<Decision> Decisions::next(bool waits) {
   return decision;
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -12,7 +12,7 @@
 #include "core/torch.h"
 #include "scaling/loss_scaler.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// One step, as its device decided it.
 struct Decision {
@@ -51,4 +51,4 @@ class Decisions {
   std::deque<Queued> queued_;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -17,7 +17,7 @@
 #include "core/raise.h"
 
 namespace mezzo {
-namespace detail {
+namespace amp::detail {
 namespace {
 
 constexpr std::string_view kInEma = "ema";
@@ -162,7 +162,7 @@ void WeightAverage::load(const std::string& prefix, const SafetensorsFile& file)
   seen_ = count_steps();
 }
 
-}  // namespace detail
+}  // namespace amp::detail
 
 namespace amp {
 

@@ -3,7 +3,7 @@
 #include "amp/optimizer_slots.h"
 #include "casting/weights.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// While it lives, the slots are lent.
 class FusedStep::Lending {
@@ -104,4 +104,4 @@ void FusedStep::keep_casts() {
   not_lent_.clear();
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

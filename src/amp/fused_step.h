@@ -10,7 +10,7 @@
 #include "casting/cast_loans.h"
 #include "optim/step_context.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 struct Slot;
 
@@ -60,4 +60,4 @@ class FusedStep : public optim::StepContext {
   std::vector<at::Tensor> not_lent_;  // weights that were moved without the copies of their casts
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -2,7 +2,7 @@
 
 #include <ATen/Context.h>
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 at::Generator host_generator() {
   return at::globalContext().defaultGenerator(at::kCPU);
@@ -18,4 +18,4 @@ std::vector<at::Generator> default_generators() {
   return generators;
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// The CPU's.
 at::Generator host_generator();
@@ -13,4 +13,4 @@ at::Generator host_generator();
 /// The CPU's, then one for each CUDA device. Lock a generator's mutex around its state.
 std::vector<at::Generator> default_generators();
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -10,7 +10,7 @@
 #include "parallel/bucket_registry.h"
 #include "scaling/to_device.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 bool is_in_bucket(const at::Tensor& owner) {
   const at::Tensor& grad = owner.grad();
   return grad.defined() && grad.has_storage() && parallel::is_bucket_view(grad);
@@ -126,4 +126,4 @@ void clear_gradient(at::Tensor& owner, bool set_to_none) {
   grad.zero_();
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -10,7 +10,7 @@
 #include "core/torch.h"
 #include "scaling/loss_scaler.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// The gradient, which the owner then has no more; a bucket's is copied and zeroed.
 at::Tensor take_gradient(at::Tensor& owner);
@@ -51,4 +51,4 @@ void bring_to(at::Tensor& gradient, const scaling::ScaleValue& to, const scaling
 /// As torch::optim::Optimizer::zero_grad does for one parameter.
 void clear_gradient(at::Tensor& owner, bool set_to_none);
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

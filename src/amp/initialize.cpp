@@ -13,7 +13,7 @@
 #include "mezzo/hardware.h"
 #include "parallel/agreement.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 /// Adam's eps = 1e-8 is zero in half: a denominator of zero, and NaN weights. A number of half the
@@ -110,4 +110,4 @@ void refuse_wrapped_model() {
       "wrappers around what it returns");
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -5,7 +5,7 @@
 
 #include "core/raise.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 struct Uses {
@@ -40,4 +40,4 @@ InterfaceUse::~InterfaceUse() {
   --uses().open[kind_];
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

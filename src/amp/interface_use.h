@@ -2,7 +2,7 @@
 // legacy_amp.h.
 #pragma once
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// While it lives, the other interface cannot be opened anywhere in the process. Thread-safe.
 class InterfaceUse {
@@ -19,4 +19,4 @@ class InterfaceUse {
   Kind kind_;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

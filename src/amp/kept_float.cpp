@@ -10,7 +10,7 @@
 #include "core/glob.h"
 #include "core/raise.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 constexpr std::string_view kInKeepFloat = "keep_float";
@@ -141,4 +141,4 @@ std::unordered_set<const c10::TensorImpl*> KeptFloat::in(const torch::nn::Module
   return kept;
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -11,7 +11,7 @@
 
 #include "core/torch.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// A name of a parameter, buffer, module or module type: exact, glob (* and ?), or /expression/.
 class FloatPattern {
@@ -43,4 +43,4 @@ class KeptFloat {
   std::vector<FloatPattern> patterns_;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

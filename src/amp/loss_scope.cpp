@@ -13,7 +13,7 @@
 #include "core/raise.h"
 
 namespace mezzo {
-namespace detail {
+namespace amp::detail {
 namespace {
 
 constexpr std::string_view kInLossScope = "scale_loss";
@@ -174,7 +174,7 @@ void LossScope::end() noexcept {
   }
 }
 
-}  // namespace detail
+}  // namespace amp::detail
 
 namespace amp {
 

@@ -11,7 +11,7 @@
 #include "amp/shown_gradients.h"
 #include "mezzo/scaled_loss.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// A scope of `scale_loss` between its entrance and its exit.
 class LossScope {
@@ -63,4 +63,4 @@ class LossScope {
   std::deque<HiddenGradients> hidden_;  // of each optimizer's session
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

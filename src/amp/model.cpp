@@ -20,7 +20,7 @@
 #include "mezzo/reparameterization.h"
 #include "mezzo/sync_batch_norm.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 /// For the low type that a network computes in at a whole-model level: that of its first low
@@ -267,4 +267,4 @@ void ModelHandle::to(at::Device device, bool non_blocking) const {
   }
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

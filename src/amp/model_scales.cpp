@@ -5,7 +5,7 @@
 #include "core/raise.h"
 #include "mezzo/model.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 constexpr const char* kInModelScales = "set_loss_scales";
@@ -45,4 +45,4 @@ void ModelHandle::set_loss_scales(const at::Tensor& scales) const {
   }
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -9,7 +9,7 @@
 #include "amp/snapshot.h"
 #include "mezzo/policy.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// A network of a session.
 class ModelState {
@@ -71,4 +71,4 @@ class ModelState {
   std::int64_t calls_ = 0;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -11,7 +11,7 @@
 #include "core/raise.h"
 
 namespace mezzo {
-namespace detail {
+namespace amp::detail {
 namespace {
 
 using Values = torch::OrderedDict<std::string, at::Tensor>;
@@ -156,7 +156,7 @@ torch::serialize::InputArchive& operator>>(torch::serialize::InputArchive& archi
   return archive;
 }
 
-}  // namespace detail
+}  // namespace amp::detail
 
 namespace amp {
 

@@ -7,7 +7,7 @@
 
 #include "amp/session.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// A copy of the tensor's value: its master's if there is one, low types as float.
 at::Tensor float_value(Session& session, const at::Tensor& tensor);
@@ -24,4 +24,4 @@ void load_values(torch::serialize::InputArchive& archive, const torch::nn::Modul
 void assign_values(Session& session, const torch::nn::Module& module,
                    const torch::OrderedDict<std::string, at::Tensor>& values, bool strict);
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

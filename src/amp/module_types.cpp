@@ -10,7 +10,7 @@
 #include "mezzo/rnn.h"
 #include "mezzo/sync_batch_norm.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 template <typename... Kinds>
@@ -115,4 +115,4 @@ void flatten_recurrent_weights(torch::nn::Module& root) {
   flatten(root);
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

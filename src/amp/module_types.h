@@ -12,7 +12,7 @@
 #include "core/scalar_type.h"
 #include "core/torch.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 using mezzo::is_low;
 /// Is its type one of the low types?
@@ -52,4 +52,4 @@ void for_each_to_convert(
 /// again.
 void flatten_recurrent_weights(torch::nn::Module& root);
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -9,13 +9,13 @@
 #include "mezzo/optim.h"
 #include "mezzo/schedule.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 std::int64_t steps_made(const amp::Optimizer& optimizer) {
   return optimizer.shared()->steps().steps_made();
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail
 
 namespace mezzo::amp {
 

@@ -6,7 +6,7 @@
 
 #include "amp/gradients.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 /// Gradients that a scope set aside are cleared with the others: they would come back at its exit.
@@ -167,4 +167,4 @@ void OptimizerGradients::leave_buckets() {
   }
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -6,7 +6,7 @@
 #include "amp/optimizer_slots.h"
 #include "core/torch.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// The gradients of an optimizer's slots.
 class OptimizerGradients {
@@ -56,4 +56,4 @@ class OptimizerGradients {
   std::vector<Slot>& slots_;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

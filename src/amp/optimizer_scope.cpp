@@ -18,7 +18,7 @@
 #include "scaling/finite_check.h"
 #include "scaling/to_device.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 /// Multiplies gradients that lie in buckets.
@@ -251,4 +251,4 @@ void OptimizerScope::forget_verdict() {
   now_.scale_known = false;
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -13,7 +13,7 @@
 #include "amp/session.h"
 #include "core/torch.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// Gradients that are still multiplied by a scale, and by which.
 struct StillScaled {
@@ -122,4 +122,4 @@ class OptimizerScope {
   WeightSet cleared_;  // whose gradients were, one model's after the other's
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -13,7 +13,7 @@
 #include "mezzo/optim.h"
 #include "optim/step_context.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 void move_state(torch::optim::Optimizer& optimizer, const at::Tensor& from, const at::Tensor& to) {
@@ -299,4 +299,4 @@ void OptimizerSlots::note_step() {
   witness_.look(slots_, inner_);
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

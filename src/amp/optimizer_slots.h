@@ -11,7 +11,7 @@
 #include "amp/step_witness.h"
 #include "core/torch.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// A gradient that was set to zeros, as long as nothing writes it: it need not be read to know that
 /// no backward pass added to it. Keeps no memory alive.
@@ -127,4 +127,4 @@ class OptimizerSlots {
   bool was_synced_ = false;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -4,7 +4,7 @@
 
 #include "amp/shown_gradients.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 std::shared_ptr<FusedStep> attached_step(const Session& session, const OptimizerRef& ref) {
@@ -69,4 +69,4 @@ void OptimizerState::restore() {
   slots_.restore();
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -14,7 +14,7 @@
 #include "amp/snapshot.h"
 #include "core/torch.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// An optimizer of a session: four parts, and what takes several of them.
 class OptimizerState {
@@ -59,4 +59,4 @@ class OptimizerState {
   PlainTraining plain_training_;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -11,7 +11,7 @@
 #include "core/raise.h"
 #include "scaling/finite_check.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 constexpr std::string_view kInOptimizerStep = "step";
@@ -254,4 +254,4 @@ void OptimizerStep::tell_silent_parameters(std::int64_t steps) {
                                        count > 3 ? ", ..." : ""));
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -13,7 +13,7 @@
 #include "amp/step_record.h"
 #include "core/torch.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// Steps an optimizer or skips it, on the host or by a flag that a device keeps, and counts both.
 class OptimizerStep {
@@ -96,4 +96,4 @@ class OptimizerStep {
   std::int64_t made_ = 0;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

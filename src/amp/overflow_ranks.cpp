@@ -5,7 +5,7 @@
 #include "parallel/agreement.h"
 #include "scaling/to_device.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 std::string on_ranks(const std::vector<int>& ranks) {
@@ -50,4 +50,4 @@ std::string OverflowRanks::describe() const {
   return found ? on_ranks({found->rank}) : std::string();
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

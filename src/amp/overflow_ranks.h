@@ -10,7 +10,7 @@
 #include "core/torch.h"
 #include "mezzo/process_group.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 class OverflowRanks {
  public:
@@ -42,4 +42,4 @@ class OverflowRanks {
   std::optional<parallel::ProcessGroup> group_;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

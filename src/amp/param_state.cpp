@@ -7,7 +7,7 @@
 #include "core/raise.h"
 #include "optim/kinds.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 bool visit_tensors(torch::optim::OptimizerParamState& state,
                    const std::function<void(at::Tensor&)>& visit) {
@@ -45,4 +45,4 @@ double eps_of(const torch::optim::OptimizerParamGroup& group) {
   return eps;
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

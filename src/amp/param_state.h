@@ -9,7 +9,7 @@
 
 #include "core/torch.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// Calls `visit` for every defined tensor of a state of a known class; the visitor may replace it.
 /// Returns false for a class that is not known.
@@ -28,4 +28,4 @@ bool evaluates_repeatedly(const torch::optim::Optimizer& optimizer);
 /// The `eps` that an optimizer's group adds to a denominator; 0 where it has none.
 double eps_of(const torch::optim::OptimizerParamGroup& group);
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

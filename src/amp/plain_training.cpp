@@ -12,7 +12,7 @@
 #include "amp/optimizer_state.h"
 #include "core/raise.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 namespace autograd = torch::autograd::impl;
@@ -82,4 +82,4 @@ void PlainTraining::check() {
         advice);
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

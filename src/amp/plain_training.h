@@ -10,7 +10,7 @@ namespace torch::autograd {
 struct PostAccumulateGradHook;
 }
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 class OptimizerState;
 
@@ -50,4 +50,4 @@ class PlainTraining {
   int backwards_ = 0;                       // training calls that one followed
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

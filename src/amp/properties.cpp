@@ -9,7 +9,7 @@
 #include "core/torch.h"
 
 namespace mezzo {
-namespace detail {
+namespace amp::detail {
 namespace {
 
 constexpr std::string_view kInProperties = "initialize";
@@ -192,7 +192,7 @@ std::string describe(const amp::Options& options, const Plan& plan, bool is_floa
   return text.str();
 }
 
-}  // namespace detail
+}  // namespace amp::detail
 
 namespace amp {
 

@@ -8,7 +8,7 @@
 #include "policy/level.h"
 #include "scaling/scale_state.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// Options that were checked against the level and each other: what the rest of the module acts on.
 struct Plan {
@@ -34,4 +34,4 @@ Plan resolve(const amp::Options& options);
 /// `is_float64`: all parameters of the networks are.
 std::string describe(const amp::Options& options, const Plan& plan, bool is_float64);
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

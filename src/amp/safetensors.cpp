@@ -58,7 +58,7 @@ std::uint64_t read_length(const std::array<char, 8>& bytes) {
   return length;
 }
 
-at::Tensor read_tensor(std::istream& in, const detail::TensorPlace& place,
+at::Tensor read_tensor(std::istream& in, const amp::detail::TensorPlace& place,
                        const std::string& path) {
   for (const Row& row : kTypes) {
     if (row.name != place.dtype) continue;
@@ -88,7 +88,7 @@ at::Tensor read_tensor(std::istream& in, const detail::TensorPlace& place,
 void save_safetensors(const std::string& path,
                       const torch::OrderedDict<std::string, at::Tensor>& tensors,
                       const std::map<std::string, std::string>& metadata) {
-  detail::SafetensorsHeader header{metadata, {}};
+  amp::detail::SafetensorsHeader header{metadata, {}};
   std::uint64_t end = 0;
   for (const auto& item : tensors) {
     const at::Tensor& tensor = item.value();
@@ -105,7 +105,7 @@ void save_safetensors(const std::string& path,
     end += static_cast<std::uint64_t>(tensor.numel()) * tensor.element_size();
     header.tensors.push_back({item.key(), std::string(dtype), tensor.sizes().vec(), begin, end});
   }
-  const std::string text = detail::write_header(header);
+  const std::string text = amp::detail::write_header(header);
   platform::write_atomically(platform::behind_links(path), [&](std::ostream& out) {
     write_length(out, text.size());
     out.write(text.data(), static_cast<std::streamsize>(text.size()));
@@ -119,10 +119,10 @@ void save_safetensors(const std::string& path,
 }
 
 torch::OrderedDict<std::string, at::Tensor> load_safetensors(const std::string& path) {
-  return detail::load_safetensors_file(path).tensors;
+  return amp::detail::load_safetensors_file(path).tensors;
 }
 
-namespace detail {
+namespace amp::detail {
 
 SafetensorsFile load_safetensors_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -147,5 +147,5 @@ SafetensorsFile load_safetensors_file(const std::string& path) {
   return file;
 }
 
-}  // namespace detail
+}  // namespace amp::detail
 }  // namespace mezzo

@@ -7,7 +7,7 @@
 #include "core/torch.h"
 #include "mezzo/safetensors.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 struct SafetensorsFile {
   torch::OrderedDict<std::string, at::Tensor> tensors;
@@ -16,4 +16,4 @@ struct SafetensorsFile {
 
 SafetensorsFile load_safetensors_file(const std::string& path);
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// One tensor's row. Offsets count from the end of the header.
 struct TensorPlace {
@@ -31,4 +31,4 @@ std::string write_header(const SafetensorsHeader& header);
 SafetensorsHeader read_header(std::string_view text, std::uint64_t data_size,
                               const std::string& file);
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -15,7 +15,7 @@
 #include "mezzo/messages.h"
 #include "scaling/finite_check.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 struct Registry {
@@ -268,4 +268,4 @@ void Session::say_once(const std::string& key, const std::string& text) {
   say(text);
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -21,7 +21,7 @@
 #include "parallel/agreement.h"
 #include "scaling/loss_scaler.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 class ModelState;
 class OptimizerState;
@@ -134,4 +134,4 @@ class Session {
   std::optional<parallel::OverflowWatch> watch_;  // while gradients are checked
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -11,7 +11,7 @@
 #include "amp/optimizer_state.h"
 #include "scaling/finite_check.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 /// What adds up to a parameter's gradient.
@@ -186,4 +186,4 @@ void settle_other_losses(const std::vector<OptimizerState*>& optimizers, Session
   }
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

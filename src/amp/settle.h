@@ -6,7 +6,7 @@
 
 #include "amp/session.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// For all optimizers of one loss at once, since they share its verdict. `delay_overflow_check`:
 /// the scale does not move and no step is skipped.
@@ -26,4 +26,4 @@ void settle_shared(const std::vector<OptimizerState*>& optimizers, Session& sess
 void settle_other_losses(const std::vector<OptimizerState*>& optimizers, Session& session,
                          int loss_id);
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

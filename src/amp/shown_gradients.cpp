@@ -6,7 +6,7 @@
 #include "amp/optimizer_state.h"
 #include "parallel/agreement.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 void ShownGradients::begin(const Optimizers& optimizers) {
   begun_ = true;
@@ -68,4 +68,4 @@ HiddenGradients::~HiddenGradients() {
   session_.shown_gradients().show(session_.optimizers());
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -7,7 +7,7 @@
 #include "amp/weight_table.h"
 #include "core/torch.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 class OptimizerState;
 class Session;
@@ -56,4 +56,4 @@ class HiddenGradients {
   Session& session_;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

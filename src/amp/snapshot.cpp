@@ -11,7 +11,7 @@
 #include "amp/generators.h"
 #include "scaling/to_device.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 // One list of each type: LibTorch copies a list in one go only where its types are the same.
@@ -105,4 +105,4 @@ void Snapshot::give_back_if(const at::Tensor& flag) {
   }
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

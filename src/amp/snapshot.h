@@ -5,7 +5,7 @@
 
 #include "core/torch.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// Copies of tensors, and of the default generators' states, at one moment. Buffers are reused from
 /// one moment to the next.
@@ -59,4 +59,4 @@ class Snapshot {
   std::vector<at::Tensor> generator_states_;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -9,7 +9,7 @@
 #include "amp/shown_gradients.h"
 #include "core/raise.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 constexpr int kMostEvaluations = 20;
@@ -115,4 +115,4 @@ std::shared_ptr<const StepRecord> OptimizerStep::run(
   return ClosureRun(*this, closure).run();
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

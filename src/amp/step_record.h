@@ -7,7 +7,7 @@
 #include "core/torch.h"
 #include "scaling/loss_scaler.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 struct StepRecord {
   bool applied = true;
@@ -20,4 +20,4 @@ struct StepRecord {
   OverflowRanks ranks;   // to follow `reason`
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

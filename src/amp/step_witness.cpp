@@ -9,7 +9,7 @@
 #include "amp/optimizer_slots.h"
 #include "amp/param_state.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 /// All witnesses of the process. Its mutex guards what each has seen, too: optimizers of several
@@ -112,4 +112,4 @@ bool StepWitness::saw_master_step(const std::vector<Slot>& slots,
   return saw(0) || saw(slots.size() - 1);
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

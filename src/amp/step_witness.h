@@ -12,7 +12,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 struct Slot;
 
@@ -56,4 +56,4 @@ class StepWitness {
   std::unordered_map<const c10::TensorImpl*, std::size_t> places_;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -5,7 +5,7 @@
 #include "bridge/device.h"
 #include "bridge/host.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 bool OptimizerStep::device_decides() const {
   const OptimizerProgress& now = scope_.progress();
@@ -109,4 +109,4 @@ void OptimizerStep::set_steps(std::int64_t applied, std::int64_t skipped) {
   skipped_ = skipped;
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

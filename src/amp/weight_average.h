@@ -10,7 +10,7 @@
 #include "core/torch.h"
 #include "mezzo/ema.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// A moving average of a model's parameters, and the weights that it took the place of.
 class WeightAverage {
@@ -53,4 +53,4 @@ class WeightAverage {
   std::optional<Values> replaced_;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -11,7 +11,7 @@
 
 #include "bridge/tensors.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 namespace {
 
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
@@ -224,4 +224,4 @@ std::vector<Weight*> WeightTable::all() {
   return result;
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -11,7 +11,7 @@
 
 #include "core/torch.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 /// Bits of the first, the middle and the last value of a tensor; zeros for one that no host can
 /// read.
@@ -88,4 +88,4 @@ class WeightTable {
   std::unordered_map<const c10::TensorImpl*, Weight> weights_;
 };
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

@@ -70,7 +70,7 @@ Snapshot::Guard::~Guard() = default;
 
 }  // namespace mezzo::amp
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 std::optional<at::ScalarType> active_low_type() {
   const casting::Frame* frame = casting::active_frame();
@@ -85,7 +85,7 @@ void WidestType::look(const at::Tensor& tensor) {
   type = type && *type != seen ? at::kFloat : seen;
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail
 
 namespace mezzo::amp {
 

@@ -18,7 +18,7 @@ at::Tensor TensorCast::operator()(const at::Tensor& tensor) const {
 
 }  // namespace mezzo::amp
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 
 c10::IValue cast_ivalue(const c10::IValue& value, const TensorCast& cast, Kept& kept) {
   if (value.isTensor()) return kept.cast(value.toTensor(), cast);
@@ -48,4 +48,4 @@ c10::IValue cast_ivalue(const c10::IValue& value, const TensorCast& cast, Kept& 
   return value;
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail

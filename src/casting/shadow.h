@@ -1,16 +1,17 @@
 // One persistent low-precision copy of one weight: its values, the aliases of them that autograd
-// links to the weight, and the rule that tells whether they still hold.
+// links to the weight by a node, and the rule that tells whether they still hold.
 #pragma once
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "casting/shadow_gate.h"
-#include "casting/shadow_node.h"
 #include "core/torch.h"
 
 namespace mezzo::casting {
@@ -29,6 +30,33 @@ struct Unrecorded {
   c10::InferenceMode ordinary{false};
   at::NoGradGuard no_grad;
 };
+
+/// Takes the gradient of the copy back to the weight: undoes the transposition, rounds it to the
+/// low type as a computation in that type would have, and gives it the weight's type. Closes the
+/// copy's gate. Saves nothing, so that one node serves every use and iteration.
+class ShadowNode final : public torch::autograd::Node {
+ public:
+  struct Way {
+    at::ScalarType leaf;  // the type that the gradient leaves with
+    at::ScalarType low;   // the type that it is rounded to
+    bool transposed;
+  };
+
+  /// @param edge  where the gradient goes: the weight's accumulator, or the history of a view of
+  /// the weight
+  ShadowNode(torch::autograd::Edge edge, Way way, std::shared_ptr<ShadowGate> gate);
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
+  std::string name() const override { return "MezzoWeightCast"; }
+
+ private:
+  Way way_;
+  std::shared_ptr<ShadowGate> gate_;
+};
+
+/// The edge to a new node, which takes the gradient of `copy` back to a weight or its view.
+torch::autograd::Edge shadow_edge(const at::Tensor& weight, ShadowNode::Way way,
+                                  std::shared_ptr<ShadowGate> gate, const at::Tensor& copy);
 
 /// The registry's, under its mutex.
 class Shadow {

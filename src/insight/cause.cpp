@@ -6,6 +6,8 @@
 #include <limits>
 #include <string_view>
 
+#include "core/scalar_type.h"
+
 namespace mezzo::insight {
 
 namespace {
@@ -19,14 +21,8 @@ double largest(const TensorRange& range) {
 }
 
 double largest_value(at::ScalarType type) {
-  switch (type) {
-    case at::kHalf:
-      return 65504;
-    case at::kDouble:
-      return std::numeric_limits<double>::max();
-    default:
-      return std::numeric_limits<float>::max();
-  }
+  const DTypeRow* const row = row_of(type);
+  return row != nullptr && row->is_float ? row->largest : std::numeric_limits<float>::max();
 }
 
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {

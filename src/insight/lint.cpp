@@ -25,7 +25,7 @@ namespace mezzo::insight {
 
 namespace {
 
-using mezzo::detail::ModelState;
+using mezzo::amp::detail::ModelState;
 
 constexpr double kLargestInHalf = 65504;
 constexpr double kZeroInHalf = 2.98023e-8;  // half of its least number: rounds to zero
@@ -114,7 +114,7 @@ void check_optimizer(torch::optim::Optimizer& optimizer, std::vector<Finding>& i
 }
 
 void check_modules(const torch::nn::Module& root, std::vector<Finding>& into) {
-  for (const auto& [name, module] : mezzo::detail::modules_of(root)) {
+  for (const auto& [name, module] : mezzo::amp::detail::modules_of(root)) {
     const std::string where = name.empty() ? "the network" : name;
     const std::optional<double> eps = epsilon_of(*module);
     if (eps && *eps < kZeroInHalf) {
@@ -124,7 +124,8 @@ void check_modules(const torch::nn::Module& root, std::vector<Finding>& into) {
                             "keep_batchnorm_fp32), and a constant row divides by it"),
                       "raise eps to 1e-5"});
     }
-    if (root.is_training() && mezzo::detail::is_batch_norm(*module) && !module->is_training()) {
+    if (root.is_training() && mezzo::amp::detail::is_batch_norm(*module) &&
+        !module->is_training()) {
       into.push_back({"info", "batch_norm_eval", where,
                       "it is in evaluation mode while the network trains: its statistics stand "
                       "still at every level",
@@ -135,7 +136,7 @@ void check_modules(const torch::nn::Module& root, std::vector<Finding>& into) {
 
 /// Float buffers outside of batch norms.
 void check_buffers(const torch::nn::Module& root, std::vector<Finding>& into) {
-  const std::vector<at::Tensor> of_norms = mezzo::detail::batch_norm_statistics(root);
+  const std::vector<at::Tensor> of_norms = mezzo::amp::detail::batch_norm_statistics(root);
   for (const auto& item : root.named_buffers()) {
     const at::Tensor& buffer = item.value();
     if (!buffer.defined() || buffer.scalar_type() != at::kFloat) continue;

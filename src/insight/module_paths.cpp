@@ -12,7 +12,7 @@ const c10::StorageImpl* memory_of(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
 }
 
-ModulePaths::ModulePaths(const std::vector<mezzo::detail::ModelState*>& models) {
+ModulePaths::ModulePaths(const std::vector<mezzo::amp::detail::ModelState*>& models) {
   for (std::size_t i = 0; i < models.size(); ++i) {
     const torch::nn::Module& root = models[i]->module();
     const std::string suffix = models.size() == 1 ? "" : " of network " + std::to_string(i);

@@ -8,7 +8,7 @@
 
 #include "core/torch.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 class ModelState;
 }
 
@@ -25,7 +25,7 @@ struct NamedTensor {
 /// The parameters and buffers of networks by their memory, so that views of them are found, too.
 class ModulePaths {
  public:
-  explicit ModulePaths(const std::vector<mezzo::detail::ModelState*>& models);
+  explicit ModulePaths(const std::vector<mezzo::amp::detail::ModelState*>& models);
 
   /// Null for memory that no network owns.
   const NamedTensor* find(const c10::StorageImpl* memory) const;

@@ -20,10 +20,10 @@
 
 namespace mezzo::insight {
 
-using mezzo::detail::ModelState;
-using mezzo::detail::OptimizerState;
-using mezzo::detail::Session;
-using mezzo::detail::Slot;
+using mezzo::amp::detail::ModelState;
+using mezzo::amp::detail::OptimizerState;
+using mezzo::amp::detail::Session;
+using mezzo::amp::detail::Slot;
 
 namespace {
 
@@ -34,13 +34,13 @@ class FloatWhile {
  public:
   FloatWhile(const std::vector<ModelState*>& models, const Precision& precision) {
     if (!precision.all_float && precision.keep_float.empty()) return;
-    const mezzo::detail::KeptFloat kept(precision.keep_float);
+    const mezzo::amp::detail::KeptFloat kept(precision.keep_float);
     for (ModelState* model : models) {
       const auto named = precision.all_float ? std::unordered_set<const c10::TensorImpl*>()
                                              : kept.in(model->module());
       for (const auto& tensors : {model->module().parameters(), model->module().buffers()}) {
         for (const at::Tensor& tensor : tensors) {
-          if (!tensor.defined() || !mezzo::detail::is_low(tensor)) continue;
+          if (!tensor.defined() || !mezzo::amp::detail::is_low(tensor)) continue;
           if (precision.all_float || named.contains(tensor.unsafeGetTensorImpl()))
             widen(*model, tensor);
         }
@@ -64,7 +64,7 @@ class FloatWhile {
   };
 
   void widen(ModelState& model, const at::Tensor& tensor) {
-    const mezzo::detail::Weight* weight = model.session().weights().find(tensor);
+    const mezzo::amp::detail::Weight* weight = model.session().weights().find(tensor);
     const bool has_master = weight != nullptr && weight->master.defined();
     at::Tensor values =
         has_master ? weight->master.detach().clone() : tensor.variable_data().to(at::kFloat);
@@ -89,7 +89,7 @@ class TrialRules {
       } else {
         trial.inputs = model.inputs();
         // As initialize does: a network without low weights is no low one.
-        if (!mezzo::detail::first_low_name(model.module()).empty())
+        if (!mezzo::amp::detail::first_low_name(model.module()).empty())
           trial.low_policy = model.low_policy();
         trial.operator_policy = model.operator_policy();
         if (precision.policy && trial.operator_policy) trial.operator_policy = precision.policy;
@@ -119,7 +119,7 @@ std::vector<at::Tensor> buffers_of(const std::vector<ModelState*>& models) {
 
 /// As ScaledLoss multiplies.
 at::Tensor scaled(const at::Tensor& loss, double scale) {
-  const at::Tensor wide = mezzo::detail::is_low(loss) ? loss.to(at::kFloat) : loss;
+  const at::Tensor wide = mezzo::amp::detail::is_low(loss) ? loss.to(at::kFloat) : loss;
   return scale == 1 ? wide : wide * scale;
 }
 

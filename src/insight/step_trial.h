@@ -10,11 +10,11 @@
 #include "mezzo/insight_explain.h"
 #include "mezzo/policy.h"
 
-namespace mezzo::detail {
+namespace mezzo::amp::detail {
 class ModelState;
 class OptimizerState;
 class Session;
-}  // namespace mezzo::detail
+}  // namespace mezzo::amp::detail
 
 namespace mezzo::insight {
 
@@ -56,9 +56,9 @@ class StepTrial {
   /// Runs it in another way; where that throws, it has not passed.
   StepOutcome attempt(const Precision& precision, double scale, Observer* observer = nullptr);
 
-  const std::vector<mezzo::detail::ModelState*>& models() const noexcept { return models_; }
+  const std::vector<mezzo::amp::detail::ModelState*>& models() const noexcept { return models_; }
   /// The session of the first optimizer: its level is the one that is told.
-  mezzo::detail::Session& session() const noexcept { return *session_; }
+  mezzo::amp::detail::Session& session() const noexcept { return *session_; }
   /// The operators' policy at levels that have one.
   std::optional<Policy> policy() const;
 
@@ -68,9 +68,9 @@ class StepTrial {
   double failing_scale(int loss_id) const;
 
   const std::function<at::Tensor()>& loss_;
-  std::vector<mezzo::detail::ModelState*> models_;
-  std::vector<mezzo::detail::OptimizerState*> optimizers_;
-  mezzo::detail::Session* session_ = nullptr;
+  std::vector<mezzo::amp::detail::ModelState*> models_;
+  std::vector<mezzo::amp::detail::OptimizerState*> optimizers_;
+  mezzo::amp::detail::Session* session_ = nullptr;
   std::vector<at::Tensor> weights_;     // whose gradients decide
   std::vector<std::string> names_;      // theirs
   std::vector<at::Tensor> generators_;  // states at the step that failed

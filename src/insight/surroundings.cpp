@@ -9,7 +9,7 @@
 namespace mezzo::insight {
 
 Surroundings::Surroundings(const std::vector<at::Tensor>& buffers)
-    : generators_(mezzo::detail::default_generators()) {
+    : generators_(mezzo::amp::detail::default_generators()) {
   for (at::Generator& generator : generators_) {
     const std::lock_guard lock(generator.mutex());
     states_.push_back(generator.get_state());

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/scalar_type.h"
+
 namespace mezzo::insight {
 
 namespace {
@@ -25,15 +27,7 @@ at::Tensor on_host(const at::Tensor& tensor) {
   if (values.is_neg()) values = values.resolve_neg();
   if (values.is_complex()) values = at::view_as_real(values);
   if (!values.device().is_cpu()) values = values.cpu();
-  switch (values.scalar_type()) {
-    case at::kFloat:
-    case at::kDouble:
-    case at::kHalf:
-    case at::kBFloat16:
-      break;
-    default:
-      values = values.to(at::kFloat);
-  }
+  if (!is_network_type(values.scalar_type())) values = values.to(at::kFloat);
   return values.contiguous();
 }
 

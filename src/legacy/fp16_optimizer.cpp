@@ -19,9 +19,9 @@
 namespace mezzo::fp16_utils {
 namespace {
 
-using mezzo::detail::OptimizerState;
-using mezzo::detail::Session;
-using mezzo::detail::Slot;
+using mezzo::amp::detail::OptimizerState;
+using mezzo::amp::detail::Session;
+using mezzo::amp::detail::Slot;
 
 constexpr std::string_view kInFp16Optimizer = "FP16_Optimizer";
 
@@ -43,7 +43,7 @@ std::shared_ptr<Session> session_of(torch::optim::Optimizer& optimizer,
   wanted.loss_scale =
       dynamic ? amp::LossScale("dynamic") : amp::LossScale(options.static_loss_scale);
   wanted.verbosity = options.verbose ? 1 : 0;
-  mezzo::detail::Plan plan = mezzo::detail::resolve(wanted);
+  mezzo::amp::detail::Plan plan = mezzo::amp::detail::resolve(wanted);
   if (dynamic) {
     const DynamicLossArgs args = options.dynamic_loss_args.value_or(DynamicLossArgs{});
     plan.scale_rules = scale_rules(kInFp16Optimizer, args.scale_factor, args.scale_window);
@@ -243,7 +243,7 @@ void FP16_Optimizer::update_master_grads() {
     state.scope().forget_overflow();  // cleared behind our back
   }
   // A backward pass of the caller's own: all that is there carries the scale.
-  mezzo::detail::settle({&state}, *impl_->session, 0, /*delay_overflow_check=*/false);
+  mezzo::amp::detail::settle({&state}, *impl_->session, 0, /*delay_overflow_check=*/false);
   impl_->note_update();
 }
 
@@ -356,7 +356,7 @@ void FP16_Optimizer::load(torch::serialize::InputArchive& archive) {
 
   // Nothing can fail any more.
   const at::NoGradGuard no_grad;
-  std::vector<mezzo::detail::Weight*> weights;
+  std::vector<mezzo::amp::detail::Weight*> weights;
   for (std::size_t i = 0; i < slots.size(); ++i) {
     slots[i]->master.copy_(masters[i]);
     weights.push_back(slots[i]->entry);
@@ -371,7 +371,7 @@ void FP16_Optimizer::load(torch::serialize::InputArchive& archive) {
   impl_->found_inf = at::full({}, 1, at::TensorOptions(device).dtype(at::kFloat));
   impl_->state().scope().judge(0, {impl_->found_inf, {}}, {saved.state.scale});
   // The step that follows has none of the gradients that overflowed.
-  mezzo::detail::OptimizerProgress progress = impl_->state().scope().progress();
+  mezzo::amp::detail::OptimizerProgress progress = impl_->state().scope().progress();
   progress.had_backward = true;
   impl_->state().scope().set_progress(std::move(progress));
 }

@@ -29,9 +29,9 @@ void check_type(std::string_view where, at::ScalarType type) {
 void BN_convert_float(torch::nn::Module& module) {
   const at::NoGradGuard no_grad;
   for (const auto& each : module.modules(/*include_self=*/false)) {
-    if (mezzo::detail::is_batch_norm(*each)) convert_module(*each, at::kFloat);
+    if (mezzo::amp::detail::is_batch_norm(*each)) convert_module(*each, at::kFloat);
   }
-  if (mezzo::detail::is_batch_norm(module)) convert_module(module, at::kFloat);
+  if (mezzo::amp::detail::is_batch_norm(module)) convert_module(module, at::kFloat);
 }
 
 void convert_module(torch::nn::Module& module, at::ScalarType type) {
@@ -49,10 +49,10 @@ void convert_module(torch::nn::Module& module, at::ScalarType type) {
 void convert_network(torch::nn::Module& module, at::ScalarType type) {
   check_type("convert_network", type);
   const at::NoGradGuard no_grad;
-  mezzo::detail::for_each_to_convert(
+  mezzo::amp::detail::for_each_to_convert(
       module, {type, /*keep_batch_norms=*/true, /*doubles_too=*/true, /*keeps_float=*/{}},
       [](const std::string&, at::Tensor& tensor, at::ScalarType to) { change_type(tensor, to); });
-  mezzo::detail::flatten_recurrent_weights(module);
+  mezzo::amp::detail::flatten_recurrent_weights(module);
 }
 
 void tofp16::reset() {}
@@ -77,7 +77,7 @@ void make_half(const std::shared_ptr<torch::nn::Module>& module) {
 }
 
 void load_values(torch::serialize::InputArchive& archive, torch::nn::Module& module) {
-  mezzo::detail::load_values(archive, module);
+  mezzo::amp::detail::load_values(archive, module);
 }
 
 }  // namespace detail

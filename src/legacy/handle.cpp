@@ -42,7 +42,7 @@ HandleState::HandleState(const InitOptions& wanted) : options(wanted) {
   level.policy = options.policy;
   if (level.policy && options.allow_banned) level.policy = level.policy->without_bans();
   level.verbosity = options.verbose ? 2 : 1;
-  plan = mezzo::detail::resolve(level);
+  plan = mezzo::amp::detail::resolve(level);
   scale.scale = scaling::first_scale(plan.first_scale, plan.scale_rules);
 }
 
@@ -51,11 +51,11 @@ void HandleState::open() {
     no_casts.emplace();
     return;
   }
-  use.emplace(mezzo::detail::InterfaceUse::kLegacyHandle);
+  use.emplace(mezzo::amp::detail::InterfaceUse::kLegacyHandle);
   keeping.emplace(options.enable_caching);
   lasting.emplace();
   casts.emplace(*plan.policy, casting::Mode::kOperators,
-                options.verbose ? &mezzo::detail::cast_listener() : nullptr);
+                options.verbose ? &mezzo::amp::detail::cast_listener() : nullptr);
 }
 
 void HandleState::end() {
@@ -66,18 +66,18 @@ void HandleState::end() {
   use.reset();
 }
 
-std::shared_ptr<mezzo::detail::Session> session_of(const HandleState& handle,
-                                                   torch::optim::Optimizer& optimizer,
-                                                   int num_losses) {
+std::shared_ptr<mezzo::amp::detail::Session> session_of(const HandleState& handle,
+                                                        torch::optim::Optimizer& optimizer,
+                                                        int num_losses) {
   Options options = handle.level;
   options.num_losses = num_losses;
-  auto session = std::make_shared<mezzo::detail::Session>(std::move(options), handle.plan);
+  auto session = std::make_shared<mezzo::amp::detail::Session>(std::move(options), handle.plan);
   session->adopt({}, {{&optimizer, {}}});
   return session;
 }
 
-std::shared_ptr<mezzo::detail::OptimizerState> only_optimizer(
-    const std::shared_ptr<mezzo::detail::Session>& session) {
+std::shared_ptr<mezzo::amp::detail::OptimizerState> only_optimizer(
+    const std::shared_ptr<mezzo::amp::detail::Session>& session) {
   return {session, session->optimizers().front().get()};
 }
 
@@ -142,12 +142,12 @@ ScaledLoss AmpHandle::scale_loss(const at::Tensor& loss, torch::optim::Optimizer
   const auto session = detail::session_of(*state_, optimizer, 1);
   const auto state = detail::only_optimizer(session);
   if (!state_->options.enabled) {
-    return ScaledLoss(
-        std::make_unique<mezzo::detail::LossScope>(loss, std::vector{state}, ScaleLossOptions{}));
+    return ScaledLoss(std::make_unique<mezzo::amp::detail::LossScope>(loss, std::vector{state},
+                                                                      ScaleLossOptions{}));
   }
   session->scaler(0, "legacy::scale_loss").set_state(state_->scale);
   auto scope =
-      std::make_unique<mezzo::detail::LossScope>(loss, std::vector{state}, ScaleLossOptions{});
+      std::make_unique<mezzo::amp::detail::LossScope>(loss, std::vector{state}, ScaleLossOptions{});
   scope->on_exit([handle = state_, session, state](const std::exception_ptr& error) {
     if (error) {
       handle->pending = error;

@@ -26,15 +26,15 @@ struct HandleState {
   void end();
 
   InitOptions options;
-  Options level;               // O1 with the handle's scale
-  mezzo::detail::Plan plan;    // the same, resolved
-  scaling::ScaleState scale;   // of AmpHandle::scale_loss
-  std::exception_ptr pending;  // what the end of a scope met
+  Options level;                  // O1 with the handle's scale
+  mezzo::amp::detail::Plan plan;  // the same, resolved
+  scaling::ScaleState scale;      // of AmpHandle::scale_loss
+  std::exception_ptr pending;     // what the end of a scope met
   bool has_wrapped = false;
   std::atomic<bool> closed = false;  // its handle is gone
   std::thread::id thread = std::this_thread::get_id();
 
-  std::optional<mezzo::detail::InterfaceUse> use;
+  std::optional<mezzo::amp::detail::InterfaceUse> use;
   std::optional<casting::WeightKeeping> keeping;
   std::optional<casting::LastingScope> lasting;
   std::optional<casting::Scope> casts;
@@ -42,16 +42,16 @@ struct HandleState {
 };
 
 /// Scaling for one optimizer: O1's, without a network.
-std::shared_ptr<mezzo::detail::Session> session_of(const HandleState& handle,
-                                                   torch::optim::Optimizer& optimizer,
-                                                   int num_losses);
+std::shared_ptr<mezzo::amp::detail::Session> session_of(const HandleState& handle,
+                                                        torch::optim::Optimizer& optimizer,
+                                                        int num_losses);
 
 /// The state of the only optimizer, which keeps the session alive.
-std::shared_ptr<mezzo::detail::OptimizerState> only_optimizer(
-    const std::shared_ptr<mezzo::detail::Session>& session);
+std::shared_ptr<mezzo::amp::detail::OptimizerState> only_optimizer(
+    const std::shared_ptr<mezzo::amp::detail::Session>& session);
 
 struct WrapperState {
-  std::shared_ptr<mezzo::detail::OptimizerState> optimizer;
+  std::shared_ptr<mezzo::amp::detail::OptimizerState> optimizer;
   int num_loss = 1;
   int next_loss = 0;
 };

@@ -12,7 +12,7 @@ ScaledLoss OptimWrapper::scale_loss(const at::Tensor& loss) {
           " of this step, but wrap_optimizer was told of ", state_->num_loss,
           "; give it the number of losses, or call step() between them");
   }
-  auto scope = std::make_unique<mezzo::detail::LossScope>(
+  auto scope = std::make_unique<mezzo::amp::detail::LossScope>(
       loss, std::vector{state_->optimizer}, ScaleLossOptions{.loss_id = state_->next_loss});
   if (!state_->optimizer->session().enabled()) return ScaledLoss(std::move(scope));
   scope->on_exit([state = state_](const std::exception_ptr& error) {

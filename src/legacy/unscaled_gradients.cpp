@@ -4,7 +4,7 @@
 
 namespace mezzo::fp16_utils {
 
-using mezzo::detail::Slot;
+using mezzo::amp::detail::Slot;
 
 void UnscaledGradients::note(const Slots& slots) {
   noted_.clear();

@@ -13,7 +13,7 @@ namespace mezzo::fp16_utils {
 /// cleared, and whether a backward pass has left others.
 class UnscaledGradients {
  public:
-  using Slots = std::vector<mezzo::detail::Slot>;
+  using Slots = std::vector<mezzo::amp::detail::Slot>;
 
   /// All that is there now. Keeps no memory of theirs alive.
   void note(const Slots& slots);

@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "bridge/tensors.h"
+#include "core/scalar_type.h"
 #include "core/torch.h"
 #include "nn/attention_mask.h"
 
@@ -167,8 +168,8 @@ std::tuple<at::Tensor, at::Tensor> MultiheadAttentionImpl::forward(
     const double scale = 1 / std::sqrt(static_cast<double>(q.size(-1)));
     at::Tensor scores = at::matmul(q * scale, k.transpose(-2, -1));
     if (mask.any()) scores = scores + mask.additive(scores.scalar_type());
-    const bool low = scores.scalar_type() == at::kHalf || scores.scalar_type() == at::kBFloat16;
-    weights = at::_safe_softmax(scores, -1, low ? at::kFloat : scores.scalar_type());
+    const at::ScalarType type = scores.scalar_type();
+    weights = at::_safe_softmax(scores, -1, is_low(type) ? at::kFloat : type);
     weights = at::dropout(weights, dropout, dropout > 0).to(v.scalar_type());
     heads = at::matmul(weights, v);
     if (average_attn_weights) weights = weights.mean(1);

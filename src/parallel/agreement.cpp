@@ -8,7 +8,6 @@
 #include <unordered_map>
 
 #include "parallel/bucket_registry.h"
-#include "parallel/current.h"
 #include "parallel/group.h"
 #include "parallel/join.h"
 

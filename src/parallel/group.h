@@ -70,6 +70,9 @@ class Group {
 
 namespace mezzo::parallel {
 
+/// The group that init_process_group() made; null without one.
+std::shared_ptr<detail::Group> current_world();
+
 /// The group meant: the given one, else all ranks. Error without a process group, or where this
 /// process is no member.
 ProcessGroup group_or_world(const std::optional<ProcessGroup>& group, const char* where);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bridge/tensors.h"
+#include "core/scalar_type.h"
 #include "parallel/session.h"
 
 namespace mezzo::parallel {
@@ -51,11 +52,8 @@ class LanePending final : public Pending {
 
 // Gloo moves bytes of these as they are, but cannot add them.
 bool addable(at::ScalarType type) {
+  if (is_network_type(type)) return true;
   switch (type) {
-    case at::kFloat:
-    case at::kDouble:
-    case at::kHalf:
-    case at::kBFloat16:
     case at::kInt:
     case at::kLong:
     case at::kChar:

@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "parallel/averaging.h"
-#include "parallel/current.h"
 #include "parallel/flat.h"
 #include "parallel/group.h"
 #include "parallel/rendezvous.h"

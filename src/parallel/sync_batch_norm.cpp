@@ -12,7 +12,6 @@
 
 #include "bridge/tensors.h"
 #include "parallel/batch_norm_steps.h"
-#include "parallel/current.h"
 #include "parallel/group.h"
 #include "parallel/rank_statistics.h"
 

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "casting/shadow_node.h"
+#include "casting/shadow.h"
 
 namespace mezzo::recomputation {
 namespace {

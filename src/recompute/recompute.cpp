@@ -161,14 +161,11 @@ class RecomputeNode final : public Node {
 };
 
 }  // namespace
-}  // namespace mezzo::recomputation
-
-namespace mezzo::detail {
 
 struct Recomputation::Begin {
   std::vector<at::Tensor> inputs;
-  recomputation::Surroundings surroundings;
-  recomputation::GraphMark mark;
+  Surroundings surroundings;
+  GraphMark mark;
 
   explicit Begin(std::vector<at::Tensor> given) : inputs(std::move(given)), surroundings(inputs) {}
 };
@@ -182,14 +179,14 @@ Recomputation::~Recomputation() = default;
 std::vector<at::Tensor> Recomputation::hide(std::vector<at::Tensor> outputs,
                                             std::function<std::vector<at::Tensor>()> again) {
   if (!begin_) return outputs;
-  const recomputation::GraphPart part(outputs, begin_->inputs, begin_->mark);
+  const GraphPart part(outputs, begin_->inputs, begin_->mark);
   if (part.outward().empty()) return outputs;
-  const auto node = make_node<recomputation::RecomputeNode>(
-      part, std::move(begin_->inputs), std::move(begin_->surroundings), std::move(again));
+  const auto node = make_node<RecomputeNode>(part, std::move(begin_->inputs),
+                                             std::move(begin_->surroundings), std::move(again));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].defined() && outputs[i].requires_grad()) outputs[i] = node->take(outputs[i], i);
   }
   return outputs;
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo::recomputation

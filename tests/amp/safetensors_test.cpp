@@ -91,6 +91,10 @@ TEST(Safetensors, WhatCannotBeWrittenIsAnErrorThatNamesItAndLeavesNoFile) {
   tensors.clear();
   tensors.insert("sparse", torch::eye(2).to_sparse());
   EXPECT_THROW(save_safetensors(file.path, tensors), Error);
+  tensors.clear();
+  tensors.insert("\xff", torch::ones(1));
+  EXPECT_THAT([&] { save_safetensors(file.path, tensors); },
+              ThrowsMessage<Error>(HasSubstr("not UTF-8")));
   EXPECT_FALSE(std::filesystem::exists(file.path));
 }
 
@@ -137,6 +141,16 @@ TEST(Safetensors, DamagedFilesAreErrorsThatNameTheFile) {
        with_length(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", four)},
       {"unknown field",
        with_length(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":"y"}})", four)},
+      {"two of a field",
+       with_length(R"({"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+                   four)},
+      {"a fraction of a byte",
+       with_length(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4.0]}})", four)},
+      {"no object", with_length(R"(["a"])")},
+      {"a tensor that is no object", with_length(R"({"a":1})")},
+      {"metadata that are no text", with_length(R"({"__metadata__":{"step":1}})")},
+      {"text that is not UTF-8",
+       with_length("{\"\xff\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", four)},
       {"half a surrogate",
        with_length(R"({"\ud800":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", four)},
   };
