@@ -1,4 +1,4 @@
-// What the steps of this walk-through share: a network, and points in a plane that it learns to
+// The common part of this walk-through's steps: a network, and points in a plane that it learns to
 // tell apart.
 #pragma once
 

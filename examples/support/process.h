@@ -1,4 +1,4 @@
-// What an example asks of the operating system.
+// The requests of an example to the operating system.
 #pragma once
 
 #include <filesystem>

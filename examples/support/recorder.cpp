@@ -25,7 +25,7 @@ double seconds_between(std::chrono::steady_clock::time_point a,
   return std::chrono::duration<double>(b - a).count();
 }
 
-/// Of the ranks of one training only the first reports.
+/// Only the first rank of a training reports.
 class Silence final : public mezzo::report::Sink {
  public:
   void write(const mezzo::report::Event&) override {}

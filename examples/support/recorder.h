@@ -19,7 +19,7 @@ class Optimizer;
 
 namespace examples {
 
-/// What the program knows of its loss scale and casts, asked only when a few steps are reported.
+/// The program's counters of its loss scale and casts, asked only when a few steps are reported.
 struct Counters {
   double scale = 1;
   std::int64_t skipped_steps = 0, weight_casts = 0, activation_casts = 0;
@@ -71,7 +71,7 @@ mezzo::report::Machine machine_of(at::Device device);
 /// does not know and mezzo::Error for a device that is not there.
 at::Device device_of(const std::string& name);
 
-/// What the optimizer knows of its first loss, and all casts so far.
+/// The counters of the optimizer's first loss, and all casts so far.
 Counters counters_of(const mezzo::amp::Optimizer& optimizer);
 
 /// Bytes of the masters that the optimizer steps in place of these parameters.

@@ -29,7 +29,8 @@ std::string as_text(const at::Tensor& bytes) {
           static_cast<std::size_t>(bytes.numel())};
 }
 
-/// What save_language_model() wrote in a row; another archive may have anything under that name.
+/// Reads the row that save_language_model() wrote; another archive may have anything under that
+/// name.
 void read_sizes(const at::Tensor& numbers, LanguageModelSizes& sizes) {
   constexpr std::int64_t kNumbers = 5;
   TORCH_CHECK(numbers.scalar_type() == at::kLong && numbers.dim() == 1 &&

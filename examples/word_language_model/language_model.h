@@ -24,7 +24,7 @@ struct LanguageModelSizes {
   bool tied = false;  ///< one matrix takes words in and gives them out; embedding == hidden
 };
 
-/// What the network remembers of the text so far: {h}, or {h, c} of an LSTM, each [layers, N,
+/// The network's memory of the text so far: {h}, or {h, c} of an LSTM, each [layers, N,
 /// hidden].
 using Memory = std::vector<at::Tensor>;
 
@@ -63,8 +63,8 @@ struct SavedLanguageModel {
   Dictionary dictionary;
 };
 
-/// What save_language_model() wrote. Throws mezzo::Error where the file is missing or no such
-/// model.
+/// Reads the output of save_language_model(). Throws mezzo::Error where the file is missing or no
+/// such model.
 SavedLanguageModel load_language_model(const std::string& file);
 
 }  // namespace examples

@@ -117,8 +117,8 @@ struct Gradients {
   at::Tensor settled, as_left;
 };
 
-/// What the file holds of a parameter, whichever level saved it. A weight without master has both
-/// in one tensor, so that all of it is scaled while anything is.
+/// The gradients of a parameter in the file, whichever level saved it. A weight without master has
+/// both in one tensor, so that all of it is scaled while anything is.
 Gradients gradients_in(const SafetensorsFile& file, const std::string& prefix, std::size_t i,
                        bool had_master, bool still_scaled) {
   const auto find = [&](const std::string& name) {
@@ -261,7 +261,7 @@ void load_progress(OptimizerState& optimizer, const std::string& prefix, bool gr
 
   optimizer.zero_grad(true);
   if (gradients) {
-    // What overflowed are these gradients.
+    // These are the gradients that overflowed.
     if (const at::Tensor* found = file.tensors.find(prefix + "found_inf"))
       progress.found_inf = found->clone();
     progress.still_scaled = scaled_in(file, prefix);

@@ -27,7 +27,8 @@ void save_optimizer(OptimizerState& optimizer, const std::string& prefix, bool g
 /// `gradients`, for those of a loss that is not there.
 void check_optimizer(OptimizerState& optimizer, const std::string& prefix, bool gradients,
                      const SafetensorsFile& file, const std::string& path);
-/// What LibTorch saves for the inner optimizer. May throw half-way: see OptimizerBackup.
+/// Loads the state that LibTorch saves for the inner optimizer. May throw half-way: see
+/// OptimizerBackup.
 void load_inner_state(OptimizerState& optimizer, const std::string& prefix,
                       const SafetensorsFile& file);
 /// Step counts, gradients, and what a skip would give back.

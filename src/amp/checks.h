@@ -1,4 +1,4 @@
-// What `initialize` refuses before it changes anything.
+// Arguments that `initialize` refuses before it changes anything.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What devices decide about steps, told to the host when it has arrived, so that nothing waits.
+// Decisions of devices about steps, told to the host when they have arrived, so that nothing waits.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -16,12 +16,12 @@ namespace mezzo::amp::detail {
 
 /// One step, as its device decided it.
 struct Decision {
-  // What the host knew.
+  // Known to the host.
   int loss_id = 0;
   std::string reason;  // where it is skipped, without the ranks
   OverflowRanks ranks;
 
-  // What it did not.
+  // Known to the device.
   bool applied = true;
   double scale_before = 1;
   double scale_after = 1;

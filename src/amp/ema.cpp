@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::string_view kInEma = "ema";
 
-/// What a parameter is: its master's value, where it has one.
+/// The averaged value of a parameter: its master's, if it has one.
 at::Tensor source_of(Session& session, const at::Tensor& parameter) {
   const Weight* weight = session.weights().find(parameter);
   const bool has_master = weight != nullptr && weight->master.defined();

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::string_view kInGradScaler = "GradScaler";
 
-/// What happened to an optimizer since the last update.
+/// The history of an optimizer since the last update.
 struct Progress {
   at::Tensor found_inf;  // defined: its gradients are unscaled
   bool agreed = false;   // the gradients' reduction made it the same on all ranks

@@ -42,7 +42,7 @@ void free_gradient_type(at::Tensor& owner, bool free);
 /// The gradient in the owner's type at least, so that others can be added without loss.
 at::Tensor widened(const at::Tensor& gradient, const at::Tensor& owner);
 
-/// What both add up to, in the sum's own memory where nothing forbids it; either may be undefined.
+/// The sum of both, in the sum's own memory unless something forbids it; either may be undefined.
 at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& gradient);
 
 /// Multiplies a gradient that carries the scale `from`, or none (null), so that it carries `to`.

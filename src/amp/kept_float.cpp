@@ -56,7 +56,7 @@ bool names(const FloatPattern& pattern, const NamedPlace& place) {
   return !place.name.empty() && pattern.matches(place.name);
 }
 
-/// What could have been meant: a list of names and of types.
+/// The possible names: a list of names and of types.
 std::string choices_in(const std::vector<std::shared_ptr<torch::nn::Module>>& modules) {
   constexpr std::size_t kMost = 24;
   std::set<std::string> types;

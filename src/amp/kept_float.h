@@ -1,4 +1,4 @@
-// What Options::keep_float names.
+// The tensors that Options::keep_float names.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -1,4 +1,4 @@
-// What stands behind a Model handle.
+// The state behind a Model handle.
 #pragma once
 
 #include <memory>

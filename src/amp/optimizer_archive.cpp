@@ -127,7 +127,7 @@ std::string describe(const torch::optim::Optimizer& optimizer) {
          describe_groups(sizes);
 }
 
-/// What an archive holds in the place of an optimizer, as far as it can be told.
+/// The content of an archive in the place of an optimizer, as far as it can be told.
 std::string describe(torch::serialize::InputArchive& archive) {
   try {
     torch::serialize::InputArchive groups;

@@ -97,7 +97,7 @@ std::vector<at::Tensor> OptimizerGradients::take_fresh() {
 
 void OptimizerGradients::give_fresh_back(const std::vector<at::Tensor>& fresh) {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    // What another optimizer owns as well, it took.
+    // An optimizer that owns the weight as well has taken its gradient.
     if (fresh[i].defined()) put_gradient(slots_[i].weight, fresh[i]);
   }
 }

@@ -19,9 +19,9 @@ class OptimizerGradients {
   bool any_outside_scopes() const;
   /// The same, leaving out these weights.
   bool any_beside(const WeightSet& weights) const;
-  /// Of the weights, in the order of the slots; undefined where there is none.
+  /// The gradients of weights, in the order of the slots; undefined if there is none.
   std::vector<at::Tensor> of_weights() const;
-  /// What a step would move by: the master's, or the weight's where the master has none.
+  /// The gradients that a step would move by: the master's, or the weight's if the master has none.
   std::vector<at::Tensor> to_step_by() const;
   /// Gradients were accumulated without being averaged: they stay scaled until they are.
   bool wait_for_reduction() const;
@@ -44,7 +44,7 @@ class OptimizerGradients {
   void clear_dropped(const std::vector<at::Tensor>& weights, bool set_to_none);
   /// Low weights have zeros as well, where their masters do.
   void leave_zeros_with_weights();
-  /// What a scope set aside of these weights' gradients.
+  /// Clears gradients of these weights that a scope set aside.
   void clear_stashes(const std::vector<at::Tensor>& weights, bool set_to_none);
   /// Weights and masters have none any more.
   void drop();

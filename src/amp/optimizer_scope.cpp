@@ -47,7 +47,7 @@ void leave_zeros(Slot& slot) {
   }
 }
 
-/// What an exception left of a reduction writes into buckets until it is closed.
+/// A reduction that an exception broke writes into buckets until it is closed.
 void close_broken_backwards(const std::vector<Slot>& slots) {
   try {
     for (const Slot& slot : slots) parallel::close_broken_backward(slot.weight.grad());
@@ -132,7 +132,8 @@ void OptimizerScope::leave_scaled(const StillScaled& scaled) {
   now_.had_backward = true;
   const at::NoGradGuard no_grad;
   const std::optional<StillScaled>& before = now_.still_scaled;
-  // What an overflow left is dropped at the step anyway; in the sum it would be laid to this loss.
+  // Overflowed gradients are dropped at the step anyway; in the sum they would be laid to this
+  // loss.
   const bool is_lost = !now_.still_scaled && must_skip();
   for (Slot& slot : slots_.all()) {
     leave_zeros(slot);

@@ -1,4 +1,4 @@
-// What stands behind an Optimizer handle: its parameters, their gradients, the scopes of its
+// The state behind an Optimizer handle: its parameters, their gradients, the scopes of its
 // losses, and its steps.
 #pragma once
 
@@ -39,7 +39,7 @@ class OptimizerState {
 
   /// Clears the gradients of weights and masters, and what an overflow left with them.
   void zero_grad(bool set_to_none);
-  /// What a scope set aside of these weights' gradients, where one is open.
+  /// Clears gradients of these weights that a scope set aside, if one is open.
   void clear_stashes(const std::vector<at::Tensor>& weights, bool set_to_none);
   void leave_buckets();
 

@@ -30,7 +30,7 @@ class OptimizerStep {
   /// so that their step moves nothing.
   void decide_without_step();
 
-  /// What a skipped step left would spoil the sum of what comes now.
+  /// Clears the rest of a skipped step, which would spoil the sum of the next gradients.
   void leave_gradients_behind();
   /// May gradients of a step that a device has not told of yet still be there?
   bool has_undecided_gradients() const noexcept { return undecided_gradients_; }

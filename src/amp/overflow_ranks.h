@@ -1,5 +1,5 @@
-// Whose gradient was not finite, in a program of several processes: known where a flag is agreed
-// on, told where a step is skipped for it.
+// The origin of a gradient that is not finite, in a program of several processes: known where a
+// flag is agreed on, told where a step is skipped for it.
 #pragma once
 
 #include <functional>

@@ -30,7 +30,7 @@ struct Plan {
 /// Throws ConfigError for anything that contradicts the level or something else.
 Plan resolve(const amp::Options& options);
 
-/// What is said at `initialize`: the level, its defaults, what the caller changed, and the result.
+/// The message of `initialize`: the level, its defaults, what the caller changed, and the result.
 /// `is_float64`: all parameters of the networks are.
 std::string describe(const amp::Options& options, const Plan& plan, bool is_float64);
 

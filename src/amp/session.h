@@ -1,4 +1,4 @@
-// What one call of `initialize` made: everything that its handles share.
+// The session of one call of `initialize`: everything that its handles share.
 #pragma once
 
 #include <deque>

@@ -14,7 +14,7 @@
 namespace mezzo::amp::detail {
 namespace {
 
-/// What adds up to a parameter's gradient.
+/// The terms of a parameter's gradient.
 struct GradientSum {
   Slot* slot;
   at::Tensor settled;  // unscaled earlier
@@ -104,7 +104,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
     const auto& still_scaled = optimizer->scope().still_scaled();
     if (still_scaled) lists.push_back({{}, still_scaled->inverse});
     for (Slot& slot : optimizer->slots().all()) {
-      // What several optimizers own has one gradient, which was set aside once.
+      // A weight of several optimizers has one gradient, which was set aside once.
       if (optimizers.size() > 1 && !taken.insert(slot.weight.unsafeGetTensorImpl()).second) {
         slot.stash.reset();  // of a bucket, each has a copy
         if (slot.has_master()) slot.cleared.note(slot.weight.grad());

@@ -20,9 +20,9 @@ void settle_left_scaled(const std::vector<OptimizerState*>& owners, Session& ses
 /// is settled, since a parameter has one gradient, and that carries one scale.
 void settle_shared(const std::vector<OptimizerState*>& optimizers, Session& session);
 
-/// What earlier blocks left scaled for other losses than this is settled on its own, together with
-/// the other optimizers of that block, so that an overflow there moves that loss's scale once and
-/// skips that loss's optimizers alone.
+/// Settles gradients that earlier blocks left scaled for other losses than this on their own,
+/// together with the other optimizers of that block, so that an overflow there moves that loss's
+/// scale once and skips that loss's optimizers alone.
 void settle_other_losses(const std::vector<OptimizerState*>& optimizers, Session& session,
                          int loss_id);
 

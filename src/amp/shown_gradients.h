@@ -26,7 +26,7 @@ class ShownGradients {
 
   bool hidden() const noexcept { return hidden_ > 0; }
 
-  /// What the program did to gradients in the meantime reaches the masters. Nests: gradients are
+  /// Hands the program's changes of gradients in the meantime to the masters. Nests: gradients are
   /// shown again by as many calls of `show`.
   void hide();
   void show(const Optimizers& optimizers);

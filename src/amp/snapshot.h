@@ -1,4 +1,4 @@
-// What a skipped step gives back besides weights and optimizer state.
+// State that a skipped step gives back besides weights and optimizer state.
 #pragma once
 
 #include <vector>

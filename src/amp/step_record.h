@@ -1,4 +1,4 @@
-// What a StepResult tells, as far as it is known; the rest waits on the device.
+// The record behind a StepResult, as far as it is known; the rest waits on the device.
 #pragma once
 
 #include <string>

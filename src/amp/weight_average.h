@@ -1,4 +1,4 @@
-// What stands behind an Ema.
+// The state behind an Ema.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Whose kernels run on a device: the one place that decides between ours for CPUs, ours for CUDA,
+// The choice of kernels for a device, made in one place: ours for CPUs, ours for CUDA,
 // and LibTorch's operators.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace mezzo::bridge {
 /// The kernels behind the CUDA library's interface for this device; null where there are none.
 const kernels::cuda::Interface* cuda_kernels(const at::Device&);
 
-/// Whose kernels work on the devices of a type, for the process. Unless something is chosen: our
+/// The kernels for the devices of a type, for the process. Unless something is chosen: our
 /// loops on CPUs, the CUDA library's on CUDA devices, LibTorch's operators on all others. One
 /// choice for a type is everything that such a device may have: the interface of another build of
 /// the CUDA sources (another vendor's devices, an emulation on CPUs), or null, with which

@@ -10,7 +10,7 @@ namespace {
 
 using ListKey = std::tuple<const void*, c10::DeviceIndex, kernels::cuda::Stream>;
 
-// What threads that have ended left behind, for the next ones. Never given back: graphs that were
+// Lists that ended threads left behind, for the next ones. Never given back: graphs that were
 // captured there may be replayed by others.
 struct LeftLists {
   std::mutex mutex;

@@ -29,9 +29,9 @@ class ListBuffers {
   explicit ListBuffers(std::string_view where) : where_(where) {}
 
   void add_outputs(const char* name, at::TensorList list);
-  /// What is only read.
+  /// Tensors that are only read.
   std::vector<kernels::Input> inputs(const char* name, at::TensorList list);
-  /// What is read for the outputs, one by one: of their sizes, laid out as they are.
+  /// Tensors that are read for the outputs, one by one: of their sizes, laid out as they are.
   std::vector<kernels::Input> inputs_for_outputs(const char* name, at::TensorList list);
 
   /// No output may overlap another tensor, but an output may be its own input.

@@ -15,7 +15,7 @@
 namespace mezzo::bridge::by_operators {
 namespace {
 
-// What results are computed in: float, or double where anything is.
+// The type that results are computed in: float, or double if anything is.
 at::ScalarType wide_type(std::initializer_list<at::ScalarType> types) {
   const bool any_double = std::find(types.begin(), types.end(), at::kDouble) != types.end();
   return any_double ? at::kDouble : at::kFloat;

@@ -55,7 +55,7 @@ bool any_elsewhere(at::TensorList list) {
   });
 }
 
-// What ListBuffers checks, for tensors that LibTorch's operators will work on.
+// The checks of ListBuffers, for tensors that LibTorch's operators will work on.
 void check_elsewhere(std::string_view where, const char* name, at::TensorList list) {
   for (std::size_t i = 0; i < list.size(); ++i) check_floating_tensor(where, nth(name, i), list[i]);
 }

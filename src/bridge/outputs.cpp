@@ -17,7 +17,7 @@ struct Steps {
   std::int64_t bytes, least, most;
 };
 
-// Of a / b, for b above 0.
+// The floor of a / b, for b above 0.
 std::int64_t rounded_down(std::int64_t a, std::int64_t b) {
   return a / b - (a % b < 0 ? 1 : 0);
 }

@@ -35,7 +35,7 @@ inline void prefetch(const at::Tensor& tensor) {
   prefetch_bytes(tensor.unsafeGetTensorImpl(), sizeof(c10::TensorImpl));
 }
 
-/// What that object points at: the storage, and autograd's part with the gradient.
+/// The parts of that object: the storage, and autograd's part with the gradient.
 inline void prefetch_parts(const at::Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   __builtin_prefetch(impl.unsafe_storage().unsafeGetStorageImpl());

@@ -30,8 +30,8 @@ bool same_layout(const at::Tensor& a, const at::Tensor& b);
 /// Uninitialised, laid out as `like`, which is dense.
 at::Tensor empty_laid_out_as(const at::Tensor& like, at::ScalarType dtype);
 
-/// What nothing here takes, wherever it is: undefined, sparse, quantised, complex, integer. `what`
-/// names the tensor in the error ("gradient 3").
+/// Refuses tensors that no function here takes: undefined, sparse, quantised, complex, integer.
+/// `what` names the tensor in the error ("gradient 3").
 DType check_floating_tensor(std::string_view where, const std::string& what, const at::Tensor&);
 
 /// The same, and on a device that has kernels (device.h): UnsupportedError elsewhere.

@@ -12,7 +12,7 @@
 
 namespace mezzo::casting {
 
-/// What a snapshot carries.
+/// The content of a snapshot.
 struct ScopeState {
   Policy policy;
   Mode mode;

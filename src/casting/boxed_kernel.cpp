@@ -103,7 +103,7 @@ ScalarGuard scalars_of(const c10::FunctionSchema& schema, const c10::IValue* arg
   return guard;
 }
 
-// Of what an operator writes: a tensor, or a list of tensors of one type.
+// The type of an operator's output: a tensor, or a list of tensors of one type.
 std::optional<at::ScalarType> floating_type(const c10::IValue& value) {
   std::optional<at::ScalarType> type;
   const auto look = [&](const at::Tensor& tensor) {
@@ -170,7 +170,7 @@ std::vector<Substitute> cast_all(const Row& row, const c10::FunctionSchema& sche
   return substitutes;
 }
 
-// What was written gets its values, and is returned in place of the copy.
+// Written tensors get their values, and are returned in place of the copies.
 void take_back(const std::vector<Substitute>& substitutes, const Decision& decision,
                std::string_view op, std::span<c10::IValue> results) {
   for (const Substitute& each : substitutes) {

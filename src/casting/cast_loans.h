@@ -22,7 +22,7 @@ struct CastLoan {
   std::optional<at::ScalarType> rounded_to;  // float memory that holds numbers of this type
 };
 
-/// What one update has borrowed. Between lend() and take_back() a copy counts as stale, so that
+/// The loans of one update. Between lend() and take_back() a copy counts as stale, so that
 /// nobody takes it half written; one that is not taken back is cast again at its next use. Lending
 /// and taking back are thread-safe, an object of this class belongs to one thread.
 class CastLoans {

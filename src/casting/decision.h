@@ -1,4 +1,4 @@
-// What happens to the tensors of one operator call: a pure function of the operator's treatment and
+// The treatment of one operator call's tensors: a pure function of the operator's treatment and
 // of what the call holds.
 #pragma once
 
@@ -52,7 +52,7 @@ class LowTypes {
   std::uint8_t bits_ = 0;
 };
 
-/// What was seen among the floating-point tensors of a call.
+/// The floating-point tensors of a call, summed up.
 struct Operands {
   bool float32 = false;
   LowTypes low = {};
@@ -70,9 +70,9 @@ struct Operands {
 /// Types of single tensors that decide where a network's own types are followed. Asked for only if
 /// the tensors of a call differ, or are low in an operator that has to run in float.
 struct Leads {
-  // Of the weight among the operands, if there is one.
+  // The type of the weight among the operands, if there is one.
   std::optional<at::ScalarType> weight = std::nullopt;
-  // Of the first floating-point tensor.
+  // The type of the first floating-point tensor.
   std::optional<at::ScalarType> first = std::nullopt;
 };
 
@@ -93,7 +93,7 @@ struct Decision {
   constexpr bool operator==(const Decision&) const = default;
 };
 
-/// What a scope does to operators.
+/// The effect of a scope on operators.
 enum class Mode : std::uint8_t {
   kOperators,   // operators follow the policy (O1, O4)
   kWholeModel,  // the network is low (O2, O3, O5): calls that would fail are mended, dtypes of all
@@ -111,7 +111,7 @@ struct ScopeRules {
   constexpr bool casts_operators() const { return mode == Mode::kOperators; }
 };
 
-/// What the operator's row says, whatever the policy.
+/// The part of the operator's row that no policy changes.
 struct Traits {
   bool matrix = false;            // the default list computes it in the low type: emulated
   bool lacks_low = false;         // no 16-bit kernel
@@ -135,7 +135,7 @@ constexpr at::ScalarType widest(const Operands& seen) {
   return seen.float32 || seen.low.count() != 1 ? at::kFloat : seen.low.first();
 }
 
-// What is written keeps its type, through a float copy where only that can be computed with.
+// A written tensor keeps its type, through a float copy if only float can be computed with.
 constexpr Decision into_written(const Traits& op, const Operands& seen) {
   const bool in_float = op.lacks_low || seen.reach == Reach::kSparse;
   return {Plan::kCast, in_float ? at::kFloat : *seen.written};
@@ -228,7 +228,7 @@ constexpr Decision decide_usually(Treatment kind, const Traits& op, bool has_dty
   if (kind == Treatment::kLow)
     return {op.matrix && detail::emulates(seen, rules) ? Plan::kEmulate : Plan::kCast, rules.low};
   if (kind == Treatment::kPromote) return {Plan::kCast, detail::widest(seen)};
-  // Of float operands the result is float without asking.
+  // The result of float operands is float without asking.
   const bool asks = has_dtype_argument && seen.any_low() && !op.lacks_low;
   return {asks ? Plan::kFloatResult : Plan::kCast, at::kFloat};
 }

@@ -116,7 +116,7 @@ Measurement measure_alone(at::ScalarType low) {
   return found;
 }
 
-/// What is known about one type.
+/// The facts about one type.
 struct LowType {
   std::atomic<ComputeMode> forced{ComputeMode::kAuto};
   std::atomic<ComputeMode> measured{ComputeMode::kAuto};  // kAuto: not yet

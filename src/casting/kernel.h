@@ -33,7 +33,7 @@ decltype(auto) or_float(A&& argument) {
 
 }  // namespace detail
 
-/// What a scope notices about the calls of an operator, whatever becomes of them.
+/// Notices of a scope about the calls of an operator, whatever becomes of them.
 template <typename Op>
 struct Watch {
   template <typename... A>

@@ -72,7 +72,7 @@ class Layer {
   }
 
  private:
-  // What passes keeps falling through at no cost.
+  // Operators that pass keep falling through at no cost.
   static bool needs_kernel(const CompiledPolicy& policy, std::size_t row) {
     if (row < operators().size() && (operators()[row].matrix || operators()[row].guards_scalars))
       return true;

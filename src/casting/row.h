@@ -1,4 +1,4 @@
-// What a kernel knows of its operator: its row in the table, and how its class is asked for.
+// A kernel's knowledge of its operator: its row in the table, and how its class is asked for.
 #pragma once
 
 #include <algorithm>

@@ -31,10 +31,10 @@ struct KnownShadows {
   }
 };
 
-/// Who opened a scope: the program, by an Autocast, or the call of a model.
+/// The opener of a scope: the program, by an Autocast, or the call of a model.
 enum class OpenedBy { kProgram, kModel };
 
-/// What the kernels see of the innermost scope of their thread.
+/// The kernels' view of the innermost scope of their thread.
 struct Frame {
   const Frame* previous = nullptr;
   const Policy* source = nullptr;          // what the scope was opened with
@@ -54,7 +54,7 @@ struct Frame {
   }
 };
 
-/// What a thread says about the layer's dispatch key.
+/// A thread's settings of the layer's dispatch key.
 struct KeyState {
   bool included = false;
   bool excluded = true;

@@ -42,7 +42,7 @@ torch::autograd::variable_list ShadowNode::apply(torch::autograd::variable_list&
   gate_->gradient_flowed();
   at::Tensor gradient = std::move(gradients[0]);
   if (!gradient.defined()) return {gradient};
-  // Who takes gradients of any type gets this one as it is.
+  // A receiver that takes gradients of any type gets this one as it is.
   const torch::autograd::Edge& to = next_edge(0);
   const bool any_type = !to.function->input_metadata(to.input_nr).grad_dtype();
   if (gradient.scalar_type() == at::kFloat) {

@@ -28,7 +28,7 @@ class ShadowCache {
   /// one, if this thread knows it and it is fresh; else null.
   c10::TensorImpl* copy_of(const at::Tensor& tensor) const noexcept;
 
-  /// What was found through the registry, for next time.
+  /// Remembers a shadow that was found through the registry.
   void put(const at::Tensor& weight, const std::shared_ptr<ShadowGate>& gate);
 
  private:

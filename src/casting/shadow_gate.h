@@ -26,7 +26,7 @@ C10_ALWAYS_INLINE bool same_layout(c10::TensorImpl& a, c10::TensorImpl& b) {
     differ |= one.sizes_data()[i] ^ other.sizes_data()[i];
     differ |= one.strides_data()[i] ^ other.strides_data()[i];
   };
-  // What most weights are, without a loop.
+  // The shape of most weights, without a loop.
   if (one.size() == 2 && other.size() == 2) {
     look(0);
     look(1);
@@ -106,7 +106,7 @@ class ShadowGate {
   std::atomic<bool> flowed_{false};  // since the gate was closed
   std::atomic<bool> ever_flowed_{false};
 
-  // What `peek` reads. Written under the lock.
+  // Read by `peek`, written under the lock.
   std::atomic<bool> locked_{false};
   caffe2::TypeMeta type_;  // of the weight
   std::uint32_t version_ = 0;

@@ -1,4 +1,4 @@
-// What the registry knows of one weight.
+// The registry's knowledge of one weight.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>

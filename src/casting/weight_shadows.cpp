@@ -195,7 +195,7 @@ std::optional<CastLoan> WeightShadows::lend(const at::Tensor& weight) {
 void WeightShadows::take_back(std::span<const CastLoan> loans) {
   const std::lock_guard lock(mutex_);
   for (const CastLoan& loan : loans) {
-    // Who used or invalidated the copy meanwhile, or moved the weight, made the loan void.
+    // A use, an invalidation or a move of the weight in the meantime made the loan void.
     if (!loan.shadow->is_refilling(loan.copy)) continue;
     if (loan.weight.storage().unsafeGetStorageImpl() == loan.storage) {
       loan.shadow->end_refill(loan.weight);

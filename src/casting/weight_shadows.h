@@ -7,8 +7,8 @@
 // memory, so that graphs which saved the old one stay valid; one whose weight is known to have
 // changed is overwritten, so that such graphs fail as they would without casts.
 //
-// Who tells of each update (an amp::Optimizer) keeps the copies fresh from scope to scope. Of other
-// weights that are trained, as a gradient or a recorded graph shows, a copy lasts until the
+// An amp::Optimizer tells of each update and so keeps the copies fresh from scope to scope. Of
+// other weights that are trained, as a gradient or a recorded graph shows, a copy lasts until the
 // outermost scope ends, like those of LibTorch's own autocast.
 #pragma once
 

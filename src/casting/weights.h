@@ -1,4 +1,4 @@
-// What others tell the casting layer about weights: that they changed, that they are weights at
+// Notices to the casting layer about weights: that they changed, that they are weights at
 // all, that they are gone.
 #pragma once
 

@@ -102,7 +102,7 @@ convert::Options as_given(const CLI::App& app, const ConvertOptions& options) {
   return resolved;
 }
 
-// What is written beside the model goes to files of its own, in folders that are there: a
+// Files beside the model go to folders that are there: a
 // conversion should not fail after its work is done.
 void check_files(const ConvertOptions& options) {
   std::vector<std::string> others{options.in};

@@ -35,10 +35,10 @@ convert::Result mxnet_to_onnx(const std::string& symbol, const std::string& para
                               const std::string& out, const convert::Options& options,
                               const std::vector<std::string>& shapes);
 
-/// What was written of a model that stays float32, for a terminal.
+/// The report about a model that stays float32, for a terminal.
 std::string float_text(const convert::Report& report);
 
-/// What is in a graph of MXNet, as text.
+/// The content of a graph of MXNet, as text.
 std::string inspect_mxnet(const std::string& path);
 
 }  // namespace mezzo::cli

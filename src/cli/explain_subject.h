@@ -1,4 +1,4 @@
-// What `explain` is asked about: a name, the rows that it means, and the rules that decide.
+// The subject of `explain`: a name, the rows that it means, and the rules that decide.
 #pragma once
 
 #include <optional>
@@ -36,7 +36,7 @@ std::vector<Rules> default_rules(const std::optional<DType>& only);
 /// mistakes.
 Rules rules_of_file(const std::string& path);
 
-/// What happens to the subject at a level, in words; nothing where the rules are for another type.
+/// The subject's treatment at a level, in words; nothing if the rules are for another type.
 std::optional<std::string> at_level(const Subject&, const Level&);
 
 }  // namespace mezzo::cli

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What can be told without LibTorch.
+/// The part that needs no LibTorch.
 Json machine() {
   const report::Machine here = report::this_machine();
   Json info;

@@ -46,7 +46,7 @@ std::string bash_case(const ShellCommand& command) {
   return out.str();
 }
 
-// What zsh's _arguments takes as the value of an option.
+// The value of an option in the words of zsh's _arguments.
 std::string zsh_value(const ShellValue& value) {
   if (value.is_file) return ":file:_files";
   if (!value.words.empty()) return ":value:(" + joined_with(value.words, " ") + ")";

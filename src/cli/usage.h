@@ -1,4 +1,4 @@
-// What to say of words on the command line that nothing takes.
+// Messages about words on the command line that nothing takes.
 #pragma once
 
 #include <string>

@@ -118,7 +118,7 @@ int first_with_cast(const std::shared_ptr<ModelFile>& model, Element low) {
   return opset;
 }
 
-// What the model needs whatever is asked for.
+// The opset that the model needs whatever is asked for.
 OpsetChoice kept(const std::shared_ptr<ModelFile>& model, int now, Element low) {
   if (now == 0) return {first_with_cast(model, low), true, ""};
   if (now >= kOldest) return {};

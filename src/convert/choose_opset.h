@@ -10,19 +10,20 @@
 
 namespace mezzo::convert {
 
-/// What the options ask for: "keep" raises models below opset 7 alone, "auto" takes the smallest
-/// opset among 13 to 22 in which most nodes go low, where that is more than now. Throws ConfigError
-/// where the number asked for is below the model's opset. What it counts is added to `measured`.
+/// The opset that the options ask for: "keep" raises models below opset 7 alone, "auto" takes the
+/// smallest opset among 13 to 22 in which most nodes go low, where that is more than now. Throws
+/// ConfigError where the number asked for is below the model's opset. What it counts is added to
+/// `measured`.
 OpsetChoice choose_opset(const std::shared_ptr<ModelFile>&, const ConvertPolicy&,
                          MeasuredFacts& measured);
 
-/// What another opset would bring.
+/// The gain of another opset.
 struct OpsetGain {
   int opset = 0;         ///< 0: nothing
   std::size_t more = 0;  ///< type variables that would go low besides
 };
 
-/// What "auto" would bring where the model's opset, `graph`'s, was kept; nothing where no opset can
+/// The gain of "auto" if the model's opset, `graph`'s, was kept; nothing if no opset can
 /// be tried. Counts what the policy alone decides: `unmeasured` must be without evidence. Tries few
 /// opsets, and only those in which an operator gains a low form that it may use.
 OpsetGain gain_of_raising(const std::shared_ptr<ModelFile>&, const ConvertPolicy&,

@@ -73,7 +73,7 @@ class Conversion {
     plan.fold_batch_norm = options.fold_batch_norm;
     plan.io = options.io;
     plan.io_of = options.io_of;
-    // What "auto" chose: another policy, or another checkpoint, might choose otherwise.
+    // The opset that "auto" chose: another policy, or another checkpoint, might choose otherwise.
     plan.opset = options.opset != "auto"                 ? options.opset
                  : choice_.opset == 0 || choice_.for_age ? "keep"
                                                          : std::to_string(choice_.opset);
@@ -269,7 +269,7 @@ class Conversion {
     report.low_in_better_opset = static_cast<std::int64_t>(gain.more);
   }
 
-  // What nothing describes may make a model's heart stay float32.
+  // Operators that nothing describes may make a model's heart stay float32.
   void warn_of_unknown_operators() {
     std::map<std::string_view, std::size_t> counts;
     for (const Node& node : graph_.nodes) {

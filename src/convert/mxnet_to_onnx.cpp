@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What ONNX Runtime says about a float32 model, as convert_model() asks it about others.
+// The judgement of ONNX Runtime on a float32 model, as convert_model() asks it about others.
 std::string verified_by_loading(const convert::Options& options, const fs::path& model) {
   if (options.verify == "none") return {};
   std::string why;

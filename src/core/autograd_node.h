@@ -14,7 +14,7 @@
 
 namespace mezzo {
 
-/// What owns a node of any kind.
+/// The owner of a node of any kind.
 using NodePointer = decltype(torch::autograd::Edge::function);
 
 /// A new node, owned as LibTorch owns its own.

@@ -6,7 +6,7 @@ namespace {
 
 using C = const Call&;
 
-/// Of the result's sizes, or of the tensor that is imitated.
+/// Has the sizes of the result, or of the tensor that is imitated.
 Names filled(C c, const OnnxValue* value, double otherwise) {
   const at::ScalarType type = c.out_type();
   const std::string shape = c.takes("size") ? c.list("size") : c.one("Shape", {c.x()});

@@ -31,7 +31,7 @@ class Prepared {
   Prepared(const Prepared&) = delete;
   Prepared& operator=(const Prepared&) = delete;
 
-  /// What stands in the place of low tensors: path and float value.
+  /// The stand-ins of low tensors: path and float value.
   const std::vector<std::pair<std::string, at::Tensor>>& floats() const { return floats_; }
 
  private:

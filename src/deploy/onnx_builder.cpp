@@ -26,7 +26,7 @@ convert::MadeAttribute made_attribute(const OnnxAttribute& value, const auto& ma
       value);
 }
 
-/// What tells one node from another; tensors by their place in memory.
+/// The identity of a node; tensors by their place in memory.
 std::string key_of(std::string_view type, const Names& inputs, const OnnxAttributes& attributes,
                    std::size_t outputs) {
   std::ostringstream key;

@@ -48,7 +48,7 @@ class Call {
     return has(argument) && is_constant(arg(argument));
   }
 
-  /// Of operands, on the examples.
+  /// The operands, on the examples.
   at::Tensor example(std::string_view argument = "self", std::size_t k = 0) const {
     return example_of(arg(argument), k).toTensor();
   }
@@ -65,7 +65,7 @@ class Call {
     return fixed_size(arg(argument), dimension);
   }
 
-  /// Of results, on the examples.
+  /// The results, on the examples.
   std::size_t results() const { return results_.size(); }
   const c10::IValue& result(std::size_t i = 0, std::size_t k = 0) const { return results_[i][k]; }
   at::ScalarType out_type(std::size_t i = 0) const;

@@ -16,14 +16,14 @@ namespace mezzo::deploy {
 /// Where errors come from.
 inline constexpr const char* kWho = "export_onnx";
 
-/// What is exported.
+/// The subject of an export.
 struct Job {
   torch::jit::Module module;
   std::vector<std::vector<c10::IValue>> runs;  // inputs: the examples, and others at other sizes
   std::vector<std::string> argument_names;     // of a script; empty for traces of C++ networks
 };
 
-/// What became of it.
+/// The result of an export.
 struct Made {
   convert::MadeModel model;
   std::vector<at::ScalarType> output_types;

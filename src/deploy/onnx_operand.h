@@ -1,4 +1,4 @@
-// What an operand is while a graph of TorchScript becomes one of ONNX.
+// An operand while a graph of TorchScript becomes a graph of ONNX.
 #pragma once
 
 #include <functional>

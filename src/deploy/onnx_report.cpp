@@ -46,7 +46,7 @@ std::string ExportReport::to_json() const {
   return text.str();
 }
 
-// What callers' own translations see of the model.
+// The view of the model that callers' own translations have.
 
 std::vector<OnnxValue> OnnxGraph::add(const std::string& op_type,
                                       const std::vector<OnnxValue>& operands,

@@ -58,7 +58,7 @@ class Walker {
   std::string last_module_;
 };
 
-/// What is known of views: how they are taken again, and put back (onnx_views.cpp). Leaves the view
+/// Describes how views are taken again, and put back (onnx_views.cpp). Leaves the view
 /// without either where nothing is known.
 void describe_view(const Call& call, View* view);
 

@@ -15,7 +15,7 @@
 
 namespace mezzo::deploy {
 
-/// What the tracer heard.
+/// The tracer's record.
 struct Recording {
   std::shared_ptr<torch::jit::Graph> graph;
   c10::IValue output;

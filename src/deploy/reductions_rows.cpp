@@ -29,7 +29,7 @@ Names reduction(C c, std::string_view op) {
   return {reduce(c, op, c.x("self", c.out_type()))};
 }
 
-/// Of booleans and integers as of numbers.
+/// Takes booleans and integers as numbers.
 Names any_or_all(C c, std::string_view op) {
   const std::string truth = c.g.cast(c.x("self", at::kBool), at::kBool, at::kInt);
   return {c.g.cast(reduce(c, op, truth), at::kInt, c.out_type())};

@@ -26,7 +26,7 @@ double error_between(const at::Tensor& expected, const at::Tensor& got) {
   const at::Tensor a = expected.to(at::kDouble), b = got.to(at::kDouble);
   const at::Tensor finite = a.isfinite();
   const at::Tensor zero = at::zeros_like(a);
-  // What is not finite must be so in both: infinities of one sign, or NaN.
+  // Numbers that are not finite must be so in both: infinities of one sign, or NaN.
   const at::Tensor same = (a == b).logical_or(a.isnan().logical_and(b.isnan()));
   if (!same.logical_or(finite.logical_and(b.isfinite())).all().item<bool>())
     return std::numeric_limits<double>::infinity();

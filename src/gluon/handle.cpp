@@ -25,7 +25,7 @@ struct HandleState {
 
 namespace {
 
-/// What the handles of the process have in common while one lives.
+/// The common state of the process's handles while one lives.
 struct LiveHandles {
   std::mutex mutex;
   int count = 0;

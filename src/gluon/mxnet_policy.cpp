@@ -19,7 +19,7 @@ constexpr const char* kInit = "gluon::init";
 
 using RowClasses = std::vector<CastClass>;
 
-/// Of several names of MXNet that mean one operator these do not count where another does: forms
+/// Names of MXNet that do not count if another name of the same operator does: forms
 /// with a number, for sparse tensors or of old, outputs that have functions of their own here, and
 /// operators that ATen makes of others.
 bool is_secondary(std::string_view name) {
@@ -92,7 +92,7 @@ RowClasses merged_classes(DType low) {
   return classes;
 }
 
-/// What a caller says about one class: names, or changes to the default.
+/// A caller's changes to one class: names, or changes to the default.
 struct ListChange {
   const char* option;
   CastClass cast_class;
@@ -126,7 +126,7 @@ std::vector<std::size_t> known_rows(const std::string& name) {
   return rows;
 }
 
-/// Who put a row where it is, for errors.
+/// The list that put a row where it is, for errors.
 using RowDeciders = std::map<std::size_t, std::pair<std::string, CastClass>>;
 
 void apply_change(const ListChange& change, RowClasses& classes, RowDeciders& deciders) {

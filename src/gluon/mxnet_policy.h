@@ -5,7 +5,7 @@
 
 namespace mezzo::gluon {
 
-/// What init's options mean. Throws ConfigError for anything that is wrong with them.
+/// The policy that init's options mean. Throws ConfigError for anything that is wrong with them.
 Policy policy_of(const InitOptions& options);
 
 /// Do both mean the same?

@@ -20,7 +20,7 @@ MEZZO_GLUON_UPDATE(signum_by_operators);
 
 #undef MEZZO_GLUON_UPDATE
 
-/// What MXNet's LAMB multiplies an update by, from the norms of weight and update.
+/// The factor of MXNet's LAMB on an update, from the norms of weight and update.
 double lamb_ratio(const Hyper&, double weight_norm, double update_norm);
 
 }  // namespace mezzo::gluon

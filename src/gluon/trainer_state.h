@@ -1,4 +1,4 @@
-// What stands behind a Trainer.
+// The state behind a Trainer.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What makes a failed step pass: each advice is tried before it is given.
+// Advice that makes a failed step pass: each is tried before it is given.
 #pragma once
 
 #include <string>

@@ -19,7 +19,7 @@ struct Diagnosis {
 Diagnosis diagnose(const CloseUp& call, bool backward, bool reads_fill,
                    const std::vector<const NamedTensor*>& weights);
 
-/// What to change in the program where no precision helps, or besides it.
+/// The change to the program if no precision helps, or besides it.
 std::string remedy(Cause cause, const Operator* first, const std::string& parameter);
 
 }  // namespace mezzo::insight

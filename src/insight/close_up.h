@@ -33,7 +33,7 @@ class CloseUp {
   void begin_inner(std::string name, const std::vector<at::Tensor>& inputs,
                    std::vector<double> scalars, bool writes);
   void end_inner(const std::vector<at::Tensor>& results);
-  /// What the call, or the node, returned.
+  /// Takes the results of the call, or of the node.
   void end(const std::vector<at::Tensor>& results);
 
   const std::vector<TensorRange>& inputs() const noexcept { return inputs_; }

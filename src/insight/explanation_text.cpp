@@ -30,7 +30,7 @@ void print(std::ostream& out, const TensorRange& range) {
   if (!range.not_finite_at.empty()) out << ", first at " << sizes_text(range.not_finite_at);
 }
 
-/// What became of the operator, in words.
+/// The fault of the operator, in words.
 std::string_view verb(Cause cause) {
   switch (cause) {
     case Cause::kOverflow:

@@ -72,7 +72,7 @@ void check_weights(const torch::nn::Module& root, std::vector<Finding>& into) {
   }
 }
 
-/// What the optimizer steps: parameters, or the weights in front of masters.
+/// The tensors that the optimizer steps: parameters, or the weights in front of masters.
 std::unordered_set<const c10::TensorImpl*> owned_by(const detail::LintSubject& subject) {
   std::unordered_set<const c10::TensorImpl*> owned;
   for (const auto& group : subject.optimizer->param_groups()) {

@@ -27,7 +27,7 @@ struct Precision {
   std::vector<std::string> keep_float = {};  // besides what the level keeps
 };
 
-/// What a run of the step gave.
+/// The outcome of a run of the step.
 struct StepOutcome {
   bool ran = true;      // no exception
   bool passed = false;  // it ran, and the loss and all gradients are finite

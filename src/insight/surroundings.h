@@ -1,4 +1,4 @@
-// What a forward pass moves besides its result.
+// State that a forward pass moves besides its result.
 #pragma once
 
 #include <ATen/core/Generator.h>

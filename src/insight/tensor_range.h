@@ -6,14 +6,14 @@
 
 namespace mezzo::insight {
 
-/// What a tensor holds besides finite values.
+/// The numbers of a tensor that are not finite.
 struct Finiteness {
   bool nan = false;
   bool inf = false;
   bool finite() const noexcept { return !nan && !inf; }
 };
 
-/// Of any type, device and layout; integers are finite.
+/// Takes any type, device and layout; integers are finite.
 Finiteness finiteness_of(const at::Tensor& tensor);
 
 /// The same in full.

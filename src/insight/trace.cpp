@@ -122,7 +122,7 @@ int Trace::infer_unit(const at::Tensor& tensor) {
     const int before = forward_of(edge.function->sequence_nr());
     if (before < 0) continue;
     unseen.reads.push_back(before);
-    // What it read is not known but by who made it.
+    // Memory that an operator read is known only by its maker.
     for (const auto& [key, place] : memories_) {
       if (place.spoiler == before && !place.is_fill) {
         unseen.causes.push_back(before);
@@ -246,7 +246,7 @@ std::string Trace::nearest(int start, bool before) const {
         if (seen.insert(each).second) next.push_back(each);
       }
     }
-    // Of several at one distance the one that ran closest.
+    // If several are equally far, the operator that ran closest.
     std::ranges::sort(next);
     if (before) std::ranges::reverse(next);
     for (const int index : next) {

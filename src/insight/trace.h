@@ -1,5 +1,5 @@
-// What an observed step did: its operators and the nodes of its backward pass, which of them read
-// what, and where values stopped being finite.
+// The record of an observed step: its operators and the nodes of its backward pass, which of them
+// read what, and where values stopped being finite.
 #pragma once
 
 #include <cstdint>
@@ -82,7 +82,7 @@ class Trace {
   std::vector<const NamedTensor*> weights_before(int unit) const;
 
  private:
-  /// What is known of some memory.
+  /// The facts about some memory.
   struct Memory {
     c10::weak_intrusive_ptr<c10::StorageImpl> keeps;  // so that its address is not used again
     int writer = -1;

@@ -86,7 +86,7 @@ class Coefficients {
     const auto at = static_cast<std::size_t>(array * channels_ + channel);
     wide_ ? void(doubles_[at] = value) : void(floats_[at] = static_cast<float>(value));
   }
-  /// What a number is when it has been stored here.
+  /// The number as it is read back after it has been stored here.
   double rounded(double value) const {
     return wide_ ? value : static_cast<double>(static_cast<float>(value));
   }

@@ -68,8 +68,8 @@ struct BatchNormalise {
 };
 void batch_normalise(const BatchNormalise&, const Workers&);
 
-/// What the backward reads. With `relu_output`, the result of a normalisation with relu, gradients
-/// count only where that is above 0.
+/// The inputs of the backward. With `relu_output`, the result of a normalisation with relu,
+/// gradients count only where that is above 0.
 struct BatchGradient {
   BatchShape shape;
   Rows dy;
@@ -96,7 +96,7 @@ struct BatchBackwardApply {
 };
 void batch_backward_apply(const BatchBackwardApply&, const Workers&);
 
-/// What the kernels read of a channel instead: float, or double for double, one array after the
+/// A channel's numbers as the kernels read them: float, or double for double, one array after the
 /// other. Normalise: centre, scale, shift. Backward: centre, of_dy, of_x, constant.
 struct BatchCoefficients {
   const void* data = nullptr;

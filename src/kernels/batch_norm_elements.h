@@ -44,7 +44,7 @@ MEZZO_HD static inline V batch_norm_gradient(V dy, V x, N centre, N of_dy, N of_
   return dy * of_dy + (x - centre) * of_x + constant;
 }
 
-/// What merging needs of two counts (Chan, Golub and LeVeque 1979).
+/// The factors with which two counts are merged (Chan, Golub and LeVeque 1979).
 struct MergeWeights {
   double share;  // of the second in both
   double cross;  // product of the counts over their sum

@@ -1,4 +1,5 @@
-// What a kernel works on: plain memory, element types, and the scalars that are read when it runs.
+// The operands of a kernel: plain memory, element types, and the scalars that are read when it
+// runs.
 #pragma once
 
 #include <cstdint>
@@ -68,7 +69,7 @@ struct Ahead {
   }
 };
 
-/// What a fused step reads when it runs, not when it is asked for: nothing moves if `*skip` is not
+/// Read by a fused step when it runs, not when it is asked for: nothing moves if `*skip` is not
 /// zero, and gradients are multiplied by `*inv_scale`. Null: never skip, no scale.
 struct Guard {
   const float* skip = nullptr;

@@ -1,6 +1,6 @@
-// What an optimizer is told for a group of parameters, and the numbers that follow from it for one
-// step of one parameter. For host and device: where step counters live on a device, the numbers are
-// computed there.
+// The settings of an optimizer for a group of parameters, and the numbers that follow from them for
+// one step of one parameter. For host and device: where step counters live on a device, the numbers
+// are computed there.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@ namespace mezzo::kernels {
 
 // Recipes are compared as bytes: they have no padding.
 
-/// What gradients are multiplied by so that their norm is at most `most`; 0 is no bound. A norm
+/// The factor of gradients with which their norm is at most `most`; 0 is no bound. A norm
 /// that is not finite passes through, so that the damage shows instead of hiding.
 MEZZO_HD static inline double clip_factor(double norm, double most) {
   return most > 0 && !(norm <= most) ? most / (norm + 1e-6) : 1.0;

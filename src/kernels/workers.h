@@ -1,4 +1,4 @@
-// Who runs the pieces of a list: this thread, or a pool that the layer above brings along.
+// The threads that run the pieces of a list: this one, or a pool that the layer above brings along.
 #pragma once
 
 #include <cstdint>

@@ -142,7 +142,7 @@ class FP16_Optimizer::Impl {
 
   bool has_plain_gradients() const { return state().gradients().missed_by_master() != nullptr; }
 
-  /// Of a backward pass that we do not know of, in float weights; without a scale they need
+  /// Gradients of an unknown backward pass in float weights; without a scale they need
   /// nothing.
   bool has_new_float_gradients() const {
     return !scaler().is_one() && unscaled.any_new(state().slots().all());
@@ -265,7 +265,7 @@ at::Tensor FP16_Optimizer::step(torch::optim::Optimizer::LossClosure closure) {
     at::Tensor loss = closure();
     impl_->check_updated("the closure returns");
     if (!is_clean) first = loss;
-    // What overflowed is dropped before the closure runs again.
+    // Overflowed gradients are dropped before the closure runs again.
     if (impl_->overflowed()) {
       impl_->updated = false;
     } else {

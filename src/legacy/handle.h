@@ -1,4 +1,4 @@
-// What stands behind an AmpHandle.
+// The state behind an AmpHandle.
 #pragma once
 
 #include <atomic>

@@ -12,7 +12,7 @@ struct AttentionSizes {
   std::int64_t batch, heads, queries, keys;
 };
 
-/// What the queries may not look at, and what is added to their scores.
+/// The positions hidden from the queries, and the numbers added to their scores.
 class AttentionMask {
  public:
   explicit AttentionMask(AttentionSizes sizes) : sizes_(sizes) {}

@@ -18,7 +18,7 @@ struct NormCall {
   std::int64_t columns = 0;
 };
 
-/// What a result is divided by at least where its weight is taken off again: never zero, which
+/// The smallest divisor of a result whose weight is taken off again: never zero, which
 /// would make nothing of nothing.
 inline double smallest_weight(const NormCall& call) {
   return std::max(call.eps, static_cast<double>(std::numeric_limits<float>::min()));
@@ -39,7 +39,7 @@ std::pair<at::Tensor, at::Tensor> norm_of_operators(const NormCall&, const at::T
                                                     const at::Tensor& weight,
                                                     const at::Tensor& bias);
 
-/// What the backward of a norm knows.
+/// The tensors that a norm's backward needs.
 struct NormSaved {
   at::Tensor x;  // what was normalised, or the result with memory_efficient
   at::Tensor weight, bias;

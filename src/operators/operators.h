@@ -137,8 +137,8 @@ std::optional<CastClass> parse_cast_class(std::string_view name) noexcept;
 std::string_view name_of(System) noexcept;
 std::optional<System> parse_system(std::string_view name) noexcept;
 
-/// Who agrees with the row and who does not: "as in Apex, LibTorch for CUDA; unlike MXNet:
-/// promote". Empty where nobody lists the operator.
+/// The systems that agree with the row, and those that do not: "as in Apex, LibTorch for CUDA;
+/// unlike MXNet: promote". Empty where nobody lists the operator.
 std::string opinions(const Operator&, DType low);
 
 }  // namespace mezzo

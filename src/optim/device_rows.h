@@ -48,7 +48,7 @@ class DeviceCounters {
   std::vector<at::Tensor> outgrown_;  // graphs may use them
 };
 
-/// What the host knows of a parameter when a step is asked for.
+/// The host's knowledge of a parameter when a step is asked for.
 struct HostState {
   std::int64_t count = DeviceCounters::kNoOpinion;
   bool fresh = false;  // its state was made for this step: no counter of it counts any more

@@ -17,7 +17,7 @@ namespace mezzo::optim {
 using ParamState = torch::optim::OptimizerParamState;
 using TensorVisit = std::function<void(at::Tensor&)>;
 
-/// What an optimizer keeps for a parameter.
+/// The state that an optimizer keeps for a parameter.
 struct StateKind {
   const std::type_info* type;
   /// Is it of this class, or of one derived from it?
@@ -42,8 +42,8 @@ struct OptimizerKind {
   /// The weight decay in options of this class; null in options of other classes, and if the class
   /// has none.
   double* (*weight_decay)(Options&);
-  /// What is added to a denominator that is computed in the parameter's own type; 0 in options of
-  /// other classes.
+  /// The number added to a denominator that is computed in the parameter's own type; 0 in options
+  /// of other classes.
   double (*eps)(const Options&);
   /// Makes the states that the class makes at construction and expects ever after; null for a class
   /// that makes a state when it needs one.

@@ -53,7 +53,7 @@ void check_gradient(const at::Tensor& param, std::size_t group, std::size_t inde
   }
 }
 
-// What the inner step would find only when gradients have changed.
+// Refuses options that the inner step would refuse only after gradients have changed.
 void check_options(torch::optim::Optimizer& inner) {
   const auto* fused = dynamic_cast<const FusedOptimizer*>(&inner);
   for (std::size_t g = 0; g < inner.param_groups().size(); ++g) {
@@ -64,7 +64,7 @@ void check_options(torch::optim::Optimizer& inner) {
   }
 }
 
-// What the gradients of a group are multiplied by: a vector of doubles, wherever the norms are, so
+// The factors on the gradients of a group: a vector of doubles, wherever the norms are, so
 // that nothing waits for a device.
 at::Tensor rates_of(const at::Tensor& param_norms, const at::Tensor& grad_norms, double lr,
                     double weight_decay, const LARCOptions& options) {

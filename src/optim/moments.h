@@ -1,4 +1,4 @@
-// What the options of all optimizers with two moments share: Adam, LAMB, NovoGrad.
+// The common options of all optimizers with two moments: Adam, LAMB, NovoGrad.
 #pragma once
 
 #include <tuple>

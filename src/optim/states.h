@@ -50,7 +50,7 @@ using AnyScalarTable = std::variant<
     ScalarTable<kernels::AdagradScalars<double>>, ScalarTable<kernels::LambScalars<double>>,
     ScalarTable<kernels::NovogradScalars<double>>>;
 
-/// What the groups of whichever optimizer owns the work are told.
+/// The settings of the groups, for any of the optimizers.
 using AnyRecipes =
     std::variant<std::vector<kernels::AdamRecipe>, std::vector<kernels::SgdRecipe>,
                  std::vector<kernels::AdagradRecipe>, std::vector<kernels::LambRecipe>,

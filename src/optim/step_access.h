@@ -11,7 +11,7 @@
 
 namespace mezzo::optim {
 
-/// Who decides whether a step is taken.
+/// The judge of whether a step is taken.
 struct StepDecision {
   at::Tensor found_inf = {};
   bool look_at_gradients = false;

@@ -10,7 +10,7 @@
 
 namespace mezzo::optim {
 
-/// What one parameter's update reads and writes besides its own. Both may be null; the tensors are
+/// The extra operands of one parameter's update. Both may be null; the tensors are
 /// defined, have the parameter's sizes and stay where they are until the step ends. A gradient of
 /// another layout is copied first, a copy of another layout is an error.
 struct LowCopy {

@@ -44,7 +44,7 @@ class StepWork {
 
   std::vector<Stepped> parameters;
   std::vector<kernels::StepRow> rows;
-  /// What multiplies the gradients of a group beside the inverse scale: clipping.
+  /// Factors on the gradients of a group beside the inverse scale: clipping.
   std::vector<double> group_factor;
   kernels::Guard guard;
   std::vector<Elsewhere> elsewhere;
@@ -115,7 +115,7 @@ class StepWork {
     }
   }
 
-  /// What a device is told of a row whose state counts its steps.
+  /// The settings for a row whose state counts its steps on the device.
   template <typename State>
   HostState counted(std::size_t i) const {
     return {static_cast<const State*>(states[i])->step(), fresh[i]};
@@ -130,7 +130,7 @@ class StepWork {
     return *own;
   }
 
-  /// What each group is told.
+  /// The settings of each group.
   template <typename Recipe>
   const std::vector<Recipe>& recipes_of(const ParamGroups& groups,
                                         Recipe (*recipe_of)(const Options&)) {
@@ -159,8 +159,8 @@ class StepWork {
   /// out as the kernels read it if a file or another optimizer left it otherwise.
   void* state_memory(at::Tensor& state, const Stepped& of);
 
-  /// What an element's arithmetic starts from, in the type it computes in, and where its result
-  /// goes.
+  /// The values that an element's arithmetic starts from, in the type it computes in, and where its
+  /// result goes.
   TensorElements weight_of(const Elsewhere&) const;
   TensorElements gradient_of(const Elsewhere&) const;
   void write_weight(const Elsewhere&, const TensorElements&) const;
@@ -172,7 +172,7 @@ class StepWork {
   void release();
 
  private:
-  /// What a parameter is stepped by.
+  /// The inputs of a parameter's step.
   struct Asked {
     LowCopy lent;
     const at::Tensor* grad = nullptr;  // the lent one or its own; may be undefined

@@ -32,7 +32,7 @@ AgreedFlag agree_overflow(const at::Tensor& flag,
                           const std::function<std::optional<std::int64_t>()>& place,
                           const ProcessGroup& group);
 
-/// Whose overflow it was (a rank of the whole), with the place that it told; nothing where there is
+/// The rank (of the whole) that overflowed, with the place that it told; nothing if there is
 /// none. Reads the device.
 std::optional<ranks::OverflowOrigin> origin_of(const at::Tensor& origin, const ProcessGroup& group);
 

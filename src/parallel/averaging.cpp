@@ -72,7 +72,7 @@ class GatherAverage final : public Pending {
   std::vector<Part> parts_;
 };
 
-// Of two ranks: all for the other, nothing for itself.
+// Two ranks: each sends everything to the peer.
 Communicator::Counts swapped(int rank, std::int64_t count) {
   return rank == 0 ? Communicator::Counts{0, count} : Communicator::Counts{count, 0};
 }

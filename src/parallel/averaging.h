@@ -33,7 +33,7 @@ enum class Wire {
   kFloat,   // summed by the transport as float
 };
 
-/// What `choose_wire` goes by.
+/// The inputs of `choose_wire`.
 struct WireCase {
   bool low_type = false;
   int size = 1;

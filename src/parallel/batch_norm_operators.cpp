@@ -28,7 +28,7 @@ at::Tensor along_channels(const at::Tensor& numbers, const at::Tensor& x) {
 
 at::Tensor centred(const at::Tensor& x, const at::Tensor& mean) {
   const at::ScalarType type = arithmetic_of(x);
-  // What the rounding of the mean left over is taken off as well.
+  // The rounding error of the mean is subtracted as well.
   const at::Tensor near = mean.to(type);
   return x.to(type) - along_channels(near, x) - along_channels(mean - near.to(at::kDouble), x);
 }

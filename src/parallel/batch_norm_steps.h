@@ -12,7 +12,8 @@ namespace mezzo::parallel {
 /// innermost; itself where it already is.
 at::Tensor laid_out(const at::Tensor& x);
 
-/// What all steps read. Channels are dimension 1; one number a channel is double, on x's device.
+/// The inputs of all steps. Channels are dimension 1; one number a channel is double, on x's
+/// device.
 struct BatchStep {
   at::Tensor x;  // laid out
   at::Tensor mean, rstd;

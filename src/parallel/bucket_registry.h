@@ -17,8 +17,8 @@ struct BucketMark {
   std::atomic<bool> reduced{false};  // equal on all ranks, and nothing was added since
   // Ends a backward that an exception left, if there is one.
   std::function<void()> close_broken_backward;
-  // Of the group: those where something was not finite before the average of any bucket. Nothing
-  // where nobody looked. Set before `reduced`.
+  // Members of the group on which something was not finite before the average of any bucket.
+  // Nothing where nobody looked. Set before `reduced`.
   std::optional<std::vector<int>> nonfinite_ranks;
 };
 

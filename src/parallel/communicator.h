@@ -1,4 +1,4 @@
-// What a transport can do. Calls start an operation and return at once; the tensors must stay
+// The operations of a transport. Calls start an operation and return at once; the tensors must stay
 // untouched until the wait.
 #pragma once
 
@@ -21,7 +21,7 @@ class Pending {
   virtual ~Pending() = default;
   /// Waits until the result is there. Throws what went wrong.
   virtual void wait() = 0;
-  /// What takes several operations in turn starts its last one, after a wait for those before. All
+  /// Starts the last of several operations that run in turn, after a wait for those before. All
   /// ranks come here in the same order. wait() does it where nobody did.
   virtual void advance() {}
 };
@@ -65,7 +65,7 @@ struct EngineOptions {
 /// Gloo, for CPU tensors. In a build without the distributed part: UnsupportedError.
 std::shared_ptr<Engine> gloo_engine(const EngineOptions& options);
 
-/// What an exception says, without LibTorch's backtrace.
+/// The message of an exception, without LibTorch's backtrace.
 std::string text_of(const std::exception& failure);
 
 }  // namespace mezzo::parallel

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kInConvertSyncbn = "convert_syncbn_model";
 
-// What is common to LibTorch's batch norms of all dimensions.
+// The common part of LibTorch's batch norms of all dimensions.
 struct View {
   const torch::nn::BatchNormOptions* options;
   detail::BatchNormTensors tensors;

@@ -7,7 +7,7 @@
 
 namespace mezzo::parallel {
 
-/// What open_store() and under_prefix() return.
+/// The store that open_store() and under_prefix() return.
 class EngineStore final : public Store {
  public:
   explicit EngineStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}

@@ -1,4 +1,5 @@
-// Whose gradients a parameter has: two reducers on one would each send what the other is writing.
+// Ownership of parameters' gradients: two reducers on one would each send what the other is
+// writing.
 #pragma once
 
 #include <functional>

@@ -69,7 +69,7 @@ void GradientReducer::check_claims() const {
                      "parameters as one module");
 }
 
-// What was put beside the buckets, by a checkpoint or before the model was wrapped, is added to and
+// Gradients beside the buckets, from a checkpoint or before the model was wrapped, are added to and
 // averaged with what comes.
 void GradientReducer::adopt_strangers() {
   for (int i = 0; i < static_cast<int>(parameters_.size()); ++i) {
@@ -301,8 +301,8 @@ void GradientReducer::close_open_backward() {
   }
   sender_.wait_all();
   if (sender_.has_hook()) sender_.sum(notes_);
-  // What was sent came back averaged with the others' breaks, perhaps after the caller had zeroed
-  // it.
+  // The sent gradients came back averaged with the others' breaks, perhaps after the caller had
+  // zeroed it.
   for (int b = 0; b < first; ++b) buckets_->gradients(b).zero_();
   touched_.assign(parameters_.size(), false);
   nonfinite_.assign(parameters_.size(), false);

@@ -48,7 +48,7 @@ class GradientReducer {
   void set_sync(bool sync) { sync_ = sync; }
   /// How buckets travel.
   BucketSender& sender() noexcept { return sender_; }
-  /// What a synchronised backward averages over.
+  /// The terms of a synchronised backward's average.
   struct Terms {
     AverageScale scale;
     int ranks = 1;  // that have data

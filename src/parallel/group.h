@@ -1,4 +1,4 @@
-// What a ProcessGroup handle points to: the members, and the lanes that are made with the group.
+// The object behind a ProcessGroup handle: the members, and the lanes that are made with the group.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ class Group {
   const std::vector<int>& ranks() const noexcept { return ranks_; }
   const std::shared_ptr<Session>& session() const noexcept { return session_; }
 
-  /// What callers of collectives, statistics of batch norms, and overflow flags travel on. Made at
+  /// Lanes for callers' collectives, for statistics of batch norms and for overflow flags. Made at
   /// once: were they made at first use, two ranks could make them in different orders and wait for
   /// each other.
   Lane& calls() const { return member(calls_); }

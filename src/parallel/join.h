@@ -18,7 +18,7 @@ namespace detail {
 class Group;
 }
 
-/// What a rank is about to do.
+/// A rank's next action.
 enum class Coming : std::int64_t {
   kNothing = 0,  // it has left the loop
   kLayout,       // other parameters require gradients, or have another type: ranks compare it

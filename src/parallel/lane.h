@@ -40,7 +40,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void drop();
 
  private:
-  // What all ranks must do alike.
+  // The part of a call that all ranks must do alike.
   struct Call {
     const char* what;
     std::int64_t elements;

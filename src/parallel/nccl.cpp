@@ -27,7 +27,7 @@ class NcclCommunicator final : public EngineCommunicator {
     try {
       nccl_->shutdown();
     } catch (const std::exception&) {
-      // What failed was told by the collective that failed.
+      // The collective that failed has reported it.
     }
   }
   NcclCommunicator(const NcclCommunicator&) = delete;
@@ -56,7 +56,7 @@ class NcclEngine final : public Engine {
   const EngineOptions options_;
 };
 
-// Of the library that runs: 2.28 as {2, 28}.
+// The version of the library that runs: 2.28 as {2, 28}.
 std::pair<int, int> running_version() {
   const std::uint64_t version = torch::cuda::nccl::version();
   return {static_cast<int>(version >> 32), static_cast<int>(version >> 16 & 0xffff)};

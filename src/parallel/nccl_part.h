@@ -1,4 +1,4 @@
-// What libmezzo_nccl.so offers: a library of its own, since it needs all of NVIDIA's.
+// The interface of libmezzo_nccl.so: a library of its own, since it needs all of NVIDIA's.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ struct NcclPart {
   int version;
   /// Null, with the reason in `why`, where this build does not fit the LibTorch that runs.
   std::shared_ptr<Engine> (*make_engine)(const EngineOptions&, std::string* why);
-  /// What tells the GPU of a process from all others: its own where each has one, else one of all,
+  /// Identifies this rank's GPU: its own if each rank has one; ranks that share devices get them
   /// by turns. Empty where there is none.
   std::string (*gpu_of)(int local_rank);
 };

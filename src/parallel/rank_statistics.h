@@ -1,4 +1,4 @@
-// What ranks tell each other about their batches.
+// The exchange of ranks about their batches.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace mezzo::parallel {
 
-/// What a rank's backward will do.
+/// The collective part of a rank's backward.
 enum class Backward : std::int64_t {
   kNone = 0,     // its forward records nothing
   kWeights = 1,  // gradients of the weights alone: no collective

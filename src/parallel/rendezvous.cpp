@@ -14,8 +14,8 @@ namespace {
 
 constexpr const char* kInRendezvous = "init_process_group";
 
-// What counts as for ever: in milliseconds it still fits an int, which some of the system's waits
-// take.
+// The time that counts as for ever: in milliseconds it still fits an int, which some of the
+// system's waits take.
 constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 24);
 
 using ranks::MeetingPoint;
@@ -32,7 +32,7 @@ void validate(const InitOptions& options) {
   }
 }
 
-// What a starter says of this process, where there is one. Slurm's variables count beside
+// The starter's description of this process, if there is one. Slurm's variables count beside
 // MASTER_ADDR alone, in whose place there is a meeting point here.
 std::optional<Starter> starter_beside(const MeetingPoint& point) {
   const auto variables = [&](const std::string& name) {
@@ -75,7 +75,7 @@ Starter identify_at(const MeetingPoint& point, std::optional<int> rank, std::opt
   return self;
 }
 
-// What the options, the address and the starter say, in this order.
+// Combines the options, the address and the starter, in this order.
 Starter identify(const InitOptions& options, const MeetingPoint& point) {
   const auto rank = options.rank ? options.rank : point.rank;
   const auto size = options.world_size ? options.world_size : point.world_size;

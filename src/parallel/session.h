@@ -1,4 +1,4 @@
-// What lasts from init_process_group() to destroy_process_group(): the store, the transports, and
+// State from init_process_group() to destroy_process_group(): the store, the transports, and
 // the first failure, after which nothing works any more.
 #pragma once
 

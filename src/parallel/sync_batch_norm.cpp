@@ -21,7 +21,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What the backward must know beside tensors.
+// The backward's inputs beside tensors.
 struct Prepared final : torch::CustomClassHolder {
   std::string where;
   std::optional<ProcessGroup> group;

@@ -9,7 +9,7 @@
 
 namespace mezzo::platform {
 
-/// What a chain of symbolic links leads to, there or not; another path is its own.
+/// The target of a chain of symbolic links, there or not; another path is its own.
 std::filesystem::path behind_links(const std::filesystem::path& path);
 
 /// Writes a file so that a reader sees the old content or the new one, never a part: `write` fills

@@ -22,7 +22,7 @@ int terminal_columns(int descriptor);
 /// The processor's name, as the system tells it.
 std::string processor_name();
 
-/// What the processor can do, in the system's words ("avx2", "avx512_bf16"); empty where it does
+/// The processor's abilities in the system's words ("avx2", "avx512_bf16"); empty if it does
 /// not tell.
 std::vector<std::string> processor_flags();
 

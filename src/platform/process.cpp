@@ -60,7 +60,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-// What a child has of its parent until it becomes a program.
+// The parts of the parent that a child has until it becomes a program.
 struct ChildEnds {
   int nothing, out, err, report, go;
 };
@@ -73,7 +73,7 @@ struct ChildEnds {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  // What was caught is itself again after exec; what was ignored stays so, as `nohup` has it.
+  // Caught signals are themselves again after exec; ignored ones stay ignored, as `nohup` has it.
   signal(SIGPIPE, SIG_DFL);
   // Before it is guarded it must not start anything, which nobody would end if the parent died.
   char word = 0;

@@ -15,7 +15,7 @@ struct ProcessEnd {
   int code = 0;
   int signal = 0;
   bool failed() const noexcept { return code != 0 || signal != 0; }
-  /// What a shell reports: the code, or 128 + signal.
+  /// The code that a shell reports: the exit code, or 128 + signal.
   int shell_code() const noexcept { return signal != 0 ? 128 + signal : code; }
 };
 
@@ -56,7 +56,7 @@ class Process {
   std::optional<ProcessEnd> end_;
 };
 
-/// What became of work that was done in a copy of this process.
+/// The end of work that was done in a copy of this process.
 struct ApartEnd {
   ProcessEnd end;
   std::string result;  // what the work gave, where it came to its end

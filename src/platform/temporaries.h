@@ -1,4 +1,5 @@
-// What exists only while something is made, and must not outlive the program when it is stopped.
+// Files that exist only while something is made, and must not outlive the program when it is
+// stopped.
 #pragma once
 
 #include <filesystem>

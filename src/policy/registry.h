@@ -13,7 +13,7 @@
 
 namespace mezzo {
 
-/// What a program said about one row with register_operator().
+/// A program's changes to one row by register_operator().
 struct Registration {
   std::size_t row;
   CastClass cast_class;

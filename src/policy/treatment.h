@@ -1,4 +1,4 @@
-// What a policy makes of an operator's class, for the casting layer.
+// The treatment of an operator under a policy, for the casting layer.
 #pragma once
 
 #include <cstdint>

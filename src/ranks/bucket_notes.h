@@ -1,4 +1,4 @@
-// What travels behind a bucket's gradients, so that it costs no collective of its own: for each
+// Notes behind a bucket's gradients, which so cost no collective of their own: for each
 // parameter "it has a gradient here", for each rank "something was not finite here", and for all of
 // them "a backward broke off". Each is 1 or 0, and the sum over the ranks is read.
 #pragma once
@@ -19,10 +19,10 @@ inline std::int64_t note_count(const Bucket& bucket, int ranks) {
 std::vector<double> bucket_notes(const Bucket& bucket, const std::vector<bool>& used,
                                  std::optional<int> nonfinite_rank, int ranks);
 
-/// Of a rank that has no gradients to give, perhaps because its backward broke off.
+/// The notes of a rank that has no gradients to give, perhaps because its backward broke off.
 std::vector<double> substitute_notes(const Bucket& bucket, int ranks, bool broke_off);
 
-/// What the ranks said.
+/// The ranks' notes, summed up.
 struct BucketReport {
   std::vector<double> users;         // of each parameter: ranks that have a gradient
   std::vector<int> nonfinite_ranks;  // ascending

@@ -7,7 +7,7 @@
 
 namespace mezzo::ranks {
 
-/// What the plan needs to know of one parameter.
+/// The plan's inputs about one parameter.
 struct PlannedParameter {
   std::int64_t elements = 0;
   int kind = 0;          // dtype and device: a bucket holds one kind

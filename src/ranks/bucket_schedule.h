@@ -20,7 +20,7 @@ class BucketSchedule {
   /// the sending and returns.
   using Send = std::function<void(int bucket)>;
 
-  /// What `arrive` found.
+  /// The result of `arrive`.
   enum class Arrival {
     kCounted,   // first time in this backward
     kRepeated,  // again, while its bucket still waits: harmless

@@ -16,7 +16,7 @@
 
 namespace mezzo::ranks {
 
-/// What a rank wrote into the store when a collective failed on it.
+/// A rank's note in the store about a collective that failed on it.
 struct FailureRecord {
   int rank = 0;
   std::string text;

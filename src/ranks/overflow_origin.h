@@ -1,5 +1,5 @@
-// Whose gradient was not finite: in one number, of which ranks take the maximum. So the flag that
-// they agree on tells its origin, at no further collective.
+// The origin of a gradient that is not finite, in one number, of which ranks take the maximum. So
+// the flag that they agree on tells its origin, at no further collective.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ struct OverflowOrigin {
   friend bool operator==(const OverflowOrigin&, const OverflowOrigin&) = default;
 };
 
-/// What a rank with an overflow says: more than 0, the more the lower the rank, and exact in
+/// The number of a rank with an overflow: more than 0, the more the lower the rank, and exact in
 /// double. A rank without one says 0. A place of 2^32 - 1 or more is left out.
 double overflow_number(const OverflowOrigin& own, int size);
 
-/// What the maximum over `size` ranks tells; nothing where it is 0.
+/// The origin behind the maximum over `size` ranks; nothing if it is 0.
 std::optional<OverflowOrigin> overflow_origin(double maximum, int size);
 
 }  // namespace mezzo::ranks

@@ -1,4 +1,4 @@
-// What one rank writes: whole lines to the terminal with the rank in front, or as it is to files,
+// The output of one rank: whole lines to the terminal with the rank in front, or as it is to files,
 // and the last lines kept for the report.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Who started this process, and where its peers meet: the variables that process starters set, and
-// the address in an `init_method`. Nothing here talks to the network.
+// The starter of this process, and the meeting point of its peers: the variables that process
+// starters set, and the address in an `init_method`. Nothing here talks to the network.
 #pragma once
 
 #include <functional>

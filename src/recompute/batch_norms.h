@@ -19,7 +19,7 @@ class KeptStatistics {
   KeptStatistics(const KeptStatistics&) = delete;
   KeptStatistics& operator=(const KeptStatistics&) = delete;
 
-  /// What the watch sees of an operator that begins.
+  /// Sees an operator that begins.
   void see(const at::RecordFunction& call);
 
  private:

@@ -1,4 +1,4 @@
-// What the second run of a function must find as the first run found it.
+// The state that the second run of a function must find as the first run found it.
 #pragma once
 
 #include <ATen/core/Generator.h>

@@ -87,7 +87,7 @@ namespace detail {
 void apply_rule(torch::nn::Module& module, MakeRule make, const std::string& name, std::int64_t dim,
                 bool hook_child) {
   if (!name.empty()) return apply_one(module, make, name, dim, hook_child);
-  // What an earlier call made is no weight of its own.
+  // Tensors that an earlier call made are no weights of their own.
   std::vector<at::Tensor> made;
   for (const auto& weight : reparameterization::computed_weights(module)) {
     for (const at::Tensor& tensor : weight->made()) made.push_back(tensor);

@@ -1,4 +1,4 @@
-// What the steps of one run say about skips and the scale.
+// Skips and scales of one run, from its steps.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Skips {
   double scale_after = 0;
 };
 
-/// Of a run's events in order; events without skips are left out.
+/// The skips of a run's events in order; events without skips are left out.
 std::vector<Skips> skips_of(const Run&);
 
 /// The scale's changes of direction: where it began to fall after growing, or to grow after

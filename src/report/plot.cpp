@@ -55,7 +55,7 @@ std::string at(double x, double y) {
   return fixed(x, 1) + ' ' + fixed(y, 1);
 }
 
-// Of very many points those that a line of this width shows: in each column of pixels the first,
+// Thins out points for a line of this width: keeps in each column of pixels the first,
 // the lowest, the highest and the last. A gap stays a gap.
 std::vector<Point> visible(const std::vector<Point>& points, const Frame& frame) {
   constexpr std::size_t kAll = 4000;
@@ -81,8 +81,8 @@ std::vector<Point> visible(const std::vector<Point>& points, const Frame& frame)
   return kept;
 }
 
-// Of values that hold until the next point, the points at which they change, and the last one. Gaps
-// stay.
+// For values that hold until the next point: the points at which they change, and the last one.
+// Gaps stay.
 std::vector<Point> changes(const std::vector<Point>& points, const Frame& frame) {
   std::vector<Point> kept;
   for (std::size_t i = 0; i < points.size(); ++i) {

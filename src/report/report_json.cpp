@@ -47,7 +47,7 @@ Run run_from_json(const Json& object) {
     if (!loss.is_number() && !loss.is_null()) {
       raise<ConfigError>("report", "field 'loss' must be an array of numbers");
     }
-    // What a report does not hold is not a number here.
+    // Missing fields become NaN.
     constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
     run.steps.push_back({.step = static_cast<std::int64_t>(run.steps.size()) + 1,
                          .loss = loss.is_null() ? kUnknown : loss.get<double>(),

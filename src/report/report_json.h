@@ -9,7 +9,7 @@ namespace mezzo::report {
 /// The run whose time the others are compared with, or null.
 const Run* reference_run(const Report&);
 
-/// What to_json() wrote. Epochs, accuracies over time and scales are not part of it.
+/// Reads the output of to_json(). Epochs, accuracies over time and scales are not part of it.
 Report report_from_json(const Json&);
 
 }  // namespace mezzo::report

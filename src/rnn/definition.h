@@ -1,4 +1,4 @@
-// What the recurrent modules differ in.
+// The differences between the recurrent modules.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,7 @@ class LossScaler {
   at::Tensor stuck() const { return stuck_.clone(); }
 
   /// tensor * scale, in float at least (a low-precision product would overflow); autograd sees it.
-  /// What the graph keeps is the scale of now: later updates do not disturb it.
+  /// The graph keeps the scale of now: later updates do not disturb it.
   at::Tensor multiply(const at::Tensor& tensor) const;
 
   /// 1 / what `multiply` multiplies by, a double of no dimension: gradients of double weights are

@@ -52,7 +52,7 @@ constexpr double first_scale(double wish, const ScaleRules& rules) noexcept {
   return rules.dynamic ? std::clamp(wish, rules.floor, rules.ceiling) : wish;
 }
 
-/// What tensors are multiplied by: the scale as float holds it, so that float and double tensors,
+/// The factor of tensors: the scale as float holds it, so that float and double tensors,
 /// whose gradients may meet, get the same factor on every device.
 constexpr double multiplier(double scale) noexcept {
   return static_cast<double>(static_cast<float>(scale));

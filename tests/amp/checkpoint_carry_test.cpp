@@ -1,4 +1,4 @@
-// What a checkpoint carries from one way of training into another.
+// The state that a checkpoint carries from one way of training into another.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -185,7 +185,7 @@ struct Protected {
     scale_loss(loss, handles.second).backward();
     torch::rand({3});  // as a dropout would draw
   }
-  /// What is drawn after the step, which is skipped.
+  /// A number drawn after the step, which is skipped.
   at::Tensor draw_after_step() {
     EXPECT_TRUE(handles.second.step().skipped());
     return torch::rand({4});

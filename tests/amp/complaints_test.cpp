@@ -1,6 +1,6 @@
-// What users of Apex Amp complained about most, each as a test that it cannot be said of Mezzo. The
-// numbers only rank them. Those about parallel training (8, 11 to 14, 22) are in the file of this
-// name in tests/parallel; 16 (installation) is tested by tests/install and tests/configure as
+// The most frequent complaints of Apex Amp's users, each as a test that it cannot be said of Mezzo.
+// The numbers only rank them. Those about parallel training (8, 11 to 14, 22) are in the file of
+// this name in tests/parallel; 16 (installation) is tested by tests/install and tests/configure as
 // well.
 #include <gmock/gmock.h>
 
@@ -352,7 +352,7 @@ TEST(Complaint, Number25EvaluationLoopsDoNotGrow) {
   }
 }
 
-/// What LARC is: something around an optimizer, with a step of its own.
+/// A stand-in for LARC: something around an optimizer, with a step of its own.
 struct AroundAnOptimizer {
   explicit AroundAnOptimizer(torch::optim::Optimizer& wrapped) : wrapped_(wrapped) {}
   torch::optim::Optimizer& inner() { return wrapped_; }

@@ -8,7 +8,7 @@
 namespace mezzo::amp {
 namespace {
 
-/// What a parameter is in float64, its master's value where it has one.
+/// A parameter's value in float64, its master's if it has one.
 at::Tensor exact(const Model<TinyNet>& model, const std::string& name) {
   return model_state_dict(model)[name].to(at::kDouble);
 }

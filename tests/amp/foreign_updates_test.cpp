@@ -15,7 +15,7 @@ struct ForeignUpdates : testing::Test {
     const torch::NoGradGuard no_grad;
     net->weight.zero_();
   }
-  // What one weight of a network computes, so that it shows itself.
+  // The result of one weight of a network, so that it shows itself.
   at::Tensor cast_forward() {
     const Autocast scope(policy);
     return net(one).to(at::kFloat);

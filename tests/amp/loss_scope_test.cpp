@@ -1,4 +1,4 @@
-// What a scope of scale_loss does where programs are not as orderly as the three lines.
+// Scopes of scale_loss in programs that are not as orderly as the three lines.
 #include <gmock/gmock.h>
 
 #include <limits>

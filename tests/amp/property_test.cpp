@@ -230,7 +230,7 @@ class Random {
     ASSERT_EQ(after.size(), before.size());
     for (std::size_t i = 0; i < after.size(); ++i) {
       ASSERT_EQ(after[i].scalar_type(), before[i].scalar_type());
-      // What overflowed may be NaN.
+      // Overflowed gradients may be NaN.
       ASSERT_TRUE(torch::allclose(after[i], before[i], 0, 0, /*equal_nan=*/true)) << i;
     }
     ASSERT_TRUE(same_values(moments_of(), moments));

@@ -108,7 +108,7 @@ const Rank kShown("amp gradients shown beside buckets", [] {
       weight.mutable_grad().reset();  // by hand
       training.backward();
       ASSERT_TRUE(weight.grad().is_same(master.grad())) << level;
-      // Of the average over two ranks.
+      // The step of the average over two ranks.
       EXPECT_TRUE(torch::allclose(weight.grad(), row(1.5), 1e-2)) << level << weight.grad();
       weight.mutable_grad().mul_(0.5);
       expected -= 0.125 * 0.5 * row(1.5);

@@ -80,7 +80,7 @@ void expect_near_alone(const std::vector<at::Tensor>& a, const std::vector<at::T
   }
 }
 
-// What a step makes of two micro-batches, of which the first was only accumulated.
+// A step of two micro-batches, of which the first was only accumulated.
 struct GradientTraining {
   explicit GradientTraining(const std::string& level)
       : net(layers(3)), sgd(net->parameters(), torch::optim::SGDOptions(0.5)) {

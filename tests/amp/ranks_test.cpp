@@ -262,7 +262,7 @@ TEST(Ranks, ADeathWhileACheckpointIsWrittenDamagesNone) {
     EXPECT_EQ(step_of(path + "0"), 1) << limit;
     EXPECT_EQ(step_of(path + "1"), 2) << limit;
   }
-  // What the dead left beside them is in nobody's way.
+  // Files that the dead left beside them are in nobody's way.
   EXPECT_EQ(train(1'000'000'000).exit_code, 0);
   EXPECT_EQ(step_of(path + "0"), 5);
   for (const auto& file : std::filesystem::directory_iterator(testing::TempDir())) {

@@ -1,4 +1,4 @@
-// What several processes do to the weights: collectives write them, averaged gradients step them.
+// Writes of several processes to the weights: collectives write them, averaged gradients step them.
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What programs do to weights and gradients without telling: training is float's, or an error says
+// Unannounced changes of weights and gradients by programs: training is float's, or an error says
 // why it is not.
 #include <gtest/gtest.h>
 #include <torch/torch.h>

@@ -1,4 +1,4 @@
-// What users of Apex Amp do. The numbers are those of the advanced use cases in its documentation;
+// The use cases of Apex Amp. The numbers are those of the advanced use cases in its documentation;
 // 11 (checkpointing) and 13 (distributed training) have more tests in checkpoint_test.cpp and
 // ranks_test.cpp, 12 (coming from the older interfaces) in tests/legacy.
 #include <gtest/gtest.h>

@@ -158,7 +158,7 @@ TEST(Lists, OutputsMayLieBetweenTheElementsOfOthers) {
   EXPECT_TRUE(torch::equal(all[7], torch::arange(40).to(at::kFloat) * 2));
 }
 
-// What runs where there are no kernels, on a CPU and against the kernels.
+// The operators for devices without kernels, on a CPU and against the kernels.
 TEST(ListOperators, AgreeWithTheKernels) {
   const auto list = mixed_list();
   for (const kernels::Norm which : {kernels::Norm::kTwo, kernels::Norm::kMax}) {

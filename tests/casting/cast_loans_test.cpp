@@ -40,7 +40,7 @@ struct Loans : testing::TestWithParam<ComputeMode> {
     product();
     return cast_counts().weight_casts - before;
   }
-  /// What an update does that writes the copy too.
+  /// Acts as an update that writes the copy too.
   void update(const CastLoan& loan) const {
     const torch::NoGradGuard no_grad;
     weight.mul_(3).add_(1);

@@ -197,7 +197,7 @@ TEST(CastArgument, ReachesTensorListsInAnyNesting) {
   EXPECT_EQ(std::get<1>(both.get()[1]), 2);
 }
 
-/// What a caller has after a function got the cast of its variable.
+/// The caller's variable after a function got the cast of it.
 template <typename T, typename Change>
 void change_cast(T& variable, const Change& change) {
   detail::CastArgument<T&> cast(variable, kToHalf);

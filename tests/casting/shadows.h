@@ -31,7 +31,7 @@ struct Shadows : testing::TestWithParam<ComputeMode> {
     const amp::Autocast scope(Policy::defaults(at::kBFloat16));
     return linear(x).to(at::kFloat);
   }
-  // What the layer computes with its weight as it is now, cast afresh.
+  // The layer's result with its weight as it is now, cast afresh.
   at::Tensor expected() {
     const amp::DisableCasts off;
     const auto round = [](const at::Tensor& t) {

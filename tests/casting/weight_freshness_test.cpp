@@ -270,7 +270,7 @@ TEST_P(Freshness, FollowWeightsOfAnyDimension) {
   }
 }
 
-// What moves a weight without a trace, as optim::SGD does.
+// Moves a weight without a trace, as optim::SGD does.
 void move_unseen(const at::Tensor& weight) {
   weight.data().add_(1);
 }

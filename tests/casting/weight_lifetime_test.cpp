@@ -1,4 +1,4 @@
-// What the copies of weights keep alive, and for how long.
+// The objects that the copies of weights keep alive, and for how long.
 #include <algorithm>
 #include <vector>
 
@@ -85,7 +85,7 @@ TEST_P(Lifetime, ModelsDieWithinOneLongScope) {
 }
 
 TEST_P(Lifetime, AModelThatLivedLongDiesSoon) {
-  // What other tests left is gone, too.
+  // Copies that other tests left are gone, too.
   for (int i = 0; i < 1000; ++i) forward();
   const WeakTensor weight(linear->weight.getIntrusivePtr());
   linear = torch::nn::Linear(1, 1);

@@ -17,7 +17,7 @@ class Completions : public testing::Test {
   Completions() { fs::create_directories(folder_); }
   ~Completions() override { fs::remove_all(folder_); }
 
-  // What `command` prints, word by word.
+  // The output of `command`, word by word.
   static std::set<std::string> words_of(const std::string& command) {
     std::string out;
     FILE* pipe = popen(command.c_str(), "r");
@@ -31,7 +31,7 @@ class Completions : public testing::Test {
     return words;
   }
 
-  // What bash offers behind these words, the last of which is being typed.
+  // The words that bash offers behind these, the last of which is being typed.
   std::set<std::string> bash_offers(const std::string& typed) {
     const std::string script = (folder_ / "mezzo.bash").string();
     std::ofstream(script) << mezzo("completions bash").out;

@@ -1,4 +1,4 @@
-// What a newer opset would bring: counted on what both opsets have, and without measurements.
+// The gain of a newer opset: counted on what both opsets have, and without measurements.
 #include <gmock/gmock.h>
 
 #include "builder.h"
@@ -90,7 +90,7 @@ TEST_F(BetterOpset, IsNotOneThatOnlyNeedsMoreNodes) {
   }
 }
 
-// What the runtime's kernels refuse no opset gives.
+// No opset gives what the runtime's kernels refuse.
 TEST_F(BetterOpset, IsNotLookedForWhereARuntimeRefuses) {
   options_.profile = "ort";
   options_.target_dtype = "bfloat16";

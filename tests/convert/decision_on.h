@@ -1,4 +1,4 @@
-// What the converter decides about one node of a model made in a test.
+// The converter's decision about one node of a model made in a test.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -20,7 +20,7 @@ class Growth : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
-  // Of this process; caches and cores that others use, and sanitizers, still make it more.
+  // Counts this process; caches and cores that others use, and sanitizers, still make it more.
   double seconds_of(const Message& made) {
     save(folder_ / "in.onnx", made);
     const std::clock_t start = std::clock();

@@ -67,7 +67,7 @@ inline Message norm_behind(const std::string& product, const std::string& way, i
   return model(g.output("y", Element::kFloat, {4, 4}).take(), opset);
 }
 
-// What the pieces of a layer norm read beside their input.
+// The inputs of a layer norm's pieces beside x.
 inline void norm_weights(GraphBuilder& g, int opset) {
   g.weight("two", {2}, {}).weight("epsilon", {1e-5F}, {});
   g.weight("gamma", {1, 2, 3, 4}, {4}).weight("beta", {1, 2, 3, 4}, {4});

@@ -182,8 +182,8 @@ TEST(RandomGraphs, AreDecidedByTheirPlansAsTheyWereBefore) {
   }
 }
 
-// What MXNet's rule gives, on the same slots: a node that nobody decides goes the way of the first
-// input that has a type by then.
+// The result of MXNet's rule on the same slots: a node that nobody decides goes the way of the
+// first input that has a type by then.
 std::vector<bool> greedy_labels(const Graph& graph, const SlotMap& map) {
   std::vector<std::optional<bool>> label(map.slots.size());
   const auto root = [&](Slot slot) { return static_cast<std::size_t>(map.slots.root(slot)); };

@@ -35,7 +35,7 @@ TEST(DType, OnlyTheTwoSixteenBitFloatsAreLow) {
 }
 
 TEST(DType, LimitsAreThoseOfTheBits) {
-  // Of a format with e bits of exponent and m of fraction, by IEEE 754.
+  // A format with e bits of exponent and m of fraction, by IEEE 754.
   struct Format {
     DType dtype;
     int exponent, fraction;

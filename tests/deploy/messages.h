@@ -1,4 +1,4 @@
-// What a call says when it fails.
+// The message of a call that fails.
 #pragma once
 
 #include <exception>

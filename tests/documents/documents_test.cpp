@@ -1,4 +1,4 @@
-// What documents tell readers to write is compiled and run; CMakeLists.txt cuts it out.
+// The code in documents is compiled and run; CMakeLists.txt cuts it out.
 #include <gtest/gtest.h>
 #include <mezzo/mezzo.h>
 #include <torch/torch.h>
@@ -41,7 +41,7 @@ namespace documents::program_10 {
 #include "first_steps/10.inc"
 }
 
-// What the snippet of the README takes for granted.
+// The declarations that the README's snippet takes for granted.
 namespace readme {
 struct NetImpl : torch::nn::Module {
   NetImpl() : body(register_module("body", torch::nn::Linear(4, 2))) {}

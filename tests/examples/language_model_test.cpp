@@ -14,7 +14,7 @@ at::Tensor text(const std::string& characters) {
       .to(at::kByte);
 }
 
-/// What the loader says of an archive with these entries.
+/// The loader's message about an archive with these entries.
 std::string message_of(const std::vector<std::pair<std::string, at::Tensor>>& entries) {
   torch::serialize::OutputArchive archive;
   for (const auto& [key, value] : entries) archive.write(key, value);

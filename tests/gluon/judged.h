@@ -29,7 +29,7 @@ inline std::map<std::string, std::vector<double>> read_reference(const std::stri
   return lines;
 }
 
-/// What the judge wrote under that name.
+/// The judge's numbers under that name.
 inline const std::vector<double>& judged(const std::string& name) {
   static const auto* const lines = new std::map<std::string, std::vector<double>>(
       read_reference(MEZZO_GLUON_REFERENCE "/reference_float.txt"));

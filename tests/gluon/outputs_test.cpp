@@ -15,7 +15,7 @@ template <typename Compute>
 void expect_judged(const std::string& name, at::IntArrayRef shape, const Compute& compute) {
   const at::Tensor x = sines(24, 0.3, 2.0).reshape(shape).requires_grad_();
   const at::Tensor y = compute(x);
-  // What arrives from above does not count.
+  // Gradients that arrive from above do not count.
   y.backward(torch::full_like(y, 7));
   EXPECT_TRUE(
       torch::allclose(y.flatten().to(at::kDouble), judged_tensor(name + ".result"), 1e-5, 1e-6))

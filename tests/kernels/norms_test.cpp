@@ -169,7 +169,7 @@ TEST_P(Norms, AgreeWithTheirDefinitionForAllTypesAndShapes) {
       run(b, norm(), kOneNorm);
       const Expected e = definition(b, norm());
       const double rounding = 2 * tolerance_of(dtype);
-      // What was normalised is known from the rounded output only.
+      // The normalised value is known from the rounded output only.
       const double exact = stats == DType::kFloat64 ? 1e-11
                            : norm().from_output     ? 20 * rounding + 1e-4
                                                     : 5e-5;

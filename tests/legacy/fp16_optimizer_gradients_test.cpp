@@ -1,4 +1,4 @@
-// Whose gradients are unscaled already, and whose are not: backward passes of the caller's own.
+// Gradients that are unscaled already, and those that are not: backward passes of the caller's own.
 #include <gmock/gmock.h>
 
 #include <functional>

@@ -99,7 +99,7 @@ TEST_P(OnCuda, SkipsByTheFlagOnTheDeviceAndCountsWhatWasTaken) {
   }
   EXPECT_LT(distance(on_cpu(params), others), 2e-5);
 
-  // What is saved counts the applied steps, and a CPU's optimizer goes on from it.
+  // The file counts the applied steps, and a CPU's optimizer goes on from it.
   std::stringstream file;
   torch::save(*ours, file);
   const auto more = on_cpu(params);

@@ -1,4 +1,4 @@
-// What is left of an optimizer whose contents were moved away does what LibTorch's own does.
+// An optimizer whose contents were moved away does what LibTorch's own does.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -20,7 +20,7 @@ struct Silent final : StepContext {
   int steps = 0;
 };
 
-// Of both kinds: steps, saves, loads of an archive without groups.
+// For both kinds: steps, saves, loads of an archive without groups.
 template <typename Optimizer>
 std::string saved_by(Optimizer& optimizer) {
   std::ostringstream file;

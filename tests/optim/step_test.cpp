@@ -1,4 +1,4 @@
-// What all fused optimizers share: skipping, checking, layouts, versions, errors.
+// The common behaviour of all fused optimizers: skipping, checking, layouts, versions, errors.
 #include <c10/core/CPUAllocator.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// What users of Apex complained about most in parallel training, each as a test that it cannot be
-// said of Mezzo. The numbers go on from tests/amp/complaints_test.cpp.
+// The most frequent complaints of Apex's users in parallel training, each as a test that it cannot
+// be said of Mezzo. The numbers go on from tests/amp/complaints_test.cpp.
 #include <gmock/gmock.h>
 
 #include <limits>

@@ -1,4 +1,4 @@
-// What DistributedDataParallel refuses, and how it says so on every rank.
+// The refusals of DistributedDataParallel, and how it words them on every rank.
 #include <gmock/gmock.h>
 
 #include <cmath>

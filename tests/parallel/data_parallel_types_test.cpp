@@ -174,7 +174,7 @@ const Rank kWidths("ddp widths on the wire", [] {
   };
   const std::int64_t of_floats = bytes(at::kFloat, {}, false);
   EXPECT_EQ(bytes(at::kDouble, {}, false), 2 * of_floats);
-  // Of little between more than four, the transport sums floats.
+  // For few elements between more than four ranks, the transport sums floats.
   EXPECT_EQ(bytes(at::kHalf, {}, false), world_size() > 4 ? of_floats : of_floats / 2);
   EXPECT_EQ(bytes(at::kHalf, {.allreduce_always_fp32 = true}, false), of_floats);
   EXPECT_EQ(2 * bytes(at::kFloat, {}, true), of_floats);

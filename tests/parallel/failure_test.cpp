@@ -1,4 +1,4 @@
-// What the others see when one rank fails: a clear error in time, never a hang.
+// The fate of other ranks when one fails: a clear error in time, never a hang.
 #include <gmock/gmock.h>
 
 #include <csignal>

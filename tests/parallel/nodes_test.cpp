@@ -125,7 +125,7 @@ TEST(Nodes, TrainTogetherWhicheverStartsFirst) {
 const Rank kLate("two nodes, one goes on", [] {
   start();
   barrier();
-  // Who is no member leaves at once; the others meet in the store of a node that has ended.
+  // A rank that is no member leaves at once; the others meet in the store of a node that has ended.
   if (rank() >= 2) std::this_thread::sleep_for(1500ms);
   const ProcessGroup later = new_group({2, 3});
   if (rank() < 2) return;

@@ -85,7 +85,7 @@ TEST(Reducer, TakesGradientsOfAnotherTypeThanTheirParameters) {
 }
 
 const Rank kFrozenReduced("reducer frozen parameters", [] {
-  // Of three equal weights the average need not be the weight.
+  // The average of three equal weights need not be the weight.
   start();
   const at::Tensor a = torch::full({3}, 0.1, torch::requires_grad());
   const at::Tensor b = torch::full({2}, 0.7, torch::requires_grad());
@@ -99,7 +99,7 @@ const Rank kFrozenReduced("reducer frozen parameters", [] {
   EXPECT_FALSE(a.grad().defined());
   EXPECT_EQ(b[0].item<float>(), 0.7F);
   EXPECT_EQ(b.grad()[0].item<float>(), 3);
-  // What is left of a gradient is averaged, as long as it is there.
+  // A gradient that is left is averaged, as long as it is there.
   a.mutable_grad() = torch::full({3}, static_cast<float>(rank()));
   reducer.reduce();
   EXPECT_EQ(a.grad()[1].item<float>(), 1);

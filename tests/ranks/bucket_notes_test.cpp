@@ -11,7 +11,7 @@ BucketPlan plan_of_three() {
   return plan_buckets(parameters, order, 50);
 }
 
-// What the transport makes of the ranks' notes.
+// The transport's sum of the ranks' notes.
 std::vector<double> sum(const std::vector<std::vector<double>>& ranks) {
   std::vector<double> total(ranks.front().size(), 0);
   for (const auto& notes : ranks) {

@@ -1,4 +1,4 @@
-// What becomes of a launcher's ranks when it is sent a signal, or is killed.
+// The fate of a launcher's ranks when it is sent a signal, or is killed.
 #include <gmock/gmock.h>
 
 #include <sys/wait.h>

@@ -166,7 +166,7 @@ TEST(Launch, WhoWritesWithoutEndKeepsNobodyWaiting) {
 TEST(Launch, AVeryLongLineIsShownInParts) {
   const Outcome o = run(shell(1, "head -c 200000 /dev/zero | tr '\\0' x; echo; echo end"));
   EXPECT_EQ(std::count(o.out.begin(), o.out.end(), 'x'), 200000);
-  // Of at most 64 KiB, whether they come one by one or all at once.
+  // Pieces of at most 64 KiB, whether they come one by one or all at once.
   EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 5);
   EXPECT_THAT(o.out, HasSubstr("\n[rank 0] end\n"));
 }

@@ -12,7 +12,7 @@
 namespace mezzo::ranks {
 namespace {
 
-// What is shown of a text that arrives in pieces of that length.
+// The shown form of a text that arrives in pieces of that length.
 std::string shown(const std::string& text, std::size_t piece) {
   std::ostringstream out;
   std::ostringstream err;

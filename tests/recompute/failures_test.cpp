@@ -1,4 +1,4 @@
-// What cannot be right is an error that says what happened.
+// Calls that cannot be right are errors that say what happened.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>

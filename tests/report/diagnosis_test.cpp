@@ -1,4 +1,4 @@
-// What a log says of its run: each kind of finding where it belongs, and none where all is well.
+// Findings of a log about its run: each kind where it belongs, and none where all is well.
 #include <gmock/gmock.h>
 
 #include <cmath>

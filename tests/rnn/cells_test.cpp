@@ -1,4 +1,4 @@
-// What LibTorch has no layer for, against a reference in float64: values and gradients.
+// Layers that LibTorch lacks, against a reference in float64: values and gradients.
 #include <gtest/gtest.h>
 
 #include "reference.h"

@@ -1,4 +1,4 @@
-// What cannot be is an error that says what was got and what would work.
+// Calls that cannot be right are errors that say what was got and what would work.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

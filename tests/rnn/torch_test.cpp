@@ -1,4 +1,4 @@
-// What torch::nn has as well gives its results, to the bit on its kernels, and its files.
+// Layers that torch::nn has as well give its results, to the bit on its kernels, and its files.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-// What must stay in float: what is found, how often the judge is asked, and what a file remembers.
+// The set that must stay in float: how it is found, how often the judge is asked, and what a file
+// remembers.
 #include <gmock/gmock.h>
 #include <unistd.h>
 

@@ -47,6 +47,11 @@ file(GLOB_RECURSE texts RELATIVE ${ROOT} ${ROOT}/*.md ${ROOT}/*.cmake ${ROOT}/CM
 list(FILTER texts EXCLUDE REGEX "^(build|out|\\.deps)/")
 forbidden("a path of one machine" "(^|[^A-Za-z0-9_.}])/(home|root|work|Users|mnt)/[a-z]" ${ours} ${texts} run .ci/run .ci/lint .ci/lint_groups.awk)
 
+# A comment names its subject first. "Of", "What", "Who" and "Whose" begin sentences that a reader has to turn around.
+file(GLOB_RECURSE commented RELATIVE ${ROOT} ${ROOT}/tests/*.h ${ROOT}/tests/*.cpp ${ROOT}/examples/*.h ${ROOT}/examples/*.cpp ${ROOT}/tools/*.cpp
+     ${ROOT}/bench/*.h ${ROOT}/bench/*.cpp)
+forbidden("a comment that does not begin with its subject" "^ *//[/!]?<? *(What|Whose|Who|Of)[ ,]" ${ours} ${commented})
+
 # One concept a file. Tables may be longer: they say so in their name.
 set(limit 400)
 list(FILTER sources EXCLUDE REGEX "(_table|_rows)\\.(cpp|h|inl)$")

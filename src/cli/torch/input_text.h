@@ -8,7 +8,7 @@
 
 namespace mezzo::cli {
 
-/// What an --input asks for.
+/// The request of one --input.
 struct InputText {
   std::vector<std::int64_t> sizes;
   at::ScalarType type = at::kFloat;

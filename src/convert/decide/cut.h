@@ -7,7 +7,7 @@
 
 namespace mezzo::convert {
 
-/// What an answer costs: fewer casts first, among these fewer bytes, among these what ties prefer.
+/// The cost of an answer: fewer casts first, among these fewer bytes, among these what ties prefer.
 /// An ordered group, which is all that a minimum cut needs: it is exact in every place at once.
 struct Cost {
   std::int64_t casts = 0, bytes = 0, ties = 0;

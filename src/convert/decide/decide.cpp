@@ -256,8 +256,8 @@ class Decider {
   void pin_ranges(const ValueRanges* ranges) {
     if (ranges == nullptr) return;
     const double limit = largest(policy_.low()) / policy_.options().headroom;
-    // Whose largest is normal loses, measured by it, what normal values lose. Where other inputs
-    // make it smaller, it fades digit by digit, while what grows overflows at once.
+    // A value at half the smallest normal number loses as much as bfloat16 loses everywhere.
+    // Underflow is gradual and overflow abrupt, so only the upper limit has headroom.
     const double floor = least_magnitude(policy_.low());
     const std::map<ValueId, double> in_order(ranges->begin(), ranges->end());
     for (const auto& [id, magnitude] : in_order) {

@@ -43,10 +43,10 @@ struct Decisions {
   }
 };
 
-/// What there is to decide about a type variable of a node, without the answer.
+/// The question about a type variable of a node, without the answer.
 Decision question_about(const Graph&, const Node&, std::size_t variable);
 
-/// What was decided about every type variable of every node, and by whom.
+/// The decision about every type variable of every node, and who made it.
 std::vector<Decision> decisions_of(const Graph&, const Decisions&);
 
 /// A type that no node has, but what goes into a body or a function, or comes out of it.
@@ -58,15 +58,16 @@ struct Passage {
 /// The passages of a graph, each slot once.
 std::vector<Passage> passages_of(const Graph&, const SlotMap&);
 
-/// What a plan must know to decide again as it was decided: the list, and what passages became.
+/// The part of a plan with which it decides again as it was decided: the list, and what passages
+/// became.
 std::vector<Decision> planned_of(const Graph&, const Decisions&);
 
-/// What became of nodes that have nothing to decide, for the report: operators that nothing
+/// The consequences for nodes that have nothing to decide, for the report: operators that nothing
 /// describes, and float outputs of nodes with bodies and of calls. `variable` is empty, or the
 /// output's name.
 std::vector<Decision> consequences_of(const Graph&, const Decisions&);
 
-/// What else speaks about a graph besides the policy.
+/// Evidence about a graph besides the policy.
 struct Evidence {
   const ValueRanges* ranges = nullptr;          // measured on samples
   const Plan* plan = nullptr;                   // instead of the policy
@@ -75,13 +76,13 @@ struct Evidence {
 
 Decisions decide(const Graph&, const ConvertPolicy&, Constants&, const Evidence& = {});
 
-/// What to warn of: inputs asked for in the low type whose values become integers.
+/// Warnings about inputs asked for in the low type whose values become integers.
 std::vector<std::string> warnings_of_narrowed_ids(const Graph&, const ConvertPolicy&);
 
 /// Pins what is bound to values whose types are not known: nothing there can be cast.
 void pin_unknown_types(const Graph&, SlotMap&);
 
-/// What excluded tensors and inputs came to.
+/// The outcome for excluded tensors and inputs.
 struct ExcludedValues {
   std::vector<NodeId> readers;        // nodes that read one of them
   std::vector<std::string> warnings;  // patterns that match nothing
@@ -107,7 +108,7 @@ std::vector<bool> place_casts(const Graph&, const ConvertPolicy&, const SlotMap&
 /// Has the node types of its own to decide?
 bool is_decidable(const Node&);
 
-/// What patterns are matched with: the node's name or, where it has none, its first output's.
+/// The name that patterns are matched with: the node's or, if it has none, its first output's.
 std::string_view name_of_node(const Graph&, const Node&);
 
 /// The variable that decides what the node computes in: that of its first output or input.

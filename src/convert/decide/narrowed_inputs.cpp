@@ -15,7 +15,7 @@ bool is_integer_cast(const Graph& graph, const Node& node) {
   return to == Element::kInt64 || to == Element::kInt32;
 }
 
-// What rounds to whole numbers has counted ones in mind.
+// Rounding to whole numbers has counted ones in mind.
 bool rounds(const Node& node) {
   return node.op == "Floor" || node.op == "Ceil" || node.op == "Round";
 }

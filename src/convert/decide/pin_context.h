@@ -1,4 +1,4 @@
-// What pins look at and act on, and the list of them.
+// The context that pins look at and act on, and the list of them.
 #pragma once
 
 #include <span>

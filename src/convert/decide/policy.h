@@ -44,7 +44,7 @@ struct InputPattern {
   std::string text;
 };
 
-/// What lies between two tensors.
+/// The region between two tensors.
 struct RegionPattern {
   NamePattern from, to;
 };
@@ -65,7 +65,7 @@ class ConvertPolicy {
   Allowed allowed() const { return {options_.clamp_weights, options_.raise_epsilons}; }
   /// By "Conv" or "com.microsoft::Gelu".
   ClassOf class_of(std::string_view op) const;
-  /// What the class is where the options say nothing.
+  /// The class if the options say nothing.
   CastClass default_class_of(std::string_view op) const;
   const CustomOperators& custom_operators() const { return *custom_; }
   /// The texts of the caller's descriptions, as plans keep them.

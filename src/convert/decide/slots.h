@@ -14,7 +14,7 @@ inline constexpr Slot kNoSlot = -1;
 
 enum class Label : std::uint8_t { kHigh, kLow };
 
-/// Who decides, weakest first.
+/// The authority of a decision, weakest first.
 enum class Level : std::uint8_t { kDefault, kPattern, kList, kNumeric, kName, kPlan, kValidity };
 
 std::string name_of(Level);
@@ -34,7 +34,7 @@ class Slots {
   Slot root(Slot) const;
   void unite(Slot, Slot);
   void pin(Slot, Label, Level, std::string why);
-  /// Who pins from here on: the name of a PinRule, or nothing.
+  /// Sets who pins from here on: the name of a PinRule, or nothing.
   void set_pinning(std::string_view rule) { pinning_ = rule; }
 
   /// The pin in force of every root: the strongest; of equal ones the high one. Two pins of users

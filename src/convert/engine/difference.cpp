@@ -36,7 +36,7 @@ double sum_of(const Lanes& lanes) {
   return sum;
 }
 
-// Of finite numbers, as many as there are lanes or a multiple.
+// Takes finite numbers, as many as there are lanes or a multiple.
 template <typename T>
 void add_finite(Difference& sums, std::span<const T> reference, std::span<const T> got) {
   Lanes largest{};

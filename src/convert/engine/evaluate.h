@@ -38,7 +38,7 @@ class Evaluator final : public Engine {
   const OperatorLibrary& library_;
 };
 
-/// What a value is while a model is evaluated: a tensor, a sequence, or an optional without
+/// A value while a model is evaluated: a tensor, a sequence, or an optional without
 /// content.
 struct Datum {
   enum class Kind : std::uint8_t { kTensor, kSequence, kNothing };

@@ -1,4 +1,4 @@
-// What each node adds to the error by itself: its inputs as float32 computes them, rounded, its
+// The error that each node adds by itself: its inputs as float32 computes them, rounded, its
 // result rounded, compared with the float32 result.
 #pragma once
 
@@ -27,7 +27,7 @@ class LocalErrors {
       : library_(library), graph_(graph), rounding_(rounding), sums_(graph.nodes.size()) {}
 
   /// `results` are what `call`, of this node, gave; the node is computed once more with rounding.
-  /// What cannot be computed from rounded inputs is left out.
+  /// Nodes that cannot be computed from rounded inputs are left out.
   void add(const Node& node, const OperatorCall& call, const std::vector<Array>& results);
 
   /// Over everything that was added, worst first: what is not finite, then by SQNR; equal ones in

@@ -36,7 +36,7 @@ struct OperatorCall {
 /// Counts the layouts of this header: a library with another one is not used.
 inline constexpr int kOperatorLayout = 1;
 
-/// What the library exports as mezzo_convert_operators(). Both sides come from one build.
+/// The export of the library as mezzo_convert_operators(). Both sides come from one build.
 struct OperatorLibrary {
   int layout;
   /// Appends one array per output. Returns what went wrong; empty: nothing.

@@ -1,5 +1,5 @@
-// What can run a model: an engine opens model files as sessions. The judges of a conversion are
-// engines.
+// Engines, which run models: an engine opens model files as sessions. The judges of a conversion
+// are engines.
 #pragma once
 
 #include <filesystem>
@@ -43,7 +43,7 @@ class Engine {
   /// change the document's messages and write to `scratch`.
   virtual ValueRanges ranges(Document&, const Graph& graph, const std::vector<Sample>&,
                              const std::filesystem::path& scratch) const = 0;
-  /// What each node that is rounded adds to the error by itself over the samples, worst first.
+  /// The error that each rounded node adds by itself over the samples, worst first.
   /// Nothing where the engine sees no single nodes.
   virtual std::vector<LocalError> local_errors(Document&, const Graph&, const Rounding&,
                                                const std::vector<Sample>&) const;

@@ -41,7 +41,7 @@ Operand as_centers(Call& call, const Operand& boxes) {
   return call.concat(centers_of(call, boxes), 2);
 }
 
-// What anchors become by what a network says about them; `factors` of x, y, width and height.
+// Anchors moved by a network's output; `factors` of x, y, width and height.
 Operand decoded(Call& call, const Operand& data, const Operands& anchors,
                 const std::vector<double>& factors, double largest) {
   const auto moved = [&](std::int64_t i) {

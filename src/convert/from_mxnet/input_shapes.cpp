@@ -17,7 +17,7 @@ const std::vector<std::int64_t>* shape_of_parameter(const Source& source, const 
   return holder == nullptr ? nullptr : &holder->shape(from.name);
 }
 
-// What a reader's parameters say about its data.
+// The sizes of data that a reader's parameters ask for.
 std::optional<Dims> dims_wanted_by(const Source& source, const Node& node, std::size_t input,
                                    OnnxWriter& writer) {
   const Call call(source, node, {}, writer);
@@ -84,7 +84,7 @@ InputShape input_shape(const Source& source, std::uint32_t variable,
   } else if (node.attrs.contains("__shape__")) {
     OnnxWriter unused;
     shape.dims = Call(source, node, {}, unused).list("__shape__");
-    // What is written there is what it was trained with: batches, and sizes of images, change.
+    // The file holds the sizes of training: batches, and sizes of images, change.
     for (std::size_t i = 0; i < shape.dims->size(); ++i)
       if (i == 0 || (i >= 2 && shape.dims->size() >= 4)) (*shape.dims)[i] = 0;
   } else {

@@ -1,4 +1,4 @@
-// What is known of the shapes of data: what the caller says, what the file says, and what the
+// Shapes of data, as far as known: what the caller says, what the file says, and what the
 // operators that read it need.
 #pragma once
 

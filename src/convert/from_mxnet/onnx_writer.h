@@ -42,7 +42,7 @@ struct Attribute {
 };
 using Attributes = std::vector<Attribute>;
 
-/// What a node gives: an element type, and sizes as far as they are known.
+/// The result of a node: an element type, and sizes as far as they are known.
 struct Form {
   Element element = Element::kFloat;
   std::optional<Dims> dims = {};

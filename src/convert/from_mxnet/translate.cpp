@@ -115,7 +115,7 @@ class Translation {
     }
   }
 
-  // Who reads a variable as a weight? It must then have one.
+  // A variable that is read as a weight must have a value.
   void check_is_data(std::uint32_t variable) const {
     static const std::set<std::string_view> kWithWeights = {
         "Convolution", "Deconvolution", "FullyConnected", "BatchNorm", "Embedding", "LayerNorm"};

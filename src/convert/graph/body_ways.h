@@ -18,8 +18,8 @@ std::vector<ValueId> values_after_input(const Graph&, const Node&, std::size_t i
 /// The same for every input of the node.
 std::vector<std::vector<ValueId>> values_after_inputs(const Graph&, const Node&);
 
-/// What output `index` of a hollow node is: outputs of its bodies, and the input that it is where a
-/// loop makes no turn.
+/// The sources of output `index` of a hollow node: outputs of its bodies, and the input that it is
+/// if a loop makes no turn.
 std::vector<ValueId> values_before_output(const Graph&, const Node&, std::size_t index);
 
 /// Where output `index` of a body goes: the output of its owner, and the input of the next turn.
@@ -28,7 +28,8 @@ std::vector<ValueId> values_after_result(const Graph&, ScopeId, std::size_t inde
 /// The same for every output of the body.
 std::vector<std::vector<ValueId>> values_after_results(const Graph&, ScopeId);
 
-/// What input `index` of a body is: the input of its owner, and the output of the turn before.
+/// The sources of input `index` of a body: the input of its owner, and the output of the turn
+/// before.
 std::vector<ValueId> values_before_entry(const Graph&, ScopeId, std::size_t index);
 
 }  // namespace mezzo::convert

@@ -64,7 +64,7 @@ class Checker {
     return concat({place_of(node.scope), "node ", node.name});
   }
 
-  // What a body reads comes from its owner, whatever it declares.
+  // A body's inputs come from its owner, whatever it declares.
   void check_inputs(const Scope& scope) {
     if (scope.kind != ScopeKind::kBody) return;
     for (const ValueId id : scope.inputs) {

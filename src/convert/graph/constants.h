@@ -1,4 +1,4 @@
-// What is known about the values of constants: ranges, and what rounding would do to them.
+// Facts about the values of constants: ranges, and what rounding would do to them.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct ConstantFacts {
   std::uint64_t infinite = 0, nan = 0;
 };
 
-/// What was counted, by where the values stand in the files and how many they are: the same for
+/// The counted facts, by where the values stand in the files and how many they are: the same for
 /// every reading of one model, whatever opset it is raised to. For one low type.
 using MeasuredFacts = std::map<std::pair<Document::Place, std::uint64_t>, ConstantFacts>;
 
@@ -40,7 +40,7 @@ class Constants {
   /// A float32 tensor whose values stand in the model and that no caller can replace.
   bool is_constant(ValueId) const;
   const ConstantFacts& facts(ValueId);
-  /// Of float32 values that are no constant of the graph: a tensor of a default or an attribute.
+  /// For float32 values that are no constant of the graph: a tensor of a default or an attribute.
   ConstantFacts facts_of(const Message& tensor) const;
   ConstantFacts facts_of(std::span<const float>) const;
   /// The lowest and the highest finite value, or 0 where that is beyond. Read when first asked.

@@ -285,7 +285,7 @@ class Builder {
     }
   }
 
-  // What the file tells of values in between: shapes, and types where operators give none.
+  // Types and shapes that the file declares for values in between; types where operators give none.
   void read_infos(ScopeId id, Message& message) {
     const bool is_function = graph_.scope(id).kind == ScopeKind::kFunction;
     for (Field& field : message.fields()) {

@@ -35,7 +35,7 @@ class GraphEdits {
   std::string_view add_constant(ScopeId, const std::string& wanted,
                                 const std::vector<std::int64_t>& dims,
                                 const std::vector<float>& values);
-  /// Of the outermost scope around.
+  /// The names of the outermost scope around.
   Names& names(ScopeId);
   void make();
 

@@ -1,4 +1,4 @@
-// What the rules of shapes look at: one output of one node.
+// The subject of the shape rules: one output of one node.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +73,7 @@ class Place {
     }
     return list;
   }
-  /// What was an attribute in old opsets and is an input in new ones; empty where it is left out.
+  /// An attribute of old opsets that is an input in new ones; empty if it is left out.
   Shape listed(std::string_view name, std::size_t i) const {
     if (is_given(name)) return integers(name);
     return has(i) ? list(i) : Dims();

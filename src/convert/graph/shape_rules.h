@@ -1,4 +1,4 @@
-// What operators do with shapes, as far as that follows from shapes, attributes and constants.
+// Shapes of operators' results, as far as they follow from shapes, attributes and constants.
 #pragma once
 
 #include <cstdint>

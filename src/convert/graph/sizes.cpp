@@ -65,7 +65,7 @@ class Estimate {
     sizes_[v] = is_told ? elements(*shapes_[v]) : otherwise;
   }
 
-  // What one value is, another one is, too.
+  // Passes what is known of one value on to an equal one.
   void hand_on(ValueId from, ValueId to) {
     if (from == kNone || to == kNone) return;
     set(to, shapes_[static_cast<std::size_t>(from)], sizes_[static_cast<std::size_t>(from)]);

@@ -71,7 +71,7 @@ const Node* maker_of(const Graph& graph, const Value& value) {
   return node != nullptr && is_standard(*node) ? node : nullptr;
 }
 
-// What is made of a value where it is read there, as far as a visit wants to know.
+// The values that readers make of a value there, as far as a visit wants to know.
 std::vector<ValueId> made_at(const Graph& graph, ValueId id, const Use& use,
                              const WalkBounds& bounds, const VisitOn& visit) {
   const auto input = static_cast<std::size_t>(use.input);

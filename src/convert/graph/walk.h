@@ -43,14 +43,14 @@ enum class Through : std::uint8_t {
   kBodies,   ///< all
 };
 
-/// What a walk may pass.
+/// The bounds of a walk.
 struct WalkBounds {
   std::size_t farthest = kFarthestWalk;  ///< values that it looks at
   Through through = Through::kBodies;
   bool any_domain = false;  ///< it goes on through operators that are not of the standard
 };
 
-/// What the value is inside bodies, or outside of the one that reads it: what a body gives, or what
+/// The same value inside bodies, or outside of the body that reads it: what a body gives, or what
 /// its owner reads. Empty for values that no body that may be passed gives or takes.
 std::vector<ValueId> values_behind(const Graph&, ValueId, Through);
 

@@ -11,11 +11,11 @@ namespace mezzo::convert {
 namespace {
 
 constexpr std::string_view kPlace = "{}";
-/// What is shown of a command's output.
+/// The number of lines that are shown of a command's output.
 constexpr std::size_t kLines = 10;
 constexpr std::size_t kBytes = 2000;
 
-// What a shell says where it cannot run a command, or does not find it.
+// The shell's code for a command that it cannot run, or does not find.
 constexpr int kCannotRun = 126;
 constexpr int kNotFound = 127;
 

@@ -7,7 +7,7 @@
 
 namespace mezzo::convert {
 
-/// What a command said about a model.
+/// A command's verdict on a model.
 struct CommandVerdict {
   bool accepts = false;
   std::string why;  ///< where it refuses: how it ended, and the last lines that it wrote

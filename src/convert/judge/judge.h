@@ -45,7 +45,7 @@ class Judge {
   /// Ranges of the float32 values over the samples.
   ValueRanges ranges(const Graph& graph) const;
 
-  /// What each node adds to the error by itself over the samples, worst first; nothing where the
+  /// The error that each node adds by itself over the samples, worst first; nothing if the
   /// engine cannot tell.
   std::vector<LocalError> local_errors(const Graph& graph, const Decisions&,
                                        const ConvertPolicy&) const;

@@ -1,5 +1,5 @@
-// What a search for nodes that must stay float32 goes by: which may, which first, and which earlier
-// judgements count.
+// The candidates of a search for nodes that must stay float32: which may, which first, and which
+// earlier judgements count.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct RankedNodes {
 RankedNodes ranked_by(const std::vector<LocalError>& errors,
                       const std::vector<std::string>& candidates);
 
-/// What was judged counts again for the same judge, model, samples, options and decisions.
+/// Judgements count again for the same judge, model, samples, options and decisions.
 std::uint64_t purpose_of_search(std::string_view judge, const std::filesystem::path& original,
                                 const ConvertPolicy&, const Decisions&);
 

@@ -18,8 +18,8 @@ namespace mezzo::convert {
 /// Nodes by their keys in a plan.
 using NodeSet = std::set<std::string>;
 
-/// What a search has judged so far, in a file beside the target: a search that was interrupted, or
-/// ran out of its budget, goes on where it stopped.
+/// The judgements of a search so far, in a file beside the target: a search that was interrupted,
+/// or ran out of its budget, goes on where it stopped.
 class SearchJournal {
  public:
   /// Reads `path`. What stands there for another `purpose` (model, options, samples) is dropped.

@@ -1,4 +1,4 @@
-// What single nodes add to the error, as a conversion decides about them.
+// Sensitivity: the error that single nodes add, as a conversion decides about them.
 #pragma once
 
 #include <set>

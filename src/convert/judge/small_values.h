@@ -15,7 +15,7 @@ ValueRanges without_small(const ValueRanges& ranges, Element low);
 std::size_t low_products(const Graph&, const ConvertPolicy&, const Decisions&);
 
 /// Is hardly anything of the outputs lost, measured by `accepted`, the largest error that would do?
-/// Of each a quarter of that may be, and it must point where it pointed: an output that is small
+/// Each may differ by a quarter of that, and must point where it pointed: an output that is small
 /// itself would otherwise be allowed to vanish.
 bool hardly_differ(const std::vector<OutputError>& outputs, double accepted);
 

@@ -19,13 +19,13 @@
 namespace mezzo::convert {
 namespace {
 
-/// What a comparison accepts without a tolerance, relative to an output's range.
+/// The error that a comparison accepts without a tolerance, relative to an output's range.
 constexpr double kAcceptedHalf = 0.02;
 constexpr double kAcceptedBFloat = 0.15;
 /// Or so many times what rounding the weights alone costs.
 constexpr double kFloorFactor = 4.0;
 
-// What a result that is not accurate calls for.
+// The remedy for a result that is not accurate.
 std::string_view remedy(const Evidence& evidence) {
   return evidence.plan == nullptr ? "give Options::tolerance to search what must stay float32"
                                   : "make a plan for this model, with Options::tolerance";
@@ -179,7 +179,7 @@ const std::set<std::string>* Verifier::search(const Evidence& evidence, const De
            !questions.fits({candidates.begin(), candidates.end()});
   };
   if (!options.check.empty() && is_hopeless()) {
-    // Who has mended the command asks it again.
+    // The user may fix the command, so drop cached answers.
     journal.close();
     if (refusal_.empty()) raise_unfound({});  // it was not even asked
     raise("convert", "nothing was written: the command '", options.check,

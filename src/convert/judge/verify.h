@@ -1,4 +1,4 @@
-// What must be true of a result before it replaces the target.
+// Conditions that a result must meet before it replaces the target.
 #pragma once
 
 #include <filesystem>
@@ -39,7 +39,7 @@ class Verifier {
   /// only the command is asked.
   void confirm_original(const std::filesystem::path& copy, Report& report);
 
-  /// What the caller should know about the judges.
+  /// Notes to the caller about the judges.
   const std::vector<std::string>& notes() const { return notes_; }
 
   const Workshop& workshop() const { return workshop_; }
@@ -55,7 +55,7 @@ class Verifier {
   [[noreturn]] void raise_unfound(std::string_view ended_by) const;
   void tell(std::string_view what, double share) const;
   void confirm_load(const std::filesystem::path& result, Report& report) const;
-  // What rounding the weights alone costs; nothing where that is all that is done.
+  // The cost of rounding the weights alone; nothing if that is all that is done.
   std::vector<OutputError> floor_of(const Evidence&) const;
   void let_small_go_low(Report&);
   // The error that a comparison accepts without a tolerance, whatever rounding the weights costs.

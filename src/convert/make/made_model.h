@@ -65,7 +65,7 @@ struct MadeModel {
 /// caller gives a place where nothing is lost if this fails.
 MEZZO_API void store_made(const MadeModel& model, const std::filesystem::path& out, bool external);
 
-/// What the outputs of a model are, one list a sample, and who computed them.
+/// The outputs of a model, one list a sample, and who computed them.
 struct MadeRun {
   std::string judge;
   std::vector<std::vector<Array>> outputs;

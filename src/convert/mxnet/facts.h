@@ -1,4 +1,4 @@
-// What is known of MXNet's operators beside their classes: which inputs have types of their own,
+// Facts about MXNet's operators beside their classes: which inputs have types of their own,
 // and how many results there are.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace mezzo::convert::mxnet {
 
-/// What an input is to the types of its operator.
+/// The role of an input for the types of its operator.
 enum class Role : std::uint8_t {
   kData,       ///< has the operator's type
   kFloat,      ///< float32, even where the data is in 16 bits: factors of batch normalization

@@ -78,7 +78,7 @@ class CastPlacer {
       kinds_[first_[i] + output] = is_norm && output > 0 ? Kind::kFloat : data;
   }
 
-  // Of the inputs that share the operator's type: how many there are of each kind.
+  // The inputs that share the operator's type: how many there are of each kind.
   struct Counts {
     std::size_t low = 0, full = 0, other = 0, unknown = 0, free = 0;
   };
@@ -106,7 +106,7 @@ class CastPlacer {
     return counts;
   }
 
-  // What an operator gives that gets nothing in 16 bits.
+  // The result of an operator that gets nothing in 16 bits.
   static Kind in_float(const Counts& counts) {
     if (counts.full + counts.low != 0) return Kind::kFloat;
     return counts.other != 0 && counts.unknown == 0 ? Kind::kOther : Kind::kUnknown;

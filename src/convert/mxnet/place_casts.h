@@ -10,7 +10,7 @@
 
 namespace mezzo::convert::mxnet {
 
-/// What the caller says about the variables of a graph.
+/// The caller's words about the variables of a graph.
 struct Variables {
   /// Variables that are never stored in another type.
   std::function<bool(const Node&)> is_data;

@@ -56,7 +56,7 @@ std::size_t size_of(Element);
 /// Bits of one element in a file; 0 for strings and unknown types.
 std::size_t bits_of(Element);
 
-/// What stands around the tensors of a value, outermost first.
+/// The containers around the tensors of a value, outermost first.
 enum class Wrap : std::uint8_t { kNone = 0, kSequence, kOptional };
 
 enum class Base : std::uint8_t { kUnknown, kTensor, kSparseTensor, kMap, kOpaque };
@@ -73,7 +73,7 @@ struct Type {
   bool is_plain_tensor() const { return base == Base::kTensor && wraps[0] == Wrap::kNone; }
   /// The same containers around another element type.
   Type with(Element) const;
-  /// What is inside the outermost container; unknown for a plain tensor.
+  /// The type inside the outermost container; unknown for a plain tensor.
   Type inside() const;
   Type wrapped(Wrap) const;
 };

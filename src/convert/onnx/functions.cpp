@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::uint64_t kMostNodes = 4'000'000;
 constexpr std::uint64_t kMostCopies = 250'000;
-// What nodes read and make, inputs and initializers: one node may have any number of them.
+// A bound on values that nodes read and make, inputs and initializers: one node may have any number
+// of them.
 constexpr std::uint64_t kMostValues = 50'000'000;
 
 std::string_view domain_of(const Message& message, std::uint32_t number) {

@@ -22,7 +22,7 @@ double vanishes_at(Element low);
 /// smaller, and below the smallest normal value digits go with every halving.
 double least_magnitude(Element low);
 
-/// What the caller allows to be done to constants besides rounding them.
+/// The changes to constants that the caller allows besides rounding them.
 struct Allowed {
   bool clamping = false;  // of weights beyond the range
   bool raising = false;   // of epsilons below the smallest normal value

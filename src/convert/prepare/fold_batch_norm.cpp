@@ -92,7 +92,7 @@ class Folding {
     return "";
   }
 
-  // What keeps the normalization itself from being folded.
+  // The reason why the normalization itself cannot be folded.
   std::string refusal(const Node& node) const {
     constexpr std::array kParameters{"input", "scale", "bias", "mean", "variance"};
     if (node.inputs.size() != kParameters.size() || node.outputs.empty() ||

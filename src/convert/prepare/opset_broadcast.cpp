@@ -1,4 +1,4 @@
-// What adapters of old opsets need to know and do beyond the node itself: shapes, operands that
+// Facts and edits that adapters of old opsets need beyond the node itself: shapes, operands that
 // were aligned, outputs that changed their type.
 #include "convert/onnx/fields.h"
 #include "convert/prepare/opset_edit.h"

@@ -131,8 +131,8 @@ std::string resize_11(NodeEdit& node) {
   return "";
 }
 
-// Of x = (i + 0.5) / scale, floor(x) is floor((x - 0.5) + 0.5), and ceil(x - 0.5) is the ceiling of
-// what half_pixel gives.
+// With x = (i + 0.5) / scale, floor(x) is floor((x - 0.5) + 0.5), and ceil(x - 0.5) is the ceiling
+// of what half_pixel gives.
 std::string resize_13(NodeEdit& node) {
   if (node.text("coordinate_transformation_mode") != "tf_half_pixel_for_nn") return "";
   const std::string_view mode = node.text("mode");

@@ -1,4 +1,4 @@
-// What changed its meaning or form from opset to opset, and how a node is rewritten for it.
+// Operators that changed meaning or form from opset to opset, and how a node is rewritten for it.
 #pragma once
 
 #include <string>

@@ -20,7 +20,7 @@ class NodeEdit {
       : document_(document), names_(names), message_(message), target_(target), facts_(facts) {}
 
   int target() const { return target_; }
-  /// What is known of inputs and outputs as they were read; nothing where no facts were given.
+  /// The known shape of an input or output as it was read; nothing if no facts were given.
   std::optional<Dims> shape(std::size_t input) const;
   std::optional<std::vector<double>> constant_numbers(std::size_t input) const;
   std::optional<Element> element(std::size_t output) const;

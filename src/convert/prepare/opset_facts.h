@@ -1,4 +1,4 @@
-// What is known about the values of an old model while it is raised.
+// Facts about the values of an old model while it is raised.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace mezzo::convert {
 
-/// Of the nodes of old opsets, as the model was read: taken before anything is edited. A function's
-/// node is there once per call, and what differs between calls is not known.
+/// Facts about the nodes of old opsets, as the model was read: taken before anything is edited. A
+/// function's node is there once per call, and what differs between calls is not known.
 class NodeFacts {
  public:
   explicit NodeFacts(const Graph&);

@@ -1,4 +1,4 @@
-// What is done to a model before anything is decided about it.
+// The preparation of a model before anything is decided about it.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ struct OpsetChoice {
   std::string cannot = {};  ///< why it was not raised, though it should have been
 };
 
-/// What is done to a model before anything is decided about it.
+/// A model made ready for decisions.
 struct Preparation {
   int opset = 0;       ///< raised to; 0: it stays
   bool folds = false;  ///< batch normalizations

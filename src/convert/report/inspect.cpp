@@ -1,4 +1,4 @@
-// What is in a model file.
+// The content of a model file.
 #include <algorithm>
 #include <sstream>
 

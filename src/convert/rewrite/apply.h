@@ -10,7 +10,7 @@
 
 namespace mezzo::convert {
 
-/// What was put into the model.
+/// The changes to the model.
 struct Changes {
   std::vector<CastReport> casts;
   std::int64_t weights = 0, low_weights = 0, duplicated_weights = 0;

@@ -1,4 +1,4 @@
-// What the caller allows to be done to constants besides rounding them: weights are clamped,
+// Changes to constants that the caller allows besides rounding them: weights are clamped,
 // epsilons are raised.
 #include <bit>
 #include <cmath>

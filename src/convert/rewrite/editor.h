@@ -78,7 +78,7 @@ class Editor {
     return !stored_low_only_.empty() && stored_low_only_[static_cast<std::size_t>(id)];
   }
   void settle_weights_only();
-  // What is done to constants besides rounding them. Settled before anything is edited, too.
+  // Treats constants besides rounding them. Settled before anything is edited, too.
   void settle_bounds();
   Bounds bounds_for(ValueId id);
   bool is_read_low(ValueId id, std::size_t use) const;

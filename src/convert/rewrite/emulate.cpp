@@ -37,7 +37,7 @@ void Editor::round(std::string_view from, std::string_view to, ScopeId scope,
   nodes.push_back(cast_message(between, to, Element::kFloat, scope));
 }
 
-// What is not only rounded is stored as it would be, and cast back.
+// A constant that is not only rounded is stored as it would be, and cast back.
 void Editor::round_constant(ValueId id, std::vector<Message>& nodes) {
   const Value& value = graph_.value(id);
   const std::string_view to = twins(id).low;

@@ -25,7 +25,7 @@ constexpr std::array<std::pair<std::string_view, CastClass>, 4> kClasses{
 
 }  // namespace
 
-// What a schema points to.
+// The content that a schema points to.
 struct CustomOperators::Entry {
   std::deque<std::string> texts;
   std::vector<TypeSet> sets;

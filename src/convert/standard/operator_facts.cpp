@@ -44,7 +44,7 @@ constexpr OperatorFacts neutral(std::string_view op, Kind kind) {
   return own(op, kNeutral, kind, kFollows);
 }
 
-// What these inputs hold is compared, or says where something is.
+// Marks inputs that are compared, or say where something is.
 constexpr OperatorFacts deciding(OperatorFacts facts, std::initializer_list<int> inputs) {
   for (const int input : inputs)
     facts.deciding =

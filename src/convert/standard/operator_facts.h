@@ -12,7 +12,7 @@
 
 namespace mezzo::convert {
 
-/// What an operator does with numbers.
+/// The way in which an operator treats numbers.
 enum class Kind : std::uint8_t {
   kOther,
   kMoves,        ///< hands on values, chosen, negated or bounded: exact in any type

@@ -1,4 +1,4 @@
-// What the ONNX standard says about operators: formals, type variables, attributes, per opset.
+// The operators of the ONNX standard: formals, type variables, attributes, per opset.
 //
 // Facts of opsets 1 to 28 in one table, schema_table.inc, made by tools/make_onnx_schemas.py.
 #pragma once

@@ -107,7 +107,7 @@ Value* Casts::call_cast(Value* value, Kind target, Node* where) {
 
 Value* Casts::cast(Value* value, Kind target, Node* user, bool is_real) {
   const Fact& fact = method_.converted->of(value);
-  // What no cast has made is float32 already, or the caller's own low type.
+  // A tensor that no cast has made is float32 already, or the caller's own low type.
   const bool is_own = fact.kind == Kind::kUnknown && target == Kind::kFloat && !fact.touched;
   const bool is_changed = is_castable(fact.kind) || (fact.kind == Kind::kUnknown && !is_own);
   if (!may_hold_tensors(value->type()) || !is_changed || fact.kind == target) return value;

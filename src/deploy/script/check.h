@@ -1,4 +1,4 @@
-// What is looked at before and after a conversion.
+// Checks before and after a conversion.
 #pragma once
 
 #include <vector>

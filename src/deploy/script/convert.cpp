@@ -84,7 +84,7 @@ bool is_container(const torch::jit::Value& value) {
   return kind == c10::TypeKind::ListType || kind == c10::TypeKind::DictType;
 }
 
-/// Who writes what, and which lists change.
+/// Finds who writes what, and which lists change.
 void find_writers(ScriptMethod& method) {
   // Attributes count as memory of their own. Otherwise whatever writes to an element of some list
   // would write to all weights. Each is read once, and weights that share memory stay together.

@@ -1,4 +1,4 @@
-// What is known of the types of the values in a graph.
+// Facts about the types of the values in a graph.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ constexpr bool is_castable(Kind kind) {
   return kind == Kind::kFloat || kind == Kind::kLow || kind == Kind::kReal;
 }
 
-/// What is known of a value: a tensor, or the tensors in an optional, list or dictionary together.
+/// The known type of a value: a tensor, or the tensors in an optional, list or dictionary together.
 struct Fact {
   Kind kind = Kind::kNothing;
   bool sized = false;            ///< the tensor has a dimension for certain

@@ -171,7 +171,7 @@ std::optional<Fact> converted(const Node& node, std::string_view name,
   return result;
 }
 
-/// Of a new tensor whose type nobody names.
+/// The kind of a new tensor that no argument types.
 Kind default_kind(const Node& node, std::string_view name) {
   if (name != "full" && name != "scalar_tensor" && name != "arange" && name != "tensor")
     return Kind::kFloat;

@@ -64,7 +64,7 @@ Types::Types(Graph& graph, const torch::jit::Module& module,
     if (is_fixed && i - 1 < start_.inputs.size()) fact = start_.inputs[i - 1];
     set(graph.inputs()[i], std::move(fact));
   }
-  // What a product shows of its operands holds before it, too.
+  // Facts that a product shows of its operands hold before it, too.
   std::size_t known = 0;
   for (int round = 0; round < kMostRounds; ++round) {
     follow(graph.block());
@@ -129,7 +129,7 @@ void Types::follow_loop(Node* node) {
   for (std::size_t i = 0; i < facts.size(); ++i) set(node->outputs()[i], facts[i]);
 }
 
-/// Of the elements of a list or a dictionary that the node makes.
+/// The fact about the elements of a list or a dictionary that the node makes.
 Fact Types::of_container(const Node& node, std::size_t first, std::size_t step) const {
   const auto changes = changing_.find(node.output(0));
   if (changes != changing_.end() && changes->second)

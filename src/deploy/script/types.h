@@ -11,13 +11,14 @@ namespace mezzo::deploy::script {
 
 using Verdicts = std::unordered_map<const torch::jit::Node*, Verdict>;
 
-/// What casting does to an operand.
+/// The effect of casting on an operand.
 struct OperandCast {
   bool casts = false;
   Kind target = Kind::kFloat;  ///< kFloat or kLow
 };
 
-/// What a verdict does to the operands of a node, by their facts. Not for kWritten and kRestore.
+/// The effect of a verdict on the operands of a node, by their facts. Not for kWritten and
+/// kRestore.
 OperandCast cast_of(const Verdict& verdict, const std::vector<Fact>& facts);
 
 /// Is one of the operands of a product float32 or low? Then all of them are, or the product throws.
@@ -26,7 +27,7 @@ bool has_real_operand(const Verdict& verdict, const std::vector<Fact>& facts);
 /// Follows types through a graph, loops included.
 class Types {
  public:
-  /// What the values of a graph start from, and how far it is looked at.
+  /// The types that the values of a graph start from, and how far it is looked at.
   struct Start {
     at::ScalarType low;
     std::vector<Fact> inputs;  ///< of the graph's inputs, without the module; may be shorter

@@ -1,4 +1,4 @@
-// What happens to the operands of a node: by the operator's class, the names that stay float, and
+// The treatment of a node's operands: by the operator's class, the names that stay float, and
 // the node's constants.
 #pragma once
 

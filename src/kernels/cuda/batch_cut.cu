@@ -4,7 +4,7 @@ namespace mezzo::kernels::cuda {
 namespace {
 
 constexpr std::int64_t kBlocksOfProcessor = 8;
-/// What a thread should have to do at least, in turns of its loop.
+/// The least work of a thread, in turns of its loop.
 constexpr std::int64_t kTurns = 4;
 
 std::int64_t at_least_one(std::int64_t count) {

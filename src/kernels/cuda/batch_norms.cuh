@@ -152,7 +152,7 @@ __device__ inline void leave_partial(const BatchCut& cut, Partial (&mine)[N], Pa
 
 constexpr int kChannelsAtEnd = 8;
 
-/// What joining the pieces' results of this thread's channel gives; `at(piece)` reads one. For
+/// The joined results of this thread's channel over the pieces; `at(piece)` reads one. For
 /// blocks of kThreads that take kChannelsAtEnd channels.
 template <typename Partial, typename At>
 __device__ inline Partial join_pieces(std::int64_t pieces, bool present, const At& at) {

@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads)
   const Part<ListRow> part = part_of(table);
   const ListRow& row = part.row;
   const Factors factors{factor_on_device == nullptr ? factor : factor * *factor_on_device, 0};
-  // What clipping finds short enough need not be written.
+  // Gradients that clipping finds short enough need not be written.
   if (factors.a == 1 && row.x == row.out && found_inf == nullptr) return;
   if (row.x_dtype == DType::kFloat64 || row.out_dtype == DType::kFloat64) {
     return combine<double, false>(row, part.begin, part.end, factors, found_inf, Any{row.x_dtype},

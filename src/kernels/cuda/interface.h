@@ -1,5 +1,5 @@
-// What libmezzo_cuda.so offers: a table of functions over raw device pointers and a stream. Free of
-// CUDA's and LibTorch's headers, so that both sides include it.
+// The interface of libmezzo_cuda.so: a table of functions over raw device pointers and a stream.
+// Free of CUDA's and LibTorch's headers, so that both sides include it.
 //
 // Everything is asynchronous: functions queue kernels on the stream and return; nothing waits for
 // the device or reads from it, flags and counters are read and written by the kernels. All of it
@@ -26,13 +26,13 @@ using Stream = void*;
 /// use its memory: it must outlive them.
 class List;
 
-/// What a fused step keeps of a parameter besides elements, on the device.
+/// The state that a fused step keeps of a parameter besides elements, on the device.
 struct RowState {
   std::int64_t* steps = nullptr;   // applied steps so far; null: not counted, every step is a 1st
   double* running_norm = nullptr;  // NovoGrad's
 };
 
-/// What a fused step reads when it runs; each may be null.
+/// The flags that a fused step reads when it runs; each may be null.
 struct StepFlags {
   const float* skip = nullptr;        // nothing moves if it is not zero, not even a counter
   const float* inv_scale = nullptr;   // multiplies gradients
@@ -51,7 +51,7 @@ struct Interface {
   int (*device_count)();
   /// Is there code for this device, of its generation or to be translated?
   bool (*runs_on)(int device);
-  /// What went wrong last on this thread.
+  /// The last error of this thread.
   const char* (*error)();
 
   /// Null on failure.

@@ -108,7 +108,7 @@ DeviceTable::Place DeviceTable::put(const std::vector<unsigned char>& image, std
     return {data_, false};
   }
   if (capturing) {
-    // What is captured is written at replay only, so that it is not what the device has now.
+    // A captured copy is written at replay only, so that it is not what the device has now.
     auto* place = static_cast<unsigned char*>(
         captured_.reserve(image.size() + more, capturing, /*fresh=*/true));
     captured_.keep();

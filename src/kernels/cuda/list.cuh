@@ -50,7 +50,7 @@ class DeviceTable {
   /// image.
   Place put(const std::vector<unsigned char>& image, std::size_t more, cudaStream_t stream,
             bool capturing);
-  /// What the device has is not known: the next put() writes.
+  /// Forgets what the device has: the next put() writes.
   void forget() { data_ = nullptr; }
 
  private:
@@ -90,7 +90,7 @@ struct StepTensor {
   bool packed;
 };
 
-/// What kernels get: the rows, and for each chunk its row.
+/// The argument of kernels: the rows, and for each chunk its row.
 template <typename Row>
 struct RowTable {
   const Row* rows = nullptr;
@@ -99,7 +99,7 @@ struct RowTable {
   std::int64_t chunks = 0;
 };
 
-/// What a block works on: elements begin to end - 1 of a row.
+/// The work of a block: elements begin to end - 1 of a row.
 template <typename Row>
 struct Part {
   const Row& row;

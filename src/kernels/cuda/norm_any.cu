@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads) forward(NormForward n) {
   for (std::int64_t row = blockIdx.x; row < n.shape.rows; row += gridDim.x) forward_row<S>(n, row);
 }
 
-/// What was normalised, from the row or from the result.
+/// The normalised value, from the row or from the result.
 template <typename S>
 __device__ S normalised(const NormBackward& n, std::int64_t begin, std::int64_t i, S mean, S rstd) {
   const S x = value_at<S>(n.x, begin + i);

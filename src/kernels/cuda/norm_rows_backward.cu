@@ -16,7 +16,7 @@ struct Affine {
       Any{n.bias.dtype}.load(n.bias.data, column, bias);
     }
   }
-  /// What was normalised, from the row or from the result.
+  /// The normalised value, from the row or from the result.
   __device__ float normalised(const NormBackward& n, int k, float x, float mean, float rstd) const {
     if (!n.from_output) return (x - mean) * rstd;
     if (n.weight.data == nullptr) return x - bias[k];

@@ -26,7 +26,7 @@ bool norm_rows_backward(const NormBackward&, float* scratch, unsigned blocks, cu
 void norm_any_forward(const NormForward&, cudaStream_t);
 void norm_any_backward(const NormBackward&, void* scratch, unsigned blocks, cudaStream_t);
 
-/// What a backward pass divides by, away from zero, with its sign.
+/// The divisor of a backward pass, away from zero, with its sign.
 template <typename S>
 __device__ inline S away_from_zero(S w, S least) {
   const S magnitude = largest(w < S(0) ? -w : w, least);

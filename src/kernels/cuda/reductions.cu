@@ -76,7 +76,7 @@ struct Magnitude {
   }
 };
 
-/// What is measured of a row: a list's tensor, or a parameter's gradient.
+/// The measured part of a row: a list's tensor, or a parameter's gradient.
 struct Measured {
   const void* data;
   DType dtype;

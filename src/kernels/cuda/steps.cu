@@ -103,7 +103,7 @@ RowTable<StepTensor> describe(List& list, const StepRow* rows, const RowState* s
   return list.put(list.step_tensors);
 }
 
-/// What a step works with on the device; ok() is false where CUDA failed.
+/// The working memory of a step on the device; ok() is false if CUDA failed.
 template <typename Recipe, typename Scalars>
 struct Work {
   RowTable<StepTensor> table;

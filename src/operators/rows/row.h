@@ -69,7 +69,7 @@ consteval Operator native(Operator op) {
   return op;
 }
 
-/// What it calls inside is not cast either.
+/// Marks an operator whose inner calls are not cast either.
 consteval Operator alone(Operator op) {
   op.alone = true;
   return op;

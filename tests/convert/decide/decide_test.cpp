@@ -1,4 +1,4 @@
-// What constants and measured ranges keep in float32, and what they do not.
+// The float32 parts that constants and measured ranges ask for, and those that they do not.
 #include "convert/decide/decide.h"
 
 #include <gmock/gmock.h>
@@ -325,7 +325,7 @@ TEST(CastPlacement, AnEmbeddingBesideAFloatFeatureGoesLowWithItsTable) {
   EXPECT_EQ(low_nodes("Concat", "Pow"), "") << "its reader stays float32";
 }
 
-// What the norm computes in stands in its stash_type, whatever type it reads.
+// The norm computes in its stash_type, whatever type it reads.
 TEST(Classes, ALayerNormThatComputesInFloatFollowsItsNeighbours) {
   const auto norm = [](std::int64_t stash) {
     GraphBuilder g;

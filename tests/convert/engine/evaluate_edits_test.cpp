@@ -1,4 +1,4 @@
-// What is done to a model before anything is decided leaves its numbers what they were: raising it
+// Edits of a model before anything is decided leave its numbers what they were: raising it
 // to another opset, and folding batch normalizations.
 #include <gmock/gmock.h>
 

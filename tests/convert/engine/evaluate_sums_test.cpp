@@ -143,7 +143,7 @@ TEST(EvaluatedSums, OfWhatCameBeforeLeaveTheValueItselfOut) {
   EXPECT_THAT(y.at(1).values(), ElementsAre(HUGE_VAL, HUGE_VAL, HUGE_VAL, 2, 0));
 }
 
-// Of each row: x less its mean, over its standard deviation.
+// Normalises each row: x less its mean, over its standard deviation.
 Numbers normalised_row(const Numbers& x, double epsilon) {
   const double mean = mean_of(x);
   const double variance =

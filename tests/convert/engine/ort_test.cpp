@@ -53,7 +53,7 @@ std::optional<Case> read_case(const fs::path& model, const OrtSession& session) 
   return result;
 }
 
-// What the model computes from inputs that were rounded, its outputs rounded: with 16-bit inputs
+// The model's result from inputs that were rounded, its outputs rounded: with 16-bit inputs
 // and outputs nothing better can be asked for.
 std::vector<Array> rounded_reference(const OrtSession& session, const Case& data, Element low) {
   Sample rounded;

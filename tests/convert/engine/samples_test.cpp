@@ -53,7 +53,7 @@ class Samples : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
-  // What is said about these files, with x.npy among them.
+  // The message about these files, with x.npy among them.
   std::string refusal(const std::string& x, std::vector<fs::path> files = {"x.npy", "n.npy"}) {
     save(folder_ / "x.npy", x);
     for (fs::path& file : files) file = folder_ / file;

@@ -1,4 +1,4 @@
-// What the fuzzer does with one input, and the test with every file of the corpus.
+// The fuzzer's treatment of one input, and the test with every file of the corpus.
 #pragma once
 
 #include <string>

@@ -81,7 +81,7 @@ TEST(Metrics, AnotherShapeIsSaidAsSuch) {
   EXPECT_FALSE(worse(error, compare_outputs("y", reference, reference)).same_shape);
 }
 
-// Of probabilities themselves, of anything else after a softmax.
+// Probabilities count themselves, anything else after a softmax.
 TEST(Metrics, KlDivergenceIsOverRows) {
   const double from_rows = 0.5 * (0.7 * std::log(0.7 / 0.6) + 0.3 * std::log(0.3 / 0.4));
   const OutputError rows = compare_outputs("y", array_of({0.7F, 0.3F, 0.5F, 0.5F}, {2, 2}),
@@ -93,7 +93,7 @@ TEST(Metrics, KlDivergenceIsOverRows) {
   EXPECT_NEAR(logits.kl_divergence, 2 * from_rows, 1e-5);
   EXPECT_EQ(compare_outputs("y", array_of({1}, {1}), array_of({2}, {1})).kl_divergence, 0);
   EXPECT_EQ(compare_outputs("y", array_of({}, {0, 3}), array_of({}, {0, 3})).kl_divergence, 0);
-  // What became zero by rounding is not infinitely far.
+  // A number that rounding made zero is not infinitely far.
   const OutputError zero =
       compare_outputs("y", array_of({0.999F, 0.001F}, {2}), array_of({1, 0}, {2}));
   EXPECT_GT(zero.kl_divergence, 0.001);

@@ -64,7 +64,7 @@ TEST_F(Search, BothWaysFindTheCulpritsAndNothingElse) {
   }
 }
 
-// What ranks high is found with fewer questions than borders need.
+// A node that ranks high is found with fewer questions than borders need.
 TEST_F(Search, AGoodOrderSavesQuestions) {
   const std::vector<std::string> all = nodes(200);
   for (const std::size_t count : {1U, 2U, 5U, 12U}) {

@@ -1,4 +1,4 @@
-// What single nodes add to the error, and what a search gains by knowing it.
+// The error that single nodes add, and what a search gains by knowing it.
 #include "convert/judge/sensitivity.h"
 
 #include <gmock/gmock.h>
@@ -169,7 +169,7 @@ TEST_F(Sensitivity, FindsWhatIsLostInACancellation) {
   EXPECT_LT(report.local_errors[0].sqnr_db, 10);
   EXPECT_GT(report.local_errors.back().sqnr_db, 60);
   EXPECT_GT(report.kept_by_search, 0);
-  // What is kept says what low would cost.
+  // A kept node says what low would cost.
   const auto kept = std::ranges::find_if(report.decisions, [](const Decision& each) {
     return each.otherwise.find("low, its own error would be: SQNR") != std::string::npos;
   });

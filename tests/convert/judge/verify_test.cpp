@@ -125,7 +125,7 @@ TEST_F(EvaluatorJudges, TheSearchFindsWhatMustStayFloat) {
   EXPECT_LE(report.errors.at(0).relative_to_range, 0.01);
 }
 
-// What is left of large numbers when large numbers are taken away; the weights are exact.
+// The rest of large numbers when large numbers are taken away; the weights are exact.
 Message small_remainder() {
   GraphBuilder g;
   g.input("x", Element::kFloat, {1, 2});

@@ -1,4 +1,4 @@
-// What MXNet 1.9.1 computed, computed again from the ONNX models: by the built-in evaluator, or, in
+// Numbers of MXNet 1.9.1, computed again from the ONNX models: by the built-in evaluator, or, in
 // the program that has it, by ONNX Runtime. mxnet/judge/make_onnx_data.py wrote the numbers.
 #include <gmock/gmock.h>
 #include <unistd.h>

@@ -362,7 +362,7 @@ TEST(FoldBatchNorm, LeavesParametersThatACallerMayReplace) {
   }
 }
 
-// What stands around the normalization, with something between or at it.
+// The surroundings of the normalization, with something between or at it.
 Message around(const std::vector<std::string>& made_by, std::vector<Message> attributes,
                int opset = 13, const std::vector<std::string>& outputs = {"y"}) {
   GraphBuilder g;

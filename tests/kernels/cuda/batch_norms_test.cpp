@@ -40,7 +40,7 @@ std::int64_t elements_of(const BatchShape& shape) {
   return shape.count() * shape.channels;
 }
 
-// What both sides start from.
+// The inputs of both sides.
 struct Inputs {
   Types types;
   BatchShape shape;
@@ -58,7 +58,7 @@ struct Inputs {
         dy(Array::random(t.others, elements_of(s), 5)) {}
 };
 
-// What came out, on one side.
+// The results of one side.
 struct Outcome {
   Array mean, m2, y, sum_dy, sum_dy_xmu, dx, dresidual;
 

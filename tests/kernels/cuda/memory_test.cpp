@@ -1,4 +1,4 @@
-// What lists keep on the device, and what errors do: only the emulation can be made to capture and
+// Memory that lists keep on the device, and errors: only the emulation can be made to capture and
 // to fail on demand.
 #include "kernels/cuda/device.h"
 

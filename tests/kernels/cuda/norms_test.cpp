@@ -136,7 +136,7 @@ class CudaNorms : public OnCuda {
 
     const double rounding = 2 * tolerance_of(types.x);
     const double exact = host.stats == DType::kFloat64 ? 1e-10 : 1e-4;
-    // What was normalised is known from the rounded output only, and that may differ.
+    // The normalised value is known from the rounded output only, and that may differ.
     const double loose = v.from_output ? 20 * rounding + exact : exact;
     const double tolerances[] = {0,
                                  0,

@@ -1,5 +1,5 @@
-// What the caller keeps float32 by name: values, inputs of nodes, and regions, which are all that
-// lies on a way from one tensor to another.
+// Values that the caller keeps float32 by name: tensors, inputs of nodes, and regions, which are
+// all that lies on a way from one tensor to another.
 #include <algorithm>
 
 #include "convert/decide/decide.h"

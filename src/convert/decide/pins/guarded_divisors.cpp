@@ -36,7 +36,7 @@ class GuardedDivisors {
   }
 
  private:
-  // What is known of a value: no smaller than `least`, no larger than `most` for what the guard
+  // The known bounds of a value: no smaller than `least`, no larger than `most` for what the guard
   // says.
   struct Reach {
     double least = 0;
@@ -71,7 +71,7 @@ class GuardedDivisors {
     return {};
   }
 
-  // What the reader makes of it; nothing where the guard says nothing about that.
+  // The bounds after the reader; nothing if the guard says nothing about them.
   std::optional<Reach> made_of(const Reach& value, const Use& use, const Node& reader) const {
     const auto i = static_cast<std::size_t>(use.input);
     Reach made{value.least, value.most, use.node, kNone};

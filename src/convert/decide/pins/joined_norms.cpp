@@ -99,7 +99,7 @@ class JoinedNorms {
     for (const ValueId id : inputs) {
       const bool is_low = has_label(native(id), Label::kLow);
       if (is_low && (norm.is_apart || has_other_readers(id))) norm.must_part = true;
-      // What is left free might still go low for another norm.
+      // Free inputs might still go low for another norm.
       if (!is_low && (norm.is_apart || inputs.size() > 1))
         map_.slots.pin(native(id), Label::kHigh, Level::kPattern,
                        "read by a normalisation in pieces");
@@ -126,7 +126,7 @@ class JoinedNorms {
     return true;
   }
 
-  // Whose Casts are whose is not known here: with one between scale and bias, nothing is joined;
+  // The owners of Casts are not known here: with one between scale and bias, nothing is joined;
   // nor with one behind the difference, where the sum must be float32.
   void part(const Norm& norm) {
     constexpr std::string_view kWhy = "ONNX Runtime would join a normalisation of two types";

@@ -1,4 +1,4 @@
-// What ONNX Runtime does wrong where it joins operators of float16: versions 1.30 to 1.32 crash
+// Faults of ONNX Runtime where it joins operators of float16: versions 1.30 to 1.32 crash
 // while they load some models that are valid, and refuse others. The results avoid it.
 #include <algorithm>
 #include <numeric>

@@ -103,7 +103,7 @@ class ConstantPins {
     });
   }
 
-  // What a caller may replace takes the type asked for, whatever stands there.
+  // A value that a caller may replace takes the type asked for, whatever stands there.
   void replaceable_default(ValueId id) {
     const Value& value = graph_.value(id);
     if (!value.is_scope_input || value.initializer == nullptr || native(id) == kNoSlot) return;
@@ -130,8 +130,8 @@ class ConstantPins {
     if (!why.empty()) keep_value(out, why);
   }
 
-  // What later opsets take as inputs. A bound that becomes infinite on its own side bounds nothing
-  // before and after.
+  // Attributes that later opsets take as inputs. A bound that becomes infinite on its own side
+  // bounds nothing before and after.
   void bounds_and_borders(NodeId id, const Node& node) {
     constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kNumbers{
         {{"Clip", "min"}, {"Clip", "max"}, {"Pad", "value"}, {"Resize", "extrapolation_value"}}};
@@ -185,7 +185,7 @@ class ConstantPins {
     }
   }
 
-  // What a body gives is read where the node that holds it is read.
+  // A body's output is read where the node that holds it is read.
   void keep_reader(const Use& use, Slot slot, const std::string& why) {
     if (use.node != kNone) return keep(slot, graph_.describe(graph_.node(use.node)), why);
     const ValueId given = graph_.scope(use.scope).outputs[static_cast<std::size_t>(use.input)];

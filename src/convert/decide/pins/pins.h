@@ -8,13 +8,13 @@ namespace mezzo::convert {
 /// Floats that become indices, integers that are multiplied, norms in pieces, quantised regions.
 void pin_patterns(const PinContext&);
 
-/// What logarithms read, and differences of neighbouring samples.
+/// Pins the inputs of logarithms, and differences of neighbouring samples.
 void pin_signals(const PinContext&);
 
 /// Squares, on the way to what tells them apart.
 void pin_powers(const PinContext&);
 
-/// What a small number keeps from zero, until it divides.
+/// Pins a value that a small number keeps from zero, until it divides.
 void pin_guarded_divisors(const PinContext&);
 
 /// Angles of positions, and differences of places.
@@ -23,7 +23,7 @@ void pin_positions(const PinContext&);
 /// Differences of near numbers, on the way to what shows them.
 void pin_differences(const PinContext&);
 
-/// What decides a choice or says where something is: pins and equalities.
+/// Pins values that decide a choice or say where something is, and makes equalities.
 void pin_selections(const PinContext&);
 
 /// Pins and equalities against what ONNX Runtime does wrong where it joins operators of float16,

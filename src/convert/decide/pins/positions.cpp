@@ -58,7 +58,7 @@ class Positions {
     return has_even_steps(context_.constants.floats(id));
   }
 
-  // Of the whole, or of the rows of a grid: each value repeats the one before it, goes on by the
+  // In the whole, or in the rows of a grid: each value repeats the one before it, goes on by the
   // step, or begins anew at the least.
   static bool has_even_steps(const std::vector<float>& values) {
     constexpr double kFarEnough = 32;  // steps
@@ -93,7 +93,7 @@ class Positions {
     }
   }
 
-  // What a value is a copy of, moved or scaled.
+  // The value that another one is a copy of, moved or scaled.
   ValueId source(ValueId id) const {
     return walk_back(graph_, {id}, {},
                      [&](ValueId at, const Node* node) {

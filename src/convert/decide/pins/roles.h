@@ -1,4 +1,4 @@
-// What a constant is for, by the operator that reads it.
+// The purpose of a constant, by the operator that reads it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ bool is_arithmetic(const Node&);
 /// A bound of Clip that becomes infinite on its own side bounds nothing before and after.
 bool is_open_bound(const Node&, int index, const std::vector<double>& values);
 
-/// What is added to a sum of products: rounding it costs no more than rounding that sum does,
+/// A term of a sum of products: rounding it costs no more than rounding that sum does,
 /// however small its values are.
 bool is_bias(const Graph&, const Node&, int index, std::uint64_t count, Element low);
 

@@ -66,7 +66,7 @@ class Signals {
     return node.domain.empty() && (node.op == "Add" || node.op == "Sum");
   }
 
-  // Whose result is in the normal range for what stands in the model: x + 1, max(x, 1e-3).
+  // Is the result in the normal range for the constants of the model: x + 1, max(x, 1e-3)?
   bool is_guarded(const Node& node) const {
     if (!node.domain.empty()) return false;
     if (node.op == "Clip" && node.inputs.size() == 1) {
@@ -107,7 +107,8 @@ class Signals {
     return producer != kNone && is_product(graph_.node(producer).qualified_name());
   }
 
-  // What a value is a shifted and scaled part of: where moving, and products with numbers, begin.
+  // The values that a value is a shifted and scaled part of: where moving, and products with
+  // numbers, begin.
   std::vector<ValueId> sources(ValueId id) const {
     std::vector<ValueId> found;
     walk_back(graph_, {id}, {}, [&](ValueId at, const Node* node) {

@@ -28,7 +28,7 @@ Tensor by_head(const Call& c, std::size_t input, std::string_view heads) {
   return x.reshape({x.size(0), x.size(1), count, -1}).transpose(1, 2);
 }
 
-// What is added to the products: minus infinity where a query may not look.
+// Adds the mask to the products: minus infinity where a query may not look.
 Tensor masked(const Call& c, Tensor products, std::int64_t past) {
   constexpr double kNever = -std::numeric_limits<double>::infinity();
   if (c.has(3)) {

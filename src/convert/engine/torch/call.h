@@ -45,7 +45,7 @@ class TorchCall {
   std::vector<double> numbers(std::string_view name) const;
   std::vector<std::string> texts(std::string_view name) const;
   const Array* tensor(std::string_view name) const;
-  /// What was an attribute in old opsets and is an input in new ones.
+  /// An attribute of old opsets that is an input in new ones.
   std::vector<std::int64_t> integers(std::string_view name, std::size_t input) const;
 
  private:

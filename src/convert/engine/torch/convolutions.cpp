@@ -118,14 +118,14 @@ Tensors transposed_convolution(const Call& c) {
       const std::int64_t wanted =
           shape.empty() ? x.size(axis) * w.strides[i] : shape[shape.size() - rank + i];
       const std::int64_t total = y.size(axis) + extra[i] - wanted;
-      // What is missing is added behind.
+      // Missing padding is added behind.
       w.before[i] = total < 0 ? 0 : automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
       w.after[i] = total - w.before[i];
     }
     w.before[i] = -w.before[i];
     w.after[i] = extra[i] - w.after[i];
   }
-  // What is added behind the result is the bias, as convolution gives it where nothing reaches.
+  // Padding behind the result is the bias, as convolution gives it where nothing reaches.
   if (c.has(2)) {
     Dims per_channel(rank + 2, 1);
     per_channel[1] = -1;

@@ -59,7 +59,7 @@ double cubic_weight(double a, double t) {
   return t < 2 ? ((a * t - 5 * a) * t + 8 * a) * t - 4 * a : 0;
 }
 
-/// What a resize is asked for beside its sizes.
+/// The request of a resize beside its sizes.
 struct Method {
   std::string mode, transform, nearest;
   double cubic = -0.75, outside_value = 0;
@@ -92,7 +92,7 @@ Taps taps_of(const Method& m, const Axis& axis, std::int64_t i) {
   return taps;
 }
 
-// What each output has of its tap `k`: no value of the input times zero, which for an infinite one
+// The share of tap `k` in each output: no value of the input times zero, which for an infinite one
 // would be NaN in outputs that do not read it.
 Tensor tapped(const Tensor& x, std::int64_t dim, const std::vector<Taps>& taps, std::size_t k) {
   std::vector<std::int64_t> places;

@@ -73,7 +73,7 @@ void step_lstm(Direction& d, const Tensor& x) {
   d.hidden = at::mul(output, d.act(2, d.cell));
 }
 
-/// What the three layers differ in.
+/// The differences between the three layers.
 struct Kind {
   std::int64_t gates;
   std::vector<std::string> activations;

@@ -1,4 +1,4 @@
-// What ONNX Runtime does wrong where it joins operators is not left for it to join.
+// Operators that ONNX Runtime joins wrongly are not left for it to join.
 #include <gmock/gmock.h>
 
 #include "convert/decide/profile.h"

@@ -1,4 +1,4 @@
-// What is chosen by its size keeps the digits that the last product gave it.
+// Values that are chosen by their size keep the digits that the last product gave them.
 #include <gmock/gmock.h>
 
 #include "decision_on.h"

@@ -1,4 +1,4 @@
-// What logarithms read, and differences of neighbouring samples.
+// The inputs of logarithms, and differences of neighbouring samples.
 #include <gmock/gmock.h>
 
 #include "decision_on.h"

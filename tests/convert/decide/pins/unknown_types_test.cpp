@@ -55,7 +55,7 @@ TEST_F(UnknownTypes, OfOtherDomainsStayFloat) {
   EXPECT_EQ(low_products(g.output("y").take(), {{"x__f16", "float16"}}), 1);
 }
 
-// What an unknown operator makes has the type that stands beside it, however far behind it.
+// The output of an unknown operator has the type that stands beside it, however far behind it.
 TEST_F(UnknownTypes, FollowFromTheReaders) {
   GraphBuilder g;
   g.input("x").weight("w").in_domain("my").node("Secret", {"x"}, {"s", "k"});
