@@ -1,4 +1,4 @@
-// What the training handles cost beside the network: switched off, and for giving back what a
+// The cost of the training handles beside the network: switched off, and for giving back what a
 // skipped step must not change.
 #include <torch/torch.h>
 
@@ -121,7 +121,7 @@ std::vector<LevelCase> cases() {
       {"a skipped step changes nothing: a step of the demo's network, O1, batch 8",
        "protect_batchnorm = false", steps_of<PictureNet>(kBatch, protecting(true)),
        steps_of<PictureNet>(kBatch, protecting(false)), 1.02}};
-  // What a std::function holds is its own to delete.
+  // A std::function deletes what it holds.
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 
 void prepare() {

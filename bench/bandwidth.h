@@ -1,4 +1,4 @@
-// What this processor's memory gives one thread: the yardsticks of what waits for memory.
+// The bandwidth that one thread gets: the yardsticks of what waits for memory.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 namespace mezzo::bench {
 namespace {
 
-// What the casting layer adds to an operator, against what LibTorch's own autocast adds.
+// The cost of the casting layer per operator, beside LibTorch's own autocast.
 void instructions(Report& report) {
   const std::map<std::string, double> counts = counted_instructions("casting");
   const auto extra = [&](const std::string& name, const char* way) {

@@ -38,7 +38,7 @@ void norm_case(Report& report, const LayerCase& c, int repeats, double bandwidth
       interleave_on_cuda(
           ours, [&] { at::native_layer_norm(x, {c.columns}, weight, bias, 1e-5); }, repeats),
       1.3, 4 * elements, bandwidth);
-  // What a float32 list makes of it: up, norm, down.
+  // A float32 list for comparison: up, norm, down.
   const auto by_list = [&] {
     at::layer_norm(x.to(at::kFloat), {c.columns}, wide_weight, wide_bias, 1e-5).to(at::kBFloat16);
   };

@@ -126,7 +126,7 @@ Step fused_adamw(const List& list, bool low_grads, bool shadows) {
   };
 }
 
-// What torch.optim does by default on a GPU in Python: foreach operators one after the other, after
+// The default of torch.optim on a GPU in Python: foreach operators one after the other, after
 // a scaler that reads the flag. All parameters are at the same step, which spares it lists of
 // numbers.
 Step foreach_adamw(const List& list) {

@@ -26,7 +26,7 @@ struct Result {
   double ratio() const;
 };
 
-/// What a suite is run with.
+/// The options of a suite.
 struct Settings {
   std::string device = "cpu";
   int repeats = 9;

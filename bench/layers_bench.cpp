@@ -33,7 +33,7 @@ struct NormInputs {
 
 using Norm = std::function<at::Tensor(const NormInputs&)>;
 
-// What only moves the bytes that a pass must read and write.
+// A copy that only moves the bytes that a pass must read and write.
 double seconds_of_moving(const NormInputs& in, bool backward, int repeats) {
   const at::NoGradGuard no_grad;
   at::Tensor out = at::empty_like(in.x);

@@ -116,7 +116,7 @@ void averages(int repeats) {
   }
 }
 
-// What averaging.h chooses from, each way against Gloo's sum of as many floats.
+// The ways that averaging.h chooses from, each against Gloo's sum of as many floats.
 void ways(int repeats) {
   struct Way {
     const char* name;
@@ -276,7 +276,7 @@ class Training {
   std::optional<DistributedDataParallel<Model>> ddp_;
 };
 
-// What it costs to look for infinities and to agree on what was found.
+// The cost of looking for infinities and agreeing on them.
 void overflow_flags(int repeats) {
   const at::Tensor x = torch::randn({128, 768});
   const std::string ranks = ", " + std::to_string(world_size()) + " ranks";

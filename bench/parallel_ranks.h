@@ -1,4 +1,4 @@
-// What the ranks of the parallel suite do.
+// The work of the ranks in the parallel suite.
 #pragma once
 
 namespace mezzo::bench {

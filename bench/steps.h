@@ -12,7 +12,7 @@ namespace mezzo::bench {
 
 enum class Rule { kAdamW, kSgd };  // SGD with momentum
 
-/// What a step works on; every contestant has its own.
+/// The operands of a step; every contestant has its own.
 struct StepCase {
   ParameterList list;
   at::ScalarType grad = at::kFloat;

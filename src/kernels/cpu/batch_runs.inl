@@ -19,7 +19,7 @@ struct Again : Whole<L> {
   inline Again shifted(std::int64_t by) const { return {{this->i + by}, fresh}; }
 };
 
-/// What is done twice must give the same both times.
+/// A repeated pass must give the same both times.
 template <typename L, typename Body>
 static inline void for_run(std::int64_t count, Body&& body) {
   std::int64_t i = 0;

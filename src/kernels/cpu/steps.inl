@@ -33,7 +33,7 @@ class Copies {
   bool past_cache_;
 };
 
-/// What a step reads of each element beside the weight.
+/// The operands of a step for each element beside the weight.
 struct Streams {
   bool grad;
   int states;
