@@ -1,0 +1,89 @@
+# Documents: links lead to files and headings, commands exist, prose is not wider than asked.
+#
+#   awk -f check_documents.awk -v root=ROOT -v runs="demo test ..." -v commands="info lists ..." -v columns=140 FILE...
+# Run with LC_ALL=C: bytes are counted, and those that continue a character are left out.
+
+function complain(text,    name) {
+  name = index(FILENAME, root "/") == 1 ? substr(FILENAME, length(root) + 2) : FILENAME
+  printf "%s:%d: %s\n", name, FNR, text
+  failed = 1
+}
+
+# The anchor of a heading, as GitHub makes it.
+function anchor_of(heading) {
+  heading = tolower(heading)
+  gsub(/[^a-z0-9 _-]/, "", heading)
+  gsub(/ /, "-", heading)
+  return heading
+}
+
+function exists(path) { return system("test -e '" path "'") == 0 }
+
+function has_anchor(path, anchor,    line, found) {
+  found = 0
+  while ((getline line < path) > 0) {
+    if (line ~ /^#+ / && anchor_of(substr(line, index(line, " ") + 1)) == anchor) found = 1
+  }
+  close(path)
+  return found
+}
+
+function check_link(target,    path, anchor, at) {
+  if (target ~ /^[a-z]+:/) return
+  at = index(target, "#")
+  path = at ? substr(target, 1, at - 1) : target
+  anchor = at ? substr(target, at + 1) : ""
+  path = path == "" ? FILENAME : folder path
+  if (!exists(path)) complain("a link to nothing: " target)
+  else if (anchor != "" && !has_anchor(path, anchor)) complain("a link to no heading: " target)
+}
+
+# Every word that follows `name ` in code is one of `known`.
+function check_commands(text, name, known,    start, word) {
+  while ((start = index(text, name " ")) > 0) {
+    if (start > 1 && substr(text, start - 1, 1) ~ /[A-Za-z0-9_\/.-]/) {
+      text = substr(text, start + length(name))
+      continue
+    }
+    text = substr(text, start + length(name) + 1)
+    word = text
+    sub(/[^a-z_-].*/, "", word)
+    if (word ~ /^[a-z]/ && index(" " known " ", " " word " ") == 0) complain("no command: " name " " word)
+  }
+}
+
+FNR == 1 {
+  in_code = 0
+  folder = FILENAME
+  sub(/[^\/]*$/, "", folder)
+}
+
+/^ *(```|~~~)/ {
+  in_code = !in_code
+  next
+}
+
+in_code {
+  check_commands($0, "./run", runs)
+  if ($0 ~ /^(\$ )?mezzo /) check_commands($0, "mezzo", commands)
+  next
+}
+
+{
+  wide = $0
+  gsub(/[\200-\277]/, "", wide)
+  if (length(wide) > columns && wide !~ /^ *(\||#|<|!\[|\[!)/ && wide ~ / [^ ]* /) complain("more than " columns " columns")
+
+  rest = $0
+  while (match(rest, /\]\([^() ]+\)/)) {
+    check_link(substr(rest, RSTART + 2, RLENGTH - 3))
+    rest = substr(rest, RSTART + RLENGTH)
+  }
+  count = split($0, parts, "`")
+  for (i = 2; i <= count; i += 2) {
+    check_commands(parts[i], "./run", runs)
+    if (parts[i] ~ /^mezzo /) check_commands(parts[i], "mezzo", commands)
+  }
+}
+
+END { exit failed }
