@@ -20,11 +20,18 @@
 namespace mezzo::convert {
 namespace {
 
-// A product and the normalizations behind it.
+// A product and the nodes behind it that become part of it: normalizations, and sums with a bias
+// before a normalization.
 struct Fold {
   Product product;
   Affine affine;
-  std::vector<NodeId> norms;
+  std::vector<NodeId> parts;
+};
+
+// A bias that is added by a node of its own.
+struct Sum {
+  const Node* node;
+  ValueId product, bias;
 };
 
 class Folding {
@@ -68,28 +75,94 @@ class Folding {
   std::string find(NodeId id) {
     const Node& node = graph_.node(id);
     if (std::string why = refusal(node); !why.empty()) return why;
-    const Value& read = graph_.value(node.inputs[0]);
-    if (read.producer == kNone) return "what it reads is made by no node of its graph";
-    const Node& maker = graph_.node(read.producer);
-    if (maker.scope != node.scope) return "what it reads is made outside of its body";
-    if (read.uses.size() != 1) return "others read what it reads, too";
-    const auto behind = product_behind_.find(read.producer);
-    const NodeId product = behind == product_behind_.end() ? read.producer : behind->second;
-    auto found = folds_.find(product);
     std::string why;
+    const Node* maker = only_maker(node, node.inputs[0], &why);
+    if (maker == nullptr) return why;
+    const std::optional<Sum> sum = sum_of(*maker);
+    if (sum) maker = only_maker(node, sum->product, &why);
+    if (maker == nullptr) return why;
+    const NodeId before = id_of(*maker);
+    const auto behind = product_behind_.find(before);
+    const NodeId product = behind == product_behind_.end() ? before : behind->second;
+    auto found = folds_.find(product);
     if (found == folds_.end()) {
-      const auto known = product_of(graph_, constants_, maker, &why);
+      const auto known = product_of(graph_, constants_, *maker, &why);
       if (!known) return why;
       found = folds_.emplace(product, Fold{*known, {}, {}}).first;
     }
     Fold& fold = found->second;
-    const std::optional<Affine> affine =
-        affine_of(node, static_cast<std::size_t>(fold.product.layout.channels()), &why);
+    const auto channels = static_cast<std::size_t>(fold.product.layout.channels());
+    std::optional<Affine> affine = affine_of(node, channels, &why);
     if (!affine) return why;
-    fold.affine = fold.norms.empty() ? *affine : fold.affine.then(*affine);
-    fold.norms.push_back(id);
+    if (sum) {
+      const std::optional<Affine> shift = shift_of(*sum, graph_.node(product), channels, &why);
+      if (!shift) return why;
+      affine = shift->then(*affine);
+      fold.parts.push_back(id_of(*sum->node));
+    }
+    fold.affine = fold.affine.factor.empty() ? *affine : fold.affine.then(*affine);
+    fold.parts.push_back(id);
     product_behind_[id] = product;
     return "";
+  }
+
+  // The node that makes a value for this reader alone; null, with the reason, if there is none.
+  const Node* only_maker(const Node& reader, ValueId id, std::string* why) const {
+    const Value& read = graph_.value(id);
+    if (read.producer == kNone) {
+      *why = "what it reads is made by no node of its graph";
+    } else if (graph_.node(read.producer).scope != reader.scope) {
+      *why = "what it reads is made outside of its body";
+    } else if (read.uses.size() != 1) {
+      *why = "others read what it reads, too";
+    } else {
+      return &graph_.node(read.producer);
+    }
+    return nullptr;
+  }
+
+  NodeId id_of(const Node& node) const { return graph_.value(node.outputs[0]).producer; }
+
+  // A sum of one value and one constant, by the rules of broadcasting (opset 7 and later).
+  std::optional<Sum> sum_of(const Node& node) const {
+    if (node.op != "Add" || !node.domain.empty() || node.opset < 7 || node.inputs.size() != 2)
+      return std::nullopt;
+    for (const std::size_t i : {0U, 1U}) {
+      if (constants_.is_constant(node.inputs[i]) && !constants_.is_constant(node.inputs[1 - i]))
+        return Sum{&node, node.inputs[1 - i], node.inputs[i]};
+    }
+    return std::nullopt;
+  }
+
+  // The sum as a function of each channel: its bias has one number for all, or one for each along
+  // the channels' dimension.
+  std::optional<Affine> shift_of(const Sum& sum, const Node& product, std::size_t channels,
+                                 std::string* why) const {
+    const std::vector<float> bias = floats_of(graph_, sum.bias);
+    const Message* tensor = graph_.constant(sum.bias);
+    std::vector<std::int64_t> dims{static_cast<std::int64_t>(bias.size())};
+    if (tensor != nullptr) dims = repeated_integers(*tensor, field::tensor::kDims);
+    const bool is_matrix = product.op == "Gemm" || product.op == "MatMul";
+    const Message* weights = graph_.constant(product.inputs[1]);
+    const std::size_t rank = is_matrix || weights == nullptr
+                                 ? 2
+                                 : repeated_integers(*weights, field::tensor::kDims).size();
+    // Dimensions count from the last: the channels are the second of the result.
+    const std::size_t behind = rank - 2;
+    bool fits = dims.size() <= rank && (is_matrix || weights != nullptr);
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      const bool is_channel = dims.size() - 1 - i == behind;
+      fits = fits && (dims[i] == 1 || (is_channel && bias.size() == channels));
+    }
+    if (!fits) {
+      *why = concat({graph_.describe(*sum.node), " adds no number per channel"});
+      return std::nullopt;
+    }
+    Affine affine;
+    affine.factor.assign(channels, 1);
+    for (std::size_t c = 0; c < channels; ++c)
+      affine.shift.push_back(bias[bias.size() == 1 ? 0 : c]);
+    return affine;
   }
 
   // The reason why the normalization itself cannot be folded.
@@ -144,14 +217,14 @@ class Folding {
   }
 
   void fold_into(NodeId id, const Fold& fold) {
-    if (fold.norms.empty()) return;
+    if (fold.parts.empty()) return;
     const Node& node = graph_.node(id);
     const auto values = scaled(graph_, node, fold.product, fold.affine);
-    for (const NodeId norm : fold.norms) {
+    for (const NodeId part : fold.parts) {
       if (values) {
-        into_[norm] = id;
-      } else {
-        whys_[norm] =
+        into_[part] = id;
+      } else if (whys_.contains(part)) {
+        whys_[part] =
             concat({"the weights of ", graph_.describe(node), " would leave float32's range"});
       }
     }
@@ -169,7 +242,7 @@ class Folding {
     if (node.op == "Gemm") edit.remove("beta");
     // A MatMul has no bias.
     if (node.op == "MatMul") edit.set_op("Gemm");
-    remove(fold.norms, made, edit);
+    remove(fold.parts, made, edit);
   }
 
   // Weights that others read, too, stay what they are for those.
@@ -189,14 +262,16 @@ class Folding {
   }
 
   // The product makes what the last normalization made.
-  void remove(const std::vector<NodeId>& norms, const Value& made, NodeEdit& edit) {
+  void remove(const std::vector<NodeId>& parts, const Value& made, NodeEdit& edit) {
     const Value* last = &made;
-    for (const NodeId id : norms) {
-      const Node& norm = graph_.node(id);
-      edits_.remove_node(norm);
+    for (const NodeId id : parts) {
+      const Node& part = graph_.node(id);
+      edits_.remove_node(part);
       edits_.forget(*last);
-      last = &graph_.value(norm.outputs[0]);
-      for (std::size_t i = 1; i < norm.inputs.size(); ++i) edits_.release(norm.inputs[i]);
+      for (const ValueId input : part.inputs) {
+        if (&graph_.value(input) != last) edits_.release(input);
+      }
+      last = &graph_.value(part.outputs[0]);
     }
     edit.message().find(field::node::kOutput)->set_bytes(last->name);
   }

@@ -195,6 +195,56 @@ TEST(FoldBatchNorm, LeavesAMatMulOfMoreDimensions) {
   EXPECT_THAT(why_not(matrix_product({1, 2, 2}, "Relu")), HasSubstr("two dimensions"));
 }
 
+// x -> product with w -> Add with b, whichever way round -> BatchNormalization -> y.
+Message with_sum(const std::string& product, const std::vector<std::int64_t>& input,
+                 const std::vector<std::int64_t>& weights, const Values& bias,
+                 const std::vector<std::int64_t>& dims, bool bias_first = false) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, input).weight("w", {1, 2, 3, 4}, weights);
+  g.weight("b", bias, dims);
+  with_parameters(g).node(product, {"x", "w"}, {"c"});
+  g.node("Add", {bias_first ? "b" : "c", bias_first ? "c" : "b"}, {"s"});
+  return model(norm(g, "s", "y").output("y", Element::kFloat, {-1, -1}).take());
+}
+
+TEST(FoldBatchNorm, TakesABiasThatANodeOfItsOwnAdds) {
+  for (const bool bias_first : {false, true}) {
+    for (const std::vector<std::int64_t>& dims : {std::vector<std::int64_t>{2}, {1, 2}}) {
+      Folded folded(with_sum("MatMul", {3, 2}, {2, 2}, {5, -7}, dims, bias_first));
+      EXPECT_EQ(folded.graph.nodes.size(), 1U);
+      EXPECT_THAT(folded.constant("Gemm", 1),
+                  testing::ElementsAreArray(
+                      near({factor(0), 2 * factor(1), 3 * factor(0), 4 * factor(1)})));
+      EXPECT_THAT(folded.constant("Gemm", 2),
+                  testing::ElementsAreArray(near({shift(0, 5), shift(1, -7)})));
+      EXPECT_EQ(folded.graph.value(folded.node("Gemm").outputs[0]).name, "y");
+      for (const char* dead : {"b", "c", "s", "scale"}) EXPECT_FALSE(folded.has(dead)) << dead;
+      ASSERT_THAT(folded.list, SizeIs(1));
+      EXPECT_THAT(folded.list[0].into, HasSubstr("'c' (MatMul)"));
+    }
+  }
+  Folded image(with_sum("Conv", {1, 2, 1, 1}, {2, 2, 1, 1}, {5, -7}, {2, 1, 1}));
+  EXPECT_EQ(image.graph.nodes.size(), 1U);
+  EXPECT_THAT(image.constant("Conv", 2),
+              testing::ElementsAreArray(near({shift(0, 5), shift(1, -7)})));
+  Folded one(with_sum("Conv", {1, 2, 1, 1}, {2, 2, 1, 1}, {5}, {}));
+  EXPECT_THAT(one.constant("Conv", 2), testing::ElementsAreArray(near({shift(0, 5), shift(1, 5)})));
+}
+
+TEST(FoldBatchNorm, LeavesASumOfAnythingElse) {
+  // Along the last dimension of an image, which are not its channels; along the batch of a matrix.
+  EXPECT_THAT(why_not(with_sum("Conv", {1, 2, 1, 2}, {2, 2, 1, 1}, {5, -7}, {2})),
+              HasSubstr("adds no number per channel"));
+  EXPECT_THAT(why_not(with_sum("MatMul", {2, 2}, {2, 2}, {5, -7}, {2, 1})),
+              HasSubstr("adds no number per channel"));
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {3, 2}).weight("w", {1, 2, 3, 4}, {2, 2}).weight("b", {5, -7}, {2});
+  with_parameters(g).node("MatMul", {"x", "w"}, {"c"}).node("Add", {"c", "b"}, {"s"});
+  g.node("Relu", {"c"}, {"r"}).output("r", Element::kFloat, {3, 2});
+  EXPECT_EQ(why_not(model(norm(g, "s", "y").output("y", Element::kFloat, {3, 2}).take())),
+            "others read what it reads, too");
+}
+
 TEST(FoldBatchNorm, OneNumberForAllChannelsOfGemmBecomesOneForEach) {
   GraphBuilder g;
   g.input("x").weight("w", {1, 2, 3, 4}).weight("b", {5}, {});
