@@ -1,5 +1,8 @@
 # What `cmake --install` copies: the shared libraries and programs that src/ defines, the benchmarks, the public headers, and the files by
-# which find_package(mezzo CONFIG) gives mezzo::mezzo (and mezzo::convert) with LibTorch's place already known.
+# which find_package(mezzo CONFIG) gives mezzo::mezzo and mezzo::convert, and pkg-config gives mezzo and mezzo-convert.
+#
+# What is installed can be moved: run paths and package files name nothing but what lies beside them. lib/mezzo/libtorch is the
+# LibTorch of a copy. `cmake --install` links the one of the build there; packages (MezzoPackage.cmake) bring none.
 #
 # A wheel (SKBUILD is set by scikit-build-core, see pyproject.toml) holds the program, the converter's library and nothing else.
 #
@@ -46,10 +49,21 @@ if(NOT MEZZO_SANITIZE) # a program with sanitizers is not run while building
 endif()
 
 set(run_path "$ORIGIN" "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+set(LIBTORCH_FOLDER ${CMAKE_INSTALL_LIBDIR}/mezzo/libtorch)
 if(MEZZO_TORCH)
-  cmake_path(GET LibTorch_CPU_LIBRARY PARENT_PATH libtorch_libraries)
-  cmake_path(GET LibTorch_INCLUDE_DIR PARENT_PATH MEZZO_LIBTORCH)
-  list(APPEND run_path "${libtorch_libraries}")
+  list(APPEND run_path "$ORIGIN/mezzo/libtorch/lib" "$ORIGIN/../${LIBTORCH_FOLDER}/lib")
+endif()
+option(MEZZO_LIBTORCH_LINK "cmake --install makes a link to the LibTorch of the build" ${MEZZO_TORCH})
+if(MEZZO_TORCH AND MEZZO_LIBTORCH_LINK)
+  cmake_path(GET LibTorch_INCLUDE_DIR PARENT_PATH libtorch_of_build)
+  install(CODE "
+    set(link \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${LIBTORCH_FOLDER}\")
+    cmake_path(GET link PARENT_PATH folder)
+    file(MAKE_DIRECTORY \"\${folder}\")
+    if(IS_SYMLINK \"\${link}\" OR NOT EXISTS \"\${link}\")
+      message(STATUS \"Linking: \${link}\")
+      file(CREATE_LINK \"${libtorch_of_build}\" \"\${link}\" SYMBOLIC)
+    endif()" COMPONENT libtorch_link)
 endif()
 
 set(MEZZO_CONVERT_TARGETS FALSE)
@@ -75,10 +89,25 @@ if(MEZZO_CONVERT_TARGETS)
   install(EXPORT mezzoConvertTargets NAMESPACE mezzo:: DESTINATION ${package_folder})
 endif()
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/mezzoConfig.cmake.in ${PROJECT_BINARY_DIR}/mezzoConfig.cmake
-                              INSTALL_DESTINATION ${package_folder})
+                              INSTALL_DESTINATION ${package_folder} PATH_VARS LIBTORCH_FOLDER)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/mezzoConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/mezzoConfig.cmake ${PROJECT_BINARY_DIR}/mezzoConfigVersion.cmake
               ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake DESTINATION ${package_folder})
+# pkg-config's files, whose prefix is where they lie.
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX} OUTPUT_VARIABLE libraries_below)
+set(pkg_config_folder ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${libraries_below}/pkgconfig OUTPUT_VARIABLE to_prefix)
+set(pkg_config_files mezzo-convert.pc)
+if(MEZZO_TORCH)
+  list(APPEND pkg_config_files mezzo.pc)
+endif()
+foreach(file IN LISTS pkg_config_files)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/${file}.in ${PROJECT_BINARY_DIR}/${file} @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${file} DESTINATION ${pkg_config_folder})
+endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/mezzo DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN *.h)
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/mezzo)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/packaging/third_party_licences.txt
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/mezzo)
+
+include(MezzoPackage)

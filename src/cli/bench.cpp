@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "core/raise.h"
 #include "platform/libraries.h"
+#include "platform/libtorch.h"
 #include "platform/process.h"
 
 namespace mezzo::cli {
@@ -33,6 +34,30 @@ fs::path find_program() {
                           "it is built with LibTorch and MEZZO_BENCH=ON");
 }
 
+/// What runs the program. It loads LibTorch by its run path, in the build folder and where the copy
+/// has one of its own; elsewhere it is told where one is.
+std::vector<std::string> command_for(const fs::path& program) {
+  std::vector<std::string> command;
+  const fs::path folder = program.parent_path();
+  const fs::path own = folder / MEZZO_LIBRARY_FOLDER / "mezzo/libtorch";
+  const bool is_installed = folder == platform::program_path().parent_path();
+  if (is_installed && (!fs::exists(own) || platform::environment_variable("LIBTORCH"))) {
+    std::string looked;
+    const fs::path libtorch = platform::find_libtorch(&looked);
+    if (libtorch.empty() && !fs::exists(own)) {
+      raise<UnsupportedError>("bench", "no LibTorch was found: ", looked, ", and ",
+                              own.lexically_normal(), " does not exist");
+    }
+    if (!libtorch.empty()) {
+      const auto before = platform::environment_variable("LD_LIBRARY_PATH");
+      command = {"env", "LD_LIBRARY_PATH=" + (libtorch / "lib").string() +
+                            (before ? ":" + *before : std::string())};
+    }
+  }
+  command.push_back(program.string());
+  return command;
+}
+
 }  // namespace
 
 Action setup_bench(CLI::App& app) {
@@ -50,7 +75,7 @@ Action setup_bench(CLI::App& app) {
   app.add_option("--only", options->only,
                  "Of step and layers: cases whose names contain this text");
   return [options, json, &app]() -> int {
-    std::vector<std::string> command{find_program().string()};
+    std::vector<std::string> command = command_for(find_program());
     command.insert(command.end(), options->names.begin(), options->names.end());
     const auto pass_on = [&](const std::string& name, const std::string& value) {
       if (app.count(name) > 0) command.push_back(name + "=" + value);

@@ -5,6 +5,7 @@
 
 #include "core/raise.h"
 #include "platform/libraries.h"
+#include "platform/libtorch.h"
 
 namespace mezzo::cli {
 namespace {
@@ -20,7 +21,7 @@ void* open_part() {
   for (const fs::path& place : {folder / kLibrary, folder / MEZZO_LIBRARY_FOLDER / kLibrary}) {
     if (!fs::exists(place)) continue;
     std::string why;
-    if (void* library = platform::open_library(place.string(), &why)) return library;
+    if (void* library = platform::open_with_libtorch(place.string(), &why)) return library;
     reasons += (reasons.empty() ? "" : "; ") + why;
   }
   if (reasons.empty()) reasons = std::string(kLibrary) + " is not installed with this program";

@@ -11,6 +11,7 @@
 #include "convert/onnx/fields.h"
 #include "core/raise.h"
 #include "platform/libraries.h"
+#include "platform/libtorch.h"
 
 namespace mezzo::convert {
 namespace {
@@ -91,7 +92,7 @@ const OperatorLibrary* open_operators(const fs::path& path, std::string* why) {
   *why = std::string(kLibrary) + " was not found";
   for (const std::string& place : places) {
     if (place.find('/') != std::string::npos && !fs::exists(place)) continue;
-    library = platform::open_library(place, why);
+    library = platform::open_with_libtorch(place, why);
     if (library != nullptr) break;
   }
   if (library == nullptr) return nullptr;
