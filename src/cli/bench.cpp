@@ -34,8 +34,8 @@ fs::path find_program() {
                           "it is built with LibTorch and MEZZO_BENCH=ON");
 }
 
-/// What runs the program. It loads LibTorch by its run path, in the build folder and where the copy
-/// has one of its own; elsewhere it is told where one is.
+/// The command line. The program loads LibTorch by its run path, in the build folder and where the
+/// copy has one of its own; elsewhere it is told where one is.
 std::vector<std::string> command_for(const fs::path& program) {
   std::vector<std::string> command;
   const fs::path folder = program.parent_path();

@@ -33,7 +33,7 @@ std::string version_of(const fs::path& folder) {
   return line;
 }
 
-/// What keeps a folder from being the LibTorch that is needed; nothing where it may be.
+/// The reason why a folder is not the LibTorch that is needed; empty if it may be.
 std::string objection_to(const fs::path& folder) {
   if (!fs::exists(folder / "lib" / kMain)) return std::string("has no lib/") + kMain;
   const std::string version = version_of(folder);
