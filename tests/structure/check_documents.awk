@@ -1,6 +1,7 @@
-# Documents: links lead to files and headings, commands exist, prose is not wider than asked.
+# Documents: links lead to files and headings, files and commands that are named exist, prose is not wider than asked.
 #
-#   awk -f check_documents.awk -v root=ROOT -v runs="demo test ..." -v commands="info lists ..." -v columns=140 FILE...
+#   awk -f check_documents.awk -v root=ROOT -v runs="demo test ..." -v commands="info lists ..." -v columns=140 -v tree=PATHS FILE...
+# PATHS is a file with a path of the tree on each line.
 # Run with LC_ALL=C: bytes are counted, and those that continue a character are left out.
 
 function complain(text,    name) {
@@ -52,10 +53,41 @@ function check_commands(text, name, known,    start, word) {
   }
 }
 
+# A file or folder of the tree by its path, where `*` stands for anything and NAME for a name; or the name of a file, which is then in
+# the folder that the line named last.
+function check_path(name,    path, pattern) {
+  if (name ~ /^(src|include|tests|tools|bench|cmake|docs|examples|python|packaging)\/[A-Za-z0-9_.\/*-]*$/) {
+    inside = name
+    sub(/[^\/]*$/, "", inside)
+    if (name in paths || name in folders) return
+    pattern = name
+    gsub(/\./, "\\.", pattern)
+    gsub(/\*|NAME/, ".*", pattern)
+    if (pattern ~ /\.\*/) for (path in paths) if (path ~ ("^" pattern "$")) return
+    complain("no such file: " name)
+  } else if (name ~ /^[a-z][a-z0-9_]*\.(cpp|h|cu|cuh|inc|inl|awk|cmake)$/) {
+    if (inside == "" ? !(name in names) : !((inside name) in paths)) complain("no file of this name: " inside name)
+  }
+}
+
+BEGIN {
+  while ((getline path < tree) > 0) {
+    paths[path] = 1
+    name = path
+    sub(/.*\//, "", name)
+    names[name] = 1
+    while (sub(/\/[^\/]*$/, "", path)) {
+      folders[path] = 1
+      folders[path "/"] = 1
+    }
+  }
+}
+
 FNR == 1 {
   in_code = 0
   folder = FILENAME
   sub(/[^\/]*$/, "", folder)
+  in_tree = FILENAME ~ /\/(ARCHITECTURE|CONTRIBUTING|wrong)\.md$/
 }
 
 /^ *(```|~~~)/ {
@@ -79,10 +111,12 @@ in_code {
     check_link(substr(rest, RSTART + 2, RLENGTH - 3))
     rest = substr(rest, RSTART + RLENGTH)
   }
+  inside = ""
   count = split($0, parts, "`")
   for (i = 2; i <= count; i += 2) {
     check_commands(parts[i], "./run", runs)
     if (parts[i] ~ /^mezzo /) check_commands(parts[i], "mezzo", commands)
+    if (in_tree) check_path(parts[i])
   }
 }
 
