@@ -34,6 +34,10 @@ struct Output {
 /// The memory of one parameter in a fused step. Weights and gradients are float, float16 or
 /// bfloat16 and their state is float; or all are double.
 /// `state[]` is what the optimizer keeps per element, in the order that its step documents.
+///
+/// With a `remainder` the weight that is stepped is a float, split: `param` is bfloat16,
+/// `remainder` has 16 bits an element and `ties` one; see split_master.h. For the steps of Adam,
+/// SGD and LAMB.
 struct StepRow {
   void* param = nullptr;
   const void* grad = nullptr;
@@ -44,6 +48,8 @@ struct StepRow {
   DType grad_dtype = DType::kFloat32;
   CopyKind copy_kind = CopyKind::kNone;
   std::uint32_t scalars = 0;  // which numbers of the step are this row's
+  void* remainder = nullptr;
+  std::uint32_t* ties = nullptr;
 };
 
 /// A part of a row: elements begin to end - 1.

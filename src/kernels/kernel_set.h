@@ -16,6 +16,7 @@
 #include "kernels/buffers.h"
 #include "kernels/elements.h"
 #include "kernels/norms.h"
+#include "kernels/split_master.h"
 
 namespace mezzo::kernels {
 
@@ -54,6 +55,11 @@ struct KernelSet {
   /// out = in, rounded to nearest even.
   void (*copy)(const Input& in, const Output& out, Range);
   void (*copy_as)(const Input& in, void* out, CopyKind, Range);
+  /// Split masters as floats, and floats split; of the row only its memory of a split master is
+  /// used. Splitting writes weights, remainders and ties; a range of whole words of ties, or none
+  /// beside it on another thread.
+  void (*join_masters)(const StepRow&, float* masters, Range);
+  void (*split_masters)(const StepRow&, const float* masters, Range);
 
   /// The fused steps: see elements.h for the arithmetic. Nothing is written where the guard skips.
   /// state: exp_avg, exp_avg_sq, and max_exp_avg_sq with amsgrad.

@@ -119,6 +119,22 @@ void Lists::copy(std::span<const Input> in, std::span<const Output> out) {
   run(in, [&](std::size_t i, Range range, std::size_t) { set.copy(in[i], out[i], range); });
 }
 
+void Lists::join_masters(std::span<const StepRow> rows, std::span<float* const> masters) {
+  const KernelSet& set = kernels();
+  run(rows, [&](std::size_t i, Range range, std::size_t) {
+    set.join_masters(rows[i], masters[i], range);
+  });
+}
+
+void Lists::split_masters(std::span<const StepRow> rows, std::span<const float* const> masters) {
+  // Chunks share no word of ties.
+  static_assert(Chunks::kElements % 32 == 0);
+  const KernelSet& set = kernels();
+  run(rows, [&](std::size_t i, Range range, std::size_t) {
+    set.split_masters(rows[i], masters[i], range);
+  });
+}
+
 double Lists::norm(std::span<const Input> in, Norm norm, std::span<double> per_tensor) {
   const KernelSet& set = kernels();
   const auto of_range = norm == Norm::kTwo ? set.square_sum : set.max_magnitude;

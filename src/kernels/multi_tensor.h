@@ -31,6 +31,9 @@ class Lists {
   bool axpby(std::span<const Input> x, std::span<const Input> y, std::span<const Output> out,
              std::span<const double> a, std::span<const double> b);
   void copy(std::span<const Input> in, std::span<const Output> out);
+  /// Split masters as floats, row by row, and floats split.
+  void join_masters(std::span<const StepRow>, std::span<float* const> masters);
+  void split_masters(std::span<const StepRow>, std::span<const float* const> masters);
 
   /// The norm of all elements together; `per_tensor`, if not empty, gets the norm of each. The same
   /// bits for any number of workers. Not finite exactly where an element is not.

@@ -6,6 +6,9 @@ constexpr int kVectorBytes = 32;
 static inline Vec square_root(Vec x) {
   return {(RawFloats)_mm256_sqrt_ps((__m256)x.v)};
 }
+static inline bool any_set(RawWords mask) {
+  return _mm256_movemask_epi8((__m256i)mask) != 0;
+}
 static inline void store_past_cache(void* to, RawFloats x) {
   _mm256_stream_ps((float*)to, (__m256)x);
 }

@@ -10,6 +10,9 @@ constexpr __mmask16 kAll = 0xffff;
 static inline Vec square_root(Vec x) {
   return {(RawFloats)_mm512_maskz_sqrt_ps(kAll, (__m512)x.v)};
 }
+static inline bool any_set(RawWords mask) {
+  return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+}
 static inline void store_past_cache(void* to, RawFloats x) {
   _mm512_stream_ps((float*)to, (__m512)x);
 }

@@ -7,6 +7,7 @@
 
 #include "kernels/elements.h"
 #include "kernels/kernel_set.h"
+#include "kernels/split_master.h"
 
 namespace mezzo::kernels::baseline {
 

@@ -7,6 +7,13 @@ static inline Vec square_root(Vec x) {
   for (int i = 0; i < kLanes; ++i) x.v[i] = sqrtf(x.v[i]);
   return x;
 }
+static inline bool any_set(RawWords mask) {
+  std::uint64_t parts[kVectorBytes / 8];
+  __builtin_memcpy(parts, &mask, sizeof(parts));
+  std::uint64_t all = 0;
+  for (const std::uint64_t part : parts) all |= part;
+  return all != 0;
+}
 // Through the caches: there are no such stores everywhere.
 template <typename T>
 static inline void store_past_cache(void* to, T x) {

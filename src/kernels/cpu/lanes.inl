@@ -1,7 +1,8 @@
 // A vector of floats and how it gets in and out of memory. Included once per instruction set, in
 // that set's namespace, after kVectorBytes; the set's file adds square_root(Vec), the conversions
-// widen_half(), narrow_half() and narrow_bfloat16(), which round to nearest even, and the aligned
-// store_past_cache(), whose memory other threads may read after end_stores_past_cache().
+// widen_half(), narrow_half() and narrow_bfloat16(), which round to nearest even, any_set(), which
+// asks for a lane that is not zero, and the aligned store_past_cache(), whose memory other threads
+// may read after end_stores_past_cache().
 //
 // Only builtins, no function of the standard library: its inline functions are everybody's, and the
 // linker might keep the copy that this instruction set's flags made.

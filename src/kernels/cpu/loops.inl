@@ -8,6 +8,7 @@
 #include "kernels/cpu/ranges.inl"
 #include "kernels/cpu/reductions.inl"
 #include "kernels/cpu/elementwise.inl"
+#include "kernels/cpu/split.inl"
 #include "kernels/cpu/steps.inl"
 #include "kernels/cpu/norms.inl"
 #include "kernels/cpu/norm_rows.inl"
@@ -26,6 +27,8 @@ static KernelSet kernel_set_named(const char* name) {
           .axpby = axpby,
           .copy = copy,
           .copy_as = copy_as,
+          .join_masters = join_masters,
+          .split_masters = split_masters,
           .adam = adam,
           .sgd = sgd,
           .adagrad = adagrad,

@@ -12,6 +12,13 @@ struct Whole {
   inline void store_copy(void* data, CopyKind kind, V x, bool past_cache = false) const {
     L::store_copy(data, kind, i, x, past_cache);
   }
+  inline RawHalves load_halves(const void* data) const {
+    return read<RawHalves>(at_index<std::uint16_t>(data, i));
+  }
+  inline void store_halves(void* data, RawHalves x) const {
+    write(at_index<std::uint16_t>(data, i), x);
+  }
+  inline std::int64_t elements() const { return L::kWidth; }
   inline V only(V x) const { return x; }
   inline Whole shifted(std::int64_t by) const { return {i + by}; }
 };
@@ -34,6 +41,16 @@ struct Rest {
   inline void store_copy(void* data, CopyKind kind, V x, bool /*past_cache*/ = false) const {
     Part<L>().store_copy(data, kind, i, count, x);
   }
+  /// 16 bits an element, as they are.
+  inline RawHalves load_halves(const void* data) const {
+    RawHalves x{};
+    __builtin_memcpy(&x, at_index<std::uint16_t>(data, i), static_cast<std::size_t>(count) * 2);
+    return x;
+  }
+  inline void store_halves(void* data, RawHalves x) const {
+    __builtin_memcpy(at_index<std::uint16_t>(data, i), &x, static_cast<std::size_t>(count) * 2);
+  }
+  inline std::int64_t elements() const { return count; }
   /// x with zeros behind the end.
   inline V only(V x) const {
     typename L::S kept[L::kWidth];

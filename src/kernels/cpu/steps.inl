@@ -46,10 +46,12 @@ class Asked {
   inline Asked(const StepRow& row, std::int64_t shift)
       : param_(row.param, size(row.param_dtype), shift),
         grad_(row.grad, size(row.grad_dtype), shift) {
+    if (row.remainder != nullptr) remainder_ = Stream(row.remainder, 2, shift);
     for (int s = 0; s < 3; ++s) state_[s] = Stream(row.state[s], sizeof(float), shift);
   }
   inline void ask(std::int64_t i, Streams streams) const {
     param_.ask(i);
+    if (remainder_.each != 0) remainder_.ask(i);
     if (streams.grad) grad_.ask(i);
     for (int s = 0; s < streams.states; ++s) state_[s].ask(i);
   }
@@ -71,7 +73,7 @@ class Asked {
           reinterpret_cast<const void*>(begin + static_cast<std::uintptr_t>(i) * each));
     }
   };
-  Stream param_, grad_, state_[3];
+  Stream param_, grad_, remainder_, state_[3];
 };
 
 /// for_range() over a row's memory that is not in the caches: asks for what comes later.
@@ -117,11 +119,11 @@ template <typename L>
   const Copies copies(row, range, guard);
   for_step<L>(row, range, guard, {true, h.amsgrad ? 3 : 2}, [&](auto at) {
     const V grad = at.load(row.grad, row.grad_dtype) * factor;
-    AdamElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0]),
-                     at.load_state(row.state[1]), V{}};
+    AdamElement<V> s{load_master(at, row), at.load_state(row.state[0]), at.load_state(row.state[1]),
+                     V{}};
     if (h.amsgrad) s.max_exp_avg_sq = at.load_state(row.state[2]);
     s = adam_element(s, grad, h);
-    at.store(row.param, row.param_dtype, s.param);
+    store_master(at, row, s.param);
     at.store_state(row.state[0], s.exp_avg);
     at.store_state(row.state[1], s.exp_avg_sq);
     if (h.amsgrad) at.store_state(row.state[2], s.max_exp_avg_sq);
@@ -138,10 +140,10 @@ template <typename L>
   const Copies copies(row, range, guard);
   for_step<L>(row, range, guard, {true, h.momentum != 0 && !h.first ? 1 : 0}, [&](auto at) {
     const V grad = at.load(row.grad, row.grad_dtype) * factor;
-    SgdElement<V> s{at.load(row.param, row.param_dtype), V{}};
+    SgdElement<V> s{load_master(at, row), V{}};
     if (h.momentum != 0 && !h.first) s.buffer = at.load_state(row.state[0]);
     s = sgd_element(s, grad, h);
-    at.store(row.param, row.param_dtype, s.param);
+    store_master(at, row, s.param);
     if (h.momentum != 0) at.store_state(row.state[0], s.buffer);
     copies.store(at, s.param);
   });
@@ -175,7 +177,7 @@ template <typename L>
   SquareSum<V> of_param, of_update;
   for_step<L>(row, range, guard, {true, 2}, [&](auto at) {
     const V grad = at.load(row.grad, row.grad_dtype) * factor;
-    LambElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0]),
+    LambElement<V> s{load_master(at, row), at.load_state(row.state[0]),
                      at.load_state(row.state[1])};
     s = lamb_moments(s, grad, h);
     at.store_state(row.state[0], s.exp_avg);
@@ -194,10 +196,10 @@ template <typename L>
   const auto h = scalars<typename L::S>(given);
   const Copies copies(row, range, guard);
   for_step<L>(row, range, guard, {false, 2}, [&](auto at) {
-    LambElement<V> s{at.load(row.param, row.param_dtype), at.load_state(row.state[0]),
+    LambElement<V> s{load_master(at, row), at.load_state(row.state[0]),
                      at.load_state(row.state[1])};
     s.param = s.param - lamb_update(s, h) * h.rate;
-    at.store(row.param, row.param_dtype, s.param);
+    store_master(at, row, s.param);
     copies.store(at, s.param);
   });
 }

@@ -8,6 +8,7 @@
 #include "kernels/cuda/list.cuh"
 #include "kernels/cuda/norms.cuh"
 #include "kernels/cuda/reductions.cuh"
+#include "kernels/cuda/split.cuh"
 #include "kernels/cuda/steps.cuh"
 
 namespace mezzo::kernels::cuda {
@@ -54,6 +55,8 @@ constexpr Interface kInterface{
     .scale = scale,
     .axpby = axpby,
     .copy = copy,
+    .join_masters = join_masters,
+    .split_masters = split_masters,
     .update_scale = update_scale_on,
     .adam = adam,
     .sgd = sgd,

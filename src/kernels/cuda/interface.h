@@ -16,7 +16,7 @@
 
 namespace mezzo::kernels::cuda {
 
-inline constexpr std::uint32_t kInterfaceVersion = 3;
+inline constexpr std::uint32_t kInterfaceVersion = 4;
 
 /// A cudaStream_t.
 using Stream = void*;
@@ -74,6 +74,10 @@ struct Interface {
   bool (*axpby)(List*, const Input* x, const Input* y, const Output* out, std::int64_t count,
                 double a, double b, const double* each, float* found_inf, Stream);
   bool (*copy)(List*, const Input* in, const Output* out, std::int64_t count, Stream);
+
+  /// KernelSet's, of whole tensors on a device.
+  bool (*join_masters)(const StepRow*, float* masters, int device, Stream);
+  bool (*split_masters)(const StepRow*, const float* masters, int device, Stream);
 
   /// elements.h's update_scale() on three numbers of a device.
   bool (*update_scale)(float* scale, std::int32_t* growth, std::int32_t* hysteresis,

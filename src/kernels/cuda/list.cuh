@@ -82,6 +82,8 @@ struct StepTensor {
   void* copy;
   std::int64_t count;
   std::int64_t first_chunk;
+  void* remainder;
+  std::uint32_t* ties;
   std::int64_t* steps;
   double* running_norm;
   std::uint32_t recipe;

@@ -1,5 +1,6 @@
 // Each optimizer's element, as the step kernel sees it: how many states, which of them are read and
-// written, and what happens to one element. The arithmetic is elements.h's.
+// written, whether its weights may be split masters, and what happens to one element. The
+// arithmetic is elements.h's.
 #pragma once
 
 #include "kernels/elements.h"
@@ -23,6 +24,7 @@ struct AdamStep {
   using Scalars = AdamScalars<S>;
   static constexpr int kStates = 3;
   static constexpr bool kMovesParam = true;
+  static constexpr bool kSplits = true;
 
   template <typename S>
   __device__ static bool reads(int state, const Scalars<S>& h) {
@@ -47,6 +49,7 @@ struct SgdStep {
   using Scalars = SgdScalars<S>;
   static constexpr int kStates = 1;
   static constexpr bool kMovesParam = true;
+  static constexpr bool kSplits = true;
 
   template <typename S>
   __device__ static bool reads(int, const Scalars<S>& h) {
@@ -69,6 +72,7 @@ struct AdagradStep : EveryState {
   using Scalars = AdagradScalars<S>;
   static constexpr int kStates = 1;
   static constexpr bool kMovesParam = true;
+  static constexpr bool kSplits = false;
 
   template <typename S>
   __device__ void element(S& param, S grad, S& sum, S&, S&, const Scalars<S>& h) {
@@ -83,6 +87,7 @@ struct NovogradStep : EveryState {
   using Scalars = NovogradScalars<S>;
   static constexpr int kStates = 1;
   static constexpr bool kMovesParam = true;
+  static constexpr bool kSplits = false;
 
   template <typename S>
   __device__ void element(S& param, S grad, S& m, S&, S&, const Scalars<S>& h) {
@@ -98,6 +103,7 @@ struct LambMomentsStep : EveryState {
   using Scalars = LambScalars<S>;
   static constexpr int kStates = 2;
   static constexpr bool kMovesParam = false;
+  static constexpr bool kSplits = true;
   double of_param = 0;
   double of_update = 0;
 
@@ -119,6 +125,7 @@ struct LambApplyStep : EveryState {
   using Scalars = LambScalars<S>;
   static constexpr int kStates = 2;
   static constexpr bool kMovesParam = true;
+  static constexpr bool kSplits = true;
 
   template <typename H>
   __device__ static bool writes(int, const H&) {

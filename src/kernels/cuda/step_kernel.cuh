@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/list.cuh"
 #include "kernels/cuda/memory.cuh"
+#include "kernels/cuda/split.cuh"
 #include "kernels/cuda/step_elements.cuh"
 
 namespace mezzo::kernels::cuda {
@@ -64,6 +65,12 @@ __device__ inline void step_row(const Part<StepTensor>& part, const StepFlags& f
     step_part<Step, double>(part, flags, given, Typed<double>(), grad, step);
   } else {
     const auto h = scalars<float>(given);
+    if constexpr (Step::kSplits) {
+      if (row.remainder != nullptr) {
+        const Split split{row.remainder, row.ties};
+        return step_part<Step, float>(part, flags, h, split, grad, step);
+      }
+    }
     if (row.param_dtype != DType::kFloat32) {
       return step_part<Step, float>(part, flags, h, Any{row.param_dtype}, grad, step);
     }

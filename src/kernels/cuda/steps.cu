@@ -81,6 +81,8 @@ RowTable<StepTensor> describe(List& list, const StepRow* rows, const RowState* s
     t.param = row.param;
     t.grad = row.grad;
     t.copy = row.copy;
+    t.remainder = row.remainder;
+    t.ties = row.ties;
     t.count = row.count;
     t.steps = states[i].steps;
     t.running_norm = states[i].running_norm;
@@ -93,7 +95,7 @@ RowTable<StepTensor> describe(List& list, const StepRow* rows, const RowState* s
     const std::size_t of_state = row.param_dtype == DType::kFloat64 ? 8 : 4;
     t.packed = packable(row.param, element_size(row.param_dtype)) &&
                packable(row.grad, element_size(row.grad_dtype)) &&
-               packable(row.copy, low_copy ? 2 : 4);
+               packable(row.copy, low_copy ? 2 : 4) && packable(row.remainder, 2);
     for (int s = 0; s < 3; ++s) {
       t.state[s] = row.state[s];
       t.packed = t.packed && packable(row.state[s], of_state);

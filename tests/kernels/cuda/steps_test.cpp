@@ -197,6 +197,50 @@ class CudaSteps : public OnCuda {
     }
   }
 
+  // A parameter as floats with a bfloat16 copy, and split, with the gradients and states of both.
+  template <typename Recipe>
+  void expect_split_like_float(const Case<Recipe>& c, std::int64_t before) {
+    constexpr std::int64_t kCount = 20003;
+    Parameter p(DType::kFloat32, DType::kBFloat16, CopyKind::kBFloat16, kCount, 0, 7);
+    // Ties, as steps seldom leave them.
+    for (std::int64_t i = 0; i < kCount; i += 3) {
+      p.param.set(i, p.param[i] < 0 ? -1.0 - 0x1p-8 : 1.0 + 0x1p-8 * static_cast<double>(i % 4));
+    }
+    const OnDevice whole(p, before);
+    const OnDevice split(p, before);
+    const DeviceArray weight(Array(DType::kBFloat16, kCount), before);
+    const DeviceArray remainder(Array(DType::kBFloat16, kCount), before);
+    const DeviceArray ties(Array(DType::kFloat32, words_of_ties(kCount)), 0);
+    const auto row_on = [&](const OnDevice& d) {
+      StepRow row = row_of(p);
+      row.param = d.param.data();
+      row.grad = d.grad.data();
+      row.copy = d.copy.data();
+      for (int i = 0; i < 3; ++i) row.state[i] = d.state[static_cast<std::size_t>(i)].data();
+      return row;
+    };
+    StepRow rows[] = {row_on(whole), row_on(split)};
+    rows[1].param = weight.data();
+    rows[1].param_dtype = DType::kBFloat16;
+    rows[1].remainder = remainder.data();
+    rows[1].ties = static_cast<std::uint32_t*>(ties.data());
+    rows[1].copy_kind = CopyKind::kNone;
+    rows[1].copy = nullptr;
+    expect(
+        cuda().split_masters(&rows[1], static_cast<const float*>(split.param.data()), 0, nullptr));
+    const DeviceNumber<std::int64_t> steps[2];
+    const RowState states[] = {{steps[0].data(), nullptr}, {steps[1].data(), nullptr}};
+    for (int step = 0; step < 4; ++step) {
+      expect((cuda().*c.function)(list(), rows, states, 2, c.recipes, 2, {}, nullptr));
+      expect(cuda().join_masters(&rows[1], static_cast<float*>(split.param.data()), 0, nullptr));
+      EXPECT_EQ(split.param.read(), whole.param.read()) << c.name;
+      EXPECT_EQ(weight.read(), whole.copy.read()) << c.name;
+      for (std::size_t s = 0; s < 3; ++s) {
+        EXPECT_EQ(split.state[s].read(), whole.state[s].read()) << c.name;
+      }
+    }
+  }
+
   template <typename Recipe>
   void expect_nothing_moves(const Case<Recipe>& c) {
     Sides<Recipe> sides(0);
@@ -302,6 +346,14 @@ TEST_F(CudaSteps, NothingMovesWhereTheFlagIsSetNotEvenACounter) {
   expect_nothing_moves(adagrad_case());
   expect_nothing_moves(lamb_case());
   expect_nothing_moves(novograd_case());
+}
+
+TEST_F(CudaSteps, SplitMastersAreSteppedLikeFloatOnes) {
+  for (const std::int64_t before : {0, 1}) {
+    expect_split_like_float(adam_case(), before);
+    expect_split_like_float(sgd_case(), before);
+    expect_split_like_float(lamb_case(), before);
+  }
 }
 
 TEST_F(CudaSteps, PlainSgdNeedsNoCounterAndNoState) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #define __global__
 #define __device__
@@ -56,6 +57,14 @@ inline void __syncthreads() {
 template <typename T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
   return static_cast<T>(mezzo_emulated::exchange(static_cast<double>(value), mask));
+}
+
+// Fibers of one thread: nothing comes between.
+inline std::uint32_t atomicOr(std::uint32_t* word, std::uint32_t bits) {
+  return std::exchange(*word, *word | bits);
+}
+inline std::uint32_t atomicAnd(std::uint32_t* word, std::uint32_t bits) {
+  return std::exchange(*word, *word & bits);
 }
 
 void mezzo_emulated_launch(dim3 grid, dim3 block, const std::function<void()>& kernel);
