@@ -80,6 +80,8 @@ struct Run {
   std::vector<std::string> messages = {};  ///< in order
   RunEnded figures = {};                   ///< RunEnded's, or all zero until then
   bool ended = false;                      ///< was there a RunEnded?
+  std::vector<StepWatched> watched = {};   ///< in order
+  std::vector<SkipExplained> explained = {};  ///< in order
   bool operator==(const Run&) const = default;
 };
 
@@ -95,7 +97,7 @@ struct Report {
 MEZZO_API void add(Report&, const Event&);
 
 /// Hands a sink the events that a report was made of, in order, steps before the end of their
-/// epoch. What a report.json does not hold (epochs, scales) is not there.
+/// epoch. What a report.json does not hold (epochs, scales, watched steps) is not there.
 MEZZO_API void replay(const Report&, Sink&);
 
 /// Reads what json_lines() or save() wrote. A last line that was cut off by a crash is left out.
