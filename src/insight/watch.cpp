@@ -94,7 +94,7 @@ class WatchedParameter {
 
 /// What is known of a parameter, or of a module's parameters together, after the step.
 struct WatchedTallies {
-  Tally weights, gradients, updates;
+  Tally weights = {}, gradients = {}, updates = {};
   double before = 0;  // sum of the squares of what was moved
   const DTypeRow* range = nullptr;
   const DTypeRow* stepped = nullptr;
