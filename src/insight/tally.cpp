@@ -98,8 +98,8 @@ Tally tally_in_parts(const Source* values, std::int64_t count, const DTypeRow& t
   std::vector<Tally> tallies(static_cast<std::size_t>(parts));
   at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t part = begin; part < end; ++part) {
-      tallies[static_cast<std::size_t>(part)] = tally_of<Work>(
-          values + part * kPart, std::min(kPart, count - part * kPart), type);
+      tallies[static_cast<std::size_t>(part)] =
+          tally_of<Work>(values + part * kPart, std::min(kPart, count - part * kPart), type);
     }
   });
   Tally all;
@@ -126,7 +126,7 @@ at::Tensor device_slice(const at::Tensor& values, const DTypeRow& type) {
   const at::Tensor has_exponent = counted.gt(0);
   const double infinity = std::numeric_limits<double>::infinity();
   const at::Tensor none = at::full({}, infinity, magnitude.options());
-  // What has no exponent lies outside of the histogram.
+  // Values without an exponent lie outside of the histogram.
   constexpr double kOutside = 1000;
   const at::Tensor exponents = at::where(
       has_exponent,

@@ -18,8 +18,8 @@ struct Tally {
   static constexpr int kBuckets = kHighest - kLowest + 1;
 
   std::int64_t count = 0;
-  double squares = 0;  // of finite values
-  double largest = 0;  // finite magnitude
+  double squares = 0;                                         // of finite values
+  double largest = 0;                                         // finite magnitude
   double smallest = std::numeric_limits<double>::infinity();  // that is not zero
   std::int64_t zeros = 0, subnormals = 0, saturated = 0, nans = 0;
   std::array<std::int64_t, kBuckets> exponents = {};

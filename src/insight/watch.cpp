@@ -38,7 +38,7 @@ struct WatchedPlace {
   const DTypeRow* range = nullptr;  // of the type in which the network computes with it
 };
 
-/// What became of a gradient in the last backward pass; its hook may outlive the watch.
+/// A gradient of the last backward pass; the hook that fills it may outlive the watch.
 struct FlowedGradient {
   PendingTally tally;
 };
@@ -71,8 +71,8 @@ class WatchedParameter {
         before_(place_.stepped.detach().clone()),
         flowed_(std::make_shared<FlowedGradient>()),
         accumulator_(torch::autograd::impl::grad_accumulator(place_.weight)),
-        hook_(accumulator_->add_post_hook(
-            std::make_unique<GradientHook>(flowed_, *place_.range))) {}
+        hook_(accumulator_->add_post_hook(std::make_unique<GradientHook>(flowed_, *place_.range))) {
+  }
   ~WatchedParameter() {
     if (accumulator_ != nullptr) accumulator_->del_post_hook(hook_);
   }
@@ -92,7 +92,7 @@ class WatchedParameter {
   std::uintptr_t hook_;
 };
 
-/// What is known of a parameter, or of a module's parameters together, after the step.
+/// A parameter, or all parameters of a module, after the step.
 struct WatchedTallies {
   Tally weights = {}, gradients = {}, updates = {};
   double before = 0;  // sum of the squares of what was moved
@@ -151,11 +151,12 @@ class detail::Watching {
   std::vector<WatchedPlace> places() const;
   void prepare();
   void report();
-  WatchedTallies tallies_of(const WatchedParameter& parameter,
-                            const std::unordered_map<const c10::TensorImpl*, at::Tensor>& now) const;
-  /// What stands for each weight in the optimizer.
+  WatchedTallies tallies_of(
+      const WatchedParameter& parameter,
+      const std::unordered_map<const c10::TensorImpl*, at::Tensor>& now) const;
+  /// The tensor that the optimizer steps, by weight.
   std::unordered_map<const c10::TensorImpl*, at::Tensor> stepped() const;
-  mezzo::detail::OptimizerState& optimizer() const {
+  mezzo::amp::detail::OptimizerState& optimizer() const {
     return *subject_.optimizers.front().shared();
   }
 
@@ -184,7 +185,7 @@ std::vector<WatchedPlace> detail::Watching::places() const {
   const auto masters = stepped();
   std::vector<WatchedPlace> all;
   for (std::size_t i = 0; i < subject_.models.size(); ++i) {
-    const mezzo::detail::ModelState& model = *subject_.models[i];
+    const mezzo::amp::detail::ModelState& model = *subject_.models[i];
     const auto& policy = model.operator_policy();
     const bool casts = model.session().enabled() && policy.has_value();
     const std::string suffix =
@@ -235,8 +236,7 @@ void detail::Watching::report() {
   report::StepWatched event{.step = steps_};
   if (const auto& last = optimizer().steps().last()) {
     event.scale = last->scale_before.read();
-    event.skipped =
-        last->found_inf.defined() ? last->found_inf.item<float>() != 0 : !last->applied;
+    event.skipped = last->found_inf.defined() ? last->found_inf.item<float>() != 0 : !last->applied;
   }
   const auto now = stepped();
   WatchedTallies module;

@@ -1,4 +1,4 @@
-// What the parts of the page are made of.
+// Building blocks of the page.
 #pragma once
 
 #include <string>

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <string_view>
 
 namespace mezzo::report {
 
@@ -18,24 +20,33 @@ WatchedSum sum_of(const StepWatched& step) {
   return {.update_ratio = std::sqrt(updates / weights), .lost = lost / count};
 }
 
-std::vector<std::pair<std::string, std::int64_t>> clusters_of(
-    const std::vector<SkipExplained>& skips) {
-  std::vector<std::pair<std::string, std::int64_t>> clusters;
-  for (const SkipExplained& skip : skips) {
-    const auto same = std::ranges::find(clusters, skip.summary, [](auto& c) { return c.first; });
-    if (same == clusters.end()) {
-      clusters.emplace_back(skip.summary, 1);
-    } else {
-      ++same->second;
+SkipClusters clusters_of(const Run& run) {
+  SkipClusters clusters;
+  const auto count = [&](const std::string& summary) {
+    ++clusters.all;
+    for (auto& [known, times] : clusters.summaries) {
+      if (known != summary) continue;
+      ++times;
+      return;
     }
+    clusters.summaries.emplace_back(summary, 1);
+  };
+  for (const SkipExplained& skip : run.explained) count(skip.summary);
+  constexpr std::string_view kMark = "; explained: ";
+  for (const std::string& message : run.messages) {
+    const std::size_t at = message.find(kMark);
+    if (!run.explained.empty() || at == std::string::npos) continue;
+    const std::size_t begin = at + kMark.size();
+    count(message.substr(begin, message.find(';', begin) - begin));
   }
-  std::ranges::stable_sort(clusters, std::greater(), [](auto& c) { return c.second; });
+  std::ranges::stable_sort(clusters.summaries, std::greater(), [](auto& c) { return c.second; });
   return clusters;
 }
 
-std::string cluster_text(const std::pair<std::string, std::int64_t>& cluster, std::size_t all) {
-  return std::to_string(cluster.second) + " of " + std::to_string(all) +
-         (all == 1 ? " explained skip: " : " explained skips: ") + cluster.first;
+std::string cluster_text(const SkipClusters& clusters, std::size_t place) {
+  const auto& [summary, times] = clusters.summaries[place];
+  return std::to_string(times) + " of " + std::to_string(clusters.all) +
+         (clusters.all == 1 ? " explained skip: " : " explained skips: ") + summary;
 }
 
 }  // namespace mezzo::report

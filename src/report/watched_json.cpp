@@ -55,8 +55,8 @@ Json watched_json(const StepWatched& e) {
 }
 
 StepWatched watched_from(const Fields& f) {
-  StepWatched watched{.step = f.integer("step"), .scale = f.number("scale"),
-                      .skipped = f.truth("skipped")};
+  StepWatched watched{
+      .step = f.integer("step"), .scale = f.number("scale"), .skipped = f.truth("skipped")};
   const Json& rows = f.at("rows");
   if (!rows.is_array()) raise<ConfigError>("report", "field 'rows' must be an array of objects");
   for (const Json& object : rows) {

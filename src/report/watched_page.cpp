@@ -47,8 +47,8 @@ std::string spark_of(const Magnitudes& m) {
   const auto most = static_cast<double>(std::ranges::max(m.exponents));
   std::string svg = "<svg style='width:" + fixed(kSparkWidth, 0) + "px' viewBox='0 0 " +
                     fixed(kSparkWidth, 0) + ' ' + fixed(kSparkHeight, 0) +
-                    "' role='img' aria-label='exponents from 2^" + std::to_string(m.first_exponent) +
-                    " to 2^" + std::to_string(last) + "'>";
+                    "' role='img' aria-label='exponents from 2^" +
+                    std::to_string(m.first_exponent) + " to 2^" + std::to_string(last) + "'>";
   for (const int bound : {normal, top + 1}) {
     if (bound <= from || bound > to) continue;
     const std::string x = fixed((bound - from) * width, 1);
@@ -58,8 +58,7 @@ std::string spark_of(const Magnitudes& m) {
   for (std::size_t i = 0; i < m.exponents.size(); ++i) {
     if (m.exponents[i] == 0) continue;
     const int exponent = m.first_exponent + static_cast<int>(i);
-    const double height =
-        std::max(1.0, kSparkHeight * static_cast<double>(m.exponents[i]) / most);
+    const double height = std::max(1.0, kSparkHeight * static_cast<double>(m.exponents[i]) / most);
     svg += "<rect class='bar " + std::string(exponent < normal || exponent > top ? "s1" : "s0") +
            "' x='" + fixed((exponent - from) * width, 1) + "' y='" +
            fixed(kSparkHeight - height, 1) + "' width='" + fixed(std::max(width - 0.5, 0.5), 1) +
@@ -87,7 +86,8 @@ std::string cells_of(const Watched& row) {
 std::string table_of(const Run& run) {
   const StepWatched& step = run.watched.back();
   std::string html =
-      "<div class='scroll'><table><thead><tr><th>parameter</th><th>weights, norm</th><th>gradients, "
+      "<div class='scroll'><table><thead><tr><th>parameter</th><th>weights, "
+      "norm</th><th>gradients, "
       "norm</th><th>largest</th><th>zero</th><th>subnormal</th><th>saturated</th><th>exponents</th>"
       "<th>update ratio</th></tr></thead><tbody>";
   std::size_t shown = 0, parameters = 0;
@@ -109,13 +109,13 @@ std::string table_of(const Run& run) {
 
 std::string watched_cards(const Report& report) {
   if (!any_watched(report)) return "";
-  std::string html = plot_of(
-      report, "Update ratio", "Norm of a step's updates to that of the weights, in powers of two.",
-      {.label = "Effective update ratio of each run over the steps",
-       .x_name = "step",
-       .tick = [](double y) { return short_number(y); },
-       .logarithmic = true},
-      &WatchedSum::update_ratio);
+  std::string html = plot_of(report, "Update ratio",
+                             "Norm of a step's updates to that of the weights, in powers of two.",
+                             {.label = "Effective update ratio of each run over the steps",
+                              .x_name = "step",
+                              .tick = [](double y) { return short_number(y); },
+                              .logarithmic = true},
+                             &WatchedSum::update_ratio);
   html += plot_of(report, "Gradients below the type",
                   "Share of the scaled gradients that are zero or below the type's normal numbers.",
                   {.label = "Share of gradients below the normal numbers of their type",
@@ -138,15 +138,10 @@ std::string watched_cards(const Report& report) {
 std::string explained_card(const Report& report) {
   std::string items;
   for (const Run& run : report.runs) {
-    for (const auto& cluster : clusters_of(run.explained)) {
-      std::string advice;
-      for (const SkipExplained& skip : run.explained) {
-        if (skip.summary != cluster.first || skip.advice.empty()) continue;
-        advice = ". " + skip.advice.front();
-        break;
-      }
-      items += "<li><b>" + escaped(run.name) + "</b> " +
-               escaped(cluster_text(cluster, run.explained.size()) + advice) + "</li>";
+    const SkipClusters clusters = clusters_of(run);
+    for (std::size_t i = 0; i < clusters.summaries.size(); ++i) {
+      items +=
+          "<li><b>" + escaped(run.name) + "</b> " + escaped(cluster_text(clusters, i)) + "</li>";
     }
   }
   if (items.empty()) return "";

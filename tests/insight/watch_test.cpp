@@ -190,8 +190,8 @@ TEST(Watch, AddsUpModulesBeforeTheirParameters) {
                           {"second", "second.bias"}}));
   const auto& rows = sink.steps[0].rows;
   EXPECT_EQ(rows[2].gradients.count, 40);
-  EXPECT_NEAR(rows[2].gradients.norm,
-              std::hypot(rows[3].gradients.norm, rows[4].gradients.norm), 1e-9);
+  EXPECT_NEAR(rows[2].gradients.norm, std::hypot(rows[3].gradients.norm, rows[4].gradients.norm),
+              1e-9);
   EXPECT_EQ(rows[2].weights.largest, std::max(rows[3].weights.largest, rows[4].weights.largest));
 }
 

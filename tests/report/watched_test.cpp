@@ -94,10 +94,10 @@ TEST(WatchedEvents, AreReplayed) {
 
 TEST(WatchedEvents, OfAnotherShapeAreRefused) {
   const auto file = sample::folder() / "run.jsonl";
-  for (const auto& [field, bad] : std::vector<std::pair<std::string, std::string>>{
-           {R"("skipped":false)", R"("skipped":0)"},
-           {R"([250,0,3,400])", R"([250,"0",3,400])"},
-           {R"("rows":[)", R"("rows":1,"x":[)"}}) {
+  for (const auto& [field, bad] :
+       std::vector<std::pair<std::string, std::string>>{{R"("skipped":false)", R"("skipped":0)"},
+                                                        {R"([250,0,3,400])", R"([250,"0",3,400])"},
+                                                        {R"("rows":[)", R"("rows":1,"x":[)"}}) {
     {
       const auto sink = json_lines(file);
       sink->write(RunStarted{.run = "O1"});
@@ -142,8 +142,8 @@ TEST(HistogramEvent, IsTheProtobufThatTensorBoardReads) {
   ASSERT_EQ(histogram.size(), 81U);
   const std::string value = "\x0a\x01g\x2a\x51"s + histogram;  // tag, histo
   const std::string summary = "\x0a"s + static_cast<char>(value.size()) + value;
-  const std::string expected = "\x09"s + number(1.5) + "\x10\x07\x2a"s +
-                               static_cast<char>(summary.size()) + summary;
+  const std::string expected =
+      "\x09"s + number(1.5) + "\x10\x07\x2a"s + static_cast<char>(summary.size()) + summary;
   EXPECT_EQ(histogram_event(1.5, 7, "g", m), expected);
 }
 
@@ -155,11 +155,25 @@ TEST(WatchedPage, HasPlotsATableAndTheClusters) {
   EXPECT_THAT(page, HasSubstr("<td>fc1.weight</td><td>2</td><td>3</td><td>0.5</td>"
                               "<td>12.50 %</td><td>25.00 %</td><td>0.10 %</td>"));
   EXPECT_THAT(page, HasSubstr("2^-21: 400"));
-  EXPECT_THAT(page, HasSubstr("2 of 3 explained skips: softmax (attn &lt;1&gt;) overflowed. keep "
-                              "softmax in float"));
+  EXPECT_THAT(page, HasSubstr("2 of 3 explained skips: softmax (attn &lt;1&gt;) "
+                              "overflowed"));
   const std::string without = to_html(sample::report());
   for (const char* title : {"Update ratio", "Numerics of", "Skipped steps"})
     EXPECT_THAT(without, Not(HasSubstr(title)));
+}
+
+TEST(SkipClustersOfARun, ComeFromMessagesWhereThereAreNoEvents) {
+  report::Run run;
+  run.messages = {
+      "mezzo: step skipped: loss 0 gave a gradient that is not finite; explained: exp "
+      "(head) overflowed; loss scale 4 -> 2",
+      "mezzo: step skipped: loss 0 gave a gradient that is not finite",
+      "mezzo: step skipped: loss 0; explained: mul overflowed",
+      "mezzo: step skipped: loss 0; explained: exp (head) overflowed"};
+  const SkipClusters clusters = clusters_of(run);
+  ASSERT_EQ(clusters.summaries.size(), 2U);
+  EXPECT_EQ(cluster_text(clusters, 0), "2 of 3 explained skips: exp (head) overflowed");
+  EXPECT_EQ(cluster_text(clusters, 1), "1 of 3 explained skips: mul overflowed");
 }
 
 TEST(WatchedConsole, SaysWhyAStepWasSkippedAndLeavesTablesOut) {
