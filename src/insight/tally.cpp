@@ -19,6 +19,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/scalar_type.h"
+
 namespace mezzo::insight {
 
 namespace {
