@@ -3,6 +3,19 @@
 # Output  MEZZO_NVCC           the CUDA compiler, or empty: no CUDA kernels are built
 #         MEZZO_DISTRIBUTED    as asked
 
+# Libraries that are headers and nothing else, wherever they lie.
+foreach(header CLI/CLI.hpp toml++/toml.h)
+  string(MAKE_C_IDENTIFIER "MEZZO_FOLDER_OF_${header}" folder)
+  string(TOUPPER ${folder} folder)
+  find_path(${folder} ${header})
+  mark_as_advanced(${folder})
+  if(NOT ${folder})
+    message(FATAL_ERROR "mezzo needs the header ${header}, which is in no folder that CMake searches: install CLI11 and toml++ (Debian: "
+                        "libcli11-dev, libtomlplusplus-dev), or name the folder above their include/ with CMAKE_PREFIX_PATH")
+  endif()
+  target_include_directories(mezzo_flags SYSTEM INTERFACE "${${folder}}")
+endforeach()
+
 set(MEZZO_NVCC_NEEDED 12.0) # the first nvcc with C++20
 
 function(mezzo_find_nvcc)

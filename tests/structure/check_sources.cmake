@@ -44,7 +44,7 @@ forbidden("a namespace is not opened for everyone in a header" "^using namespace
 # The tree names no place that exists on one machine only.
 file(GLOB_RECURSE texts RELATIVE ${ROOT} ${ROOT}/*.md ${ROOT}/*.cmake ${ROOT}/CMakeLists.txt ${ROOT}/examples/*.cpp ${ROOT}/bench/*.cpp
      ${ROOT}/tests/*.cpp)
-list(FILTER texts EXCLUDE REGEX "^(build|out|\\.deps)/")
+list(FILTER texts EXCLUDE REGEX "^(build|out|dist|\\.deps)/")
 forbidden("a path of one machine" "(^|[^A-Za-z0-9_.}])/(home|root|work|Users|mnt)/[a-z]" ${ours} ${texts} run .ci/run .ci/lint .ci/lint_groups.awk)
 
 # A comment names its subject first. "Of", "What", "Who" and "Whose" begin sentences that a reader has to turn around.
