@@ -37,7 +37,7 @@ NR == 1 {
 }
 NR == 2 && /^  / { usage = substr($0, 3); next }
 /^$/ { next }
-/^[A-Z][a-z]*:$/ { printf ".SH %s\n", toupper(substr($0, 1, length($0) - 1)); is_example = /^Example/; next }
+/^[A-Z][A-Za-z ]*:$/ { printf ".SH %s\n", toupper(substr($0, 1, length($0) - 1)); is_example = /^Example/; next }
 is_example { printf ".nf\n%s\n.fi\n", escaped(substr($0, 3)); next }
 /^  [^ ]/ { held = $0; next }
 { sub(/^ +/, ""); print escaped($0) }

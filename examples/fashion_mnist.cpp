@@ -12,6 +12,7 @@
 #include <torch/torch.h>
 
 #include <iostream>
+#include <optional>
 
 #include "support/command_line.h"
 #include "support/compare.h"
@@ -60,7 +61,7 @@ struct Settings {
   std::string opt_level, optimizer = "sgd", loss_scale = "None", keep_batchnorm_fp32 = "None";
   std::string compare = "O0,O1,O2,O4", report = "report.json", log;
   std::string data = "/usr/share/datasets/fashion-mnist", device = "cpu";
-  int epochs = 3, batch_size = 128, steps = 0, seed = 1, nproc = 1;
+  int epochs = 3, batch_size = 128, steps = 0, seed = 1, nproc = 1, watch = 100;
 };
 
 // Rises over the first quarter of the training and then falls to zero.
@@ -116,6 +117,9 @@ void train(const Settings& settings) {
        .items = "images",
        .machine = machine},
       [&optimizer = optimizer] { return examples::counters_of(optimizer); });
+  std::optional<mezzo::insight::Watch> watch;
+  if (settings.watch > 0)
+    watch = mezzo::insight::watch(model, optimizer, recorder.sink(), {.every = settings.watch});
   std::int64_t step = 0;
   for (int epoch = 1; epoch <= settings.epochs; ++epoch) {
     model->train();
@@ -131,6 +135,7 @@ void train(const Settings& settings) {
       const at::Tensor loss = torch::nn::functional::cross_entropy(outputs, labels);
       amp::scale_loss(loss, optimizer).backward();
       optimizer.step();
+      if (watch) watch->step();
       recorder.step(loss, outputs, labels);
     }
     model->eval();
@@ -162,6 +167,7 @@ int run(int argc, char** argv) {
       .option("report", settings.report, "figures as JSON; the page with plots goes beside it")
       .option("log", settings.log, "every event of one level, as JSON lines")
       .option("seed", settings.seed, "of weights and of the order of the images")
+      .option("watch", settings.watch, "look at the numerics at every so many steps; 0: never")
       .option("nproc", settings.nproc, "processes that share every batch")
       .option("steps", settings.steps, "end each epoch after so many steps; 0: after all images");
   if (!line.parse(argc, argv)) return 0;
@@ -169,6 +175,7 @@ int run(int argc, char** argv) {
   line.require("epochs", settings.epochs, 1, 10000);
   line.require("batch-size", settings.batch_size, 2, 60000);
   line.require("steps", settings.steps, 0, 60000);
+  line.require("watch", settings.watch, 0, 1000000);
   line.require("nproc", settings.nproc, 1, 64);
 
   const bool one_level = line.given("opt-level");

@@ -21,6 +21,8 @@ endforeach()
 mezzo_example_test(NAME demo_with_unknown_optimizer COMMAND fashion_mnist --optimizer sdg CODE 2 OUTPUT "expected one of sgd, ")
 mezzo_example_test(NAME demo_trains_one_level COMMAND fashion_mnist --opt-level O0 --log demo_test.jsonl ${few}
                    OUTPUT "O0  done: test")
+mezzo_example_test(NAME demo_watches_its_numerics COMMAND fashion_mnist --watch 1 --compare O1 --report demo_watch_test.json
+                                                          ${few} OUTPUT "O1 .*wrote demo_watch_test.html")
 mezzo_example_test(NAME demo_explains_itself COMMAND fashion_mnist --help OUTPUT "--opt-level")
 mezzo_example_test(NAME demo_without_data COMMAND fashion_mnist --data ${bad}/empty ${few} CODE 1
                    OUTPUT "dataset-fashion-mnist")

@@ -37,6 +37,9 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
+  /// Where the events go: for watches of numerics.
+  mezzo::report::Sink& sink() { return *sink_; }
+
   /// A training epoch begins, from now time counts.
   void begin_epoch();
   /// After each step: its loss, the model's outputs [N, kinds] and what they should have been.

@@ -77,7 +77,63 @@ struct Message {
   bool operator==(const Message&) const = default;
 };
 
+/// The magnitudes of many values, against the range of a type.
+struct Magnitudes {
+  std::string type = {};   ///< whose range it is: "float16"
+  std::int64_t count = 0;  ///< how many values there are; 0: there was no such tensor
+  double norm = 0;         ///< Euclidean, of the finite values
+  double largest = 0;      ///< the greatest finite magnitude
+  double smallest = 0;     ///< the least magnitude that is not zero; 0: all are
+  double zeros = 0;        ///< share that is zero, 0 to 1
+  double subnormals = 0;   ///< share below the type's normal numbers, zeros left out
+  double saturated = 0;    ///< share at the type's largest number or beyond, infinities included
+  double nans = 0;         ///< share that is NaN
+  int first_exponent = 0;  ///< the power of two at which `exponents` begins
+  /// How many finite values have a magnitude in [2^e, 2^(e+1)), for e from `first_exponent` on;
+  /// values outside of 2^-150 to 2^130 count at its ends, zeros do not.
+  std::vector<std::int64_t> exponents = {};
+  bool operator==(const Magnitudes&) const = default;
+};
+
+/// A parameter in a watched step, or all parameters of a module that the optimizer steps.
+struct Watched {
+  std::string module = {};     ///< the module's path
+  std::string parameter = {};  ///< the parameter's whole name; empty: the module's together
+  Magnitudes weights = {};     ///< as the network holds them after the step
+  Magnitudes gradients = {};   ///< of the last backward pass, times the loss scale, as they flowed
+  Magnitudes updates = {};     ///< by how much the step moved what the optimizer steps
+  double update_ratio =
+      0;  ///< norm of the updates to that of the values before them; NaN: both are 0
+  bool operator==(const Watched&) const = default;
+};
+
+/// A step as insight::watch saw it.
+struct StepWatched {
+  std::int64_t step = 0;           ///< from 1, counted by the watch
+  double scale = 1;                ///< that the gradients carry
+  bool skipped = false;            ///< was the step skipped? Nothing moved then
+  std::vector<Watched> rows = {};  ///< modules in the network's order, its parameters behind each
+  bool operator==(const StepWatched&) const = default;
+};
+
+/// Why a step was skipped: an insight::Explanation in short.
+struct SkipExplained {
+  std::int64_t step = 0;                 ///< from 1, over the whole run
+  std::string cause = {};                ///< "overflow", "gradient_overflow", ...
+  std::string name = {};                 ///< of the first operator that failed; empty: none did
+  std::string module = {};               ///< its module, or between which
+  bool backward = false;                 ///< was it in the backward pass?
+  std::string parameter = {};            ///< weights that are to blame, or reached first
+  int rank = 0;                          ///< the process where it happened
+  bool fails_in_float = false;           ///< no precision helps
+  double scale = 1;                      ///< of the loss in that step
+  std::string summary = {};              ///< one sentence
+  std::vector<std::string> advice = {};  ///< the best first
+  bool operator==(const SkipExplained&) const = default;
+};
+
 /// An event of any kind, as sinks get it.
-using Event = std::variant<RunStarted, StepTaken, EpochEnded, RunEnded, Message>;
+using Event =
+    std::variant<RunStarted, StepTaken, EpochEnded, RunEnded, Message, StepWatched, SkipExplained>;
 
 }  // namespace mezzo::report

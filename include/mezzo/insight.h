@@ -5,3 +5,4 @@
 #include "mezzo/insight_explain.h"
 #include "mezzo/insight_lint.h"
 #include "mezzo/insight_search.h"
+#include "mezzo/insight_watch.h"

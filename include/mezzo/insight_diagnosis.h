@@ -26,6 +26,12 @@ struct Finding {
 /// - "thrashing": the scale grows and falls in turns, and each turn costs a step;
 /// - "high_scale": the scale began far above what the gradients allow, and steps were lost on the
 ///   way down;
+/// - "vanishing": gradients lie below the numbers of their type in half of the watched steps or
+///   more, or are zero where those of the float run are not (needs watch());
+/// - "dead": no gradient but zero reaches a parameter in any watched step (needs watch());
+/// - "skips": the explanations of skipped steps, the most frequent first (needs
+/// report::SkipExplained
+///   events, or messages with Options::explain_skips);
 /// - "rank": overflows come from some ranks alone;
 /// - "slow": a run takes longer than the float run of the report.
 /// Steps count from 1, as events do. Empty where nothing is found.

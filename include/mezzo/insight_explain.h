@@ -19,6 +19,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "mezzo/events.h"
 #include "mezzo/export.h"
 #include "mezzo/model.h"
 #include "mezzo/optimizer.h"
@@ -101,6 +102,9 @@ struct Explanation {
   MEZZO_API std::string summary() const;
   /// An object with the fields of this struct, policies as TOML.
   MEZZO_API std::string to_json() const;
+  /// The short form as an event for a sink: `log->write(why.to_event(step))`. `step` counts from 1
+  /// over the whole run, as report::StepTaken does.
+  MEZZO_API report::SkipExplained to_event(std::int64_t step) const;
 };
 
 /// @cond

@@ -31,6 +31,7 @@
 #include "mezzo/insight_explain.h"
 #include "mezzo/insight_lint.h"
 #include "mezzo/insight_search.h"
+#include "mezzo/insight_watch.h"
 #include "mezzo/legacy_amp.h"
 #include "mezzo/messages.h"
 #include "mezzo/multi_tensor.h"

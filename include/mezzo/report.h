@@ -74,12 +74,14 @@ std::unique_ptr<Sink> tee(std::unique_ptr<Sink> first, Sinks... rest) {
 
 /// The sums over one run's events.
 struct Run {
-  std::string name = {};                   ///< RunStarted's
-  std::vector<StepTaken> steps = {};       ///< in order
-  std::vector<EpochEnded> epochs = {};     ///< in order
-  std::vector<std::string> messages = {};  ///< in order
-  RunEnded figures = {};                   ///< RunEnded's, or all zero until then
-  bool ended = false;                      ///< was there a RunEnded?
+  std::string name = {};                      ///< RunStarted's
+  std::vector<StepTaken> steps = {};          ///< in order
+  std::vector<EpochEnded> epochs = {};        ///< in order
+  std::vector<std::string> messages = {};     ///< in order
+  RunEnded figures = {};                      ///< RunEnded's, or all zero until then
+  bool ended = false;                         ///< was there a RunEnded?
+  std::vector<StepWatched> watched = {};      ///< in order
+  std::vector<SkipExplained> explained = {};  ///< in order
   bool operator==(const Run&) const = default;
 };
 
@@ -95,7 +97,7 @@ struct Report {
 MEZZO_API void add(Report&, const Event&);
 
 /// Hands a sink the events that a report was made of, in order, steps before the end of their
-/// epoch. What a report.json does not hold (epochs, scales) is not there.
+/// epoch. What a report.json does not hold (epochs, scales, watched steps) is not there.
 MEZZO_API void replay(const Report&, Sink&);
 
 /// Reads what json_lines() or save() wrote. A last line that was cut off by a crash is left out.

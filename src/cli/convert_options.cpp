@@ -91,6 +91,54 @@ void add_judges(CLI::App& app, ConvertOptions& options) {
       ->type_name("SECONDS");
 }
 
+void add_weights(CLI::App& app, ConvertOptions& options) {
+  app.add_option("--cast-optional-params", options.cast_weights,
+                 "Store weights low, or behind Casts (true)")
+      ->type_name("BOOL");
+  app.add_flag("--weights-only", options.model.weights_only,
+               "Store weights low, compute in float32");
+  app.add_flag("--clamp-weights", options.model.clamp_weights,
+               "Weights beyond the type's range take its largest value");
+  app.add_flag("--raise-epsilons", options.model.raise_epsilons,
+               "Numbers that guard divisors and roots take its smallest normal value");
+  app.add_flag("--fold-batch-norm", options.model.fold_batch_norm,
+               "Batch normalizations become part of the products before them");
+}
+
+void add_formats(CLI::App& app, ConvertOptions& options) {
+  app.add_option("--input", options.inputs,
+                 "TorchScript: an input to compare both modules on, in order, as 1x3x224x224 or "
+                 "1x128:int64; from MXNet to ONNX: the shape of data, as data=1,3,224,224, 0 where "
+                 "a size changes")
+      ->type_name("SHAPE[:DTYPE]|NAME=SHAPE")
+      ->allow_extra_args(false);
+  app.add_option("--params", options.params, "The parameters of a graph of MXNet")
+      ->type_name("FILE");
+  app.add_flag("--remove-amp-cast", options.remove_amp_cast,
+               "MXNet: take casts out again, all parameters float32");
+}
+
+void add_results(CLI::App& app, ConvertOptions& options) {
+  app.add_option("--plan", options.plan, "Apply this plan, which stands for all that decides")
+      ->type_name("FILE");
+  app.add_option("--plan-out", options.plan_out, "Write the plan; without -o nothing else")
+      ->type_name("FILE");
+  app.add_option("--report", options.reports, "Write the whole report")
+      ->type_name("FILE.json|.html")
+      ->allow_extra_args(false);
+  app.add_flag("--quiet", options.quiet, "Print nothing");
+  app.add_flag("--json", options.json, "Print the report as JSON");
+}
+
+// Gives the options that `add` adds a heading of their own.
+void add_under(const char* heading, CLI::App& app, ConvertOptions& options,
+               void (*add)(CLI::App&, ConvertOptions&)) {
+  const std::size_t before = app.get_options().size();
+  add(app, options);
+  const std::vector<CLI::Option*> all = app.get_options();
+  for (std::size_t i = before; i < all.size(); ++i) all[i]->group(heading);
+}
+
 }  // namespace
 
 void add_convert_options(CLI::App& app, ConvertOptions& options) {
@@ -108,44 +156,17 @@ void add_convert_options(CLI::App& app, ConvertOptions& options) {
   app.add_option("--io-of", options.io_of, "The type of one input or output")
       ->type_name("NAME=DTYPE")
       ->allow_extra_args(false);
-  add_policy(app, options);
-  app.add_option("--cast-optional-params", options.cast_weights,
-                 "Store weights low, or behind Casts (true)")
-      ->type_name("BOOL");
   app.add_option("--profile", options.model.profile,
                  "What the target runs in 16 bits (portable: the standard, but\nfor what ONNX "
                  "Runtime joins wrongly)")
       ->type_name("portable|spec|ort|ort-cpu|ort-cuda|trt|openvino");
   app.add_option("--opset", options.model.opset, "Keep, raise where it helps, or a number (keep)")
       ->type_name("keep|auto|N");
-  add_judges(app, options);
-  app.add_option("--input", options.inputs,
-                 "TorchScript: an input to compare both modules on, in order, as 1x3x224x224 or "
-                 "1x128:int64; from MXNet to ONNX: the shape of data, as data=1,3,224,224, 0 where "
-                 "a size changes")
-      ->type_name("SHAPE[:DTYPE]|NAME=SHAPE")
-      ->allow_extra_args(false);
-  app.add_option("--params", options.params, "The parameters of a graph of MXNet")
-      ->type_name("FILE");
-  app.add_flag("--remove-amp-cast", options.remove_amp_cast,
-               "MXNet: take casts out again, all parameters float32");
-  app.add_flag("--weights-only", options.model.weights_only,
-               "Store weights low, compute in float32");
-  app.add_flag("--clamp-weights", options.model.clamp_weights,
-               "Weights beyond the type's range take its largest value");
-  app.add_flag("--raise-epsilons", options.model.raise_epsilons,
-               "Numbers that guard divisors and roots take its smallest normal value");
-  app.add_flag("--fold-batch-norm", options.model.fold_batch_norm,
-               "Batch normalizations become part of the products before them");
-  app.add_option("--plan", options.plan, "Apply this plan, which stands for all that decides")
-      ->type_name("FILE");
-  app.add_option("--plan-out", options.plan_out, "Write the plan; without -o nothing else")
-      ->type_name("FILE");
-  app.add_option("--report", options.reports, "Write the whole report")
-      ->type_name("FILE.json|.html")
-      ->allow_extra_args(false);
-  app.add_flag("--quiet", options.quiet, "Print nothing");
-  app.add_flag("--json", options.json, "Print the report as JSON");
+  add_under("Which parts go low", app, options, add_policy);
+  add_under("Weights and constants", app, options, add_weights);
+  add_under("Samples and judges", app, options, add_judges);
+  add_under("Other formats", app, options, add_formats);
+  add_under("Plan and report", app, options, add_results);
 }
 
 }  // namespace mezzo::cli

@@ -137,6 +137,23 @@ std::string Explanation::to_json() const {
   return json.dump(2);
 }
 
+report::SkipExplained Explanation::to_event(std::int64_t step) const {
+  report::SkipExplained event{.step = step,
+                              .cause = to_string(cause),
+                              .parameter = parameter,
+                              .rank = rank,
+                              .fails_in_float = fails_in_float,
+                              .scale = loss_scale,
+                              .summary = summary()};
+  if (first) {
+    event.name = first->name;
+    event.module = first->module;
+    event.backward = first->backward;
+  }
+  for (const Advice& each : advice) event.advice.push_back(each.text);
+  return event;
+}
+
 Explanation explanation_from_json(const std::string& text) {
   const ExplanationJson json = ExplanationJson::parse(text);
   Explanation result;

@@ -81,6 +81,13 @@ class Console final : public Sink {
 
   void show(const Message& e) { line(run_.run.empty() ? e.text : run_.run + "  " + e.text); }
 
+  void show(const StepWatched&) {}  // a table a parameter is for the other sinks
+
+  void show(const SkipExplained& e) {
+    line((run_.run.empty() ? "" : run_.run + "  ") + "step " + std::to_string(e.step) +
+         " was skipped: " + e.summary);
+  }
+
   std::string head(std::int64_t epoch) const {
     return run_.run + "  epoch " + std::to_string(epoch) + '/' + std::to_string(run_.epochs);
   }

@@ -7,6 +7,7 @@
 
 #include "mezzo/insight_diagnosis.h"
 #include "report/diagnosis_steps.h"
+#include "report/diagnosis_watched.h"
 #include "report/event_json.h"
 #include "report/text.h"
 
@@ -241,7 +242,8 @@ std::vector<Finding> diagnose(const report::Report& all) {
     if (late) add_compute(all.machine, *late);
     for (std::optional<Finding> finding :
          std::array{diverged(run, in_float), stuck(run), same_batch(run), thrashing(run),
-                    high_scale(run), single_rank(run), std::move(late)}) {
+                    high_scale(run), single_rank(run), vanishing(run, in_float),
+                    dead(run, in_float), skip_causes(run), std::move(late)}) {
       if (!finding) continue;
       finding->where = run.name;
       findings.push_back(std::move(*finding));

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/raise.h"
+#include "report/watched_json.h"
 
 namespace mezzo::report {
 
@@ -86,7 +87,9 @@ Json to_json_object(const Event& event) {
                  },
                  [](const Message& e) {
                    return Json{{"event", "message"}, {"text", e.text}};
-                 }},
+                 },
+                 [](const StepWatched& e) { return watched_json(e); },
+                 [](const SkipExplained& e) { return explained_json(e); }},
       event);
 }
 
@@ -119,8 +122,11 @@ Event event_from_json(const Json& object) {
                     f.integer("skipped_steps"),        f.number("final_scale")};
   }
   if (kind == "message") return Message{f.text("text")};
+  if (kind == "step_watched") return watched_from(f);
+  if (kind == "skip_explained") return explained_from(f);
   raise<ConfigError>("report", "unknown event '", kind,
-                     "'; expected run_started, step, epoch_ended, run_ended or message");
+                     "'; expected run_started, step, epoch_ended, run_ended, message, "
+                     "step_watched or skip_explained");
 }
 
 std::string to_text(const Json& object, int indent) {
@@ -165,6 +171,24 @@ std::optional<double> Fields::optional_number(const char* name) const {
   if (value.is_null()) return std::nullopt;
   if (!value.is_number()) raise<ConfigError>("report", "field '", name, "' must be a number");
   return value.get<double>();
+}
+
+bool Fields::truth(const char* name) const {
+  const Json& value = at(name);
+  if (!value.is_boolean()) raise<ConfigError>("report", "field '", name, "' must be true or false");
+  return value.get<bool>();
+}
+
+std::vector<std::int64_t> Fields::integers(const char* name) const {
+  const Json& value = at(name);
+  std::vector<std::int64_t> all;
+  bool right = value.is_array();
+  for (const Json& element : value) {
+    right = right && element.is_number_integer();
+    if (right) all.push_back(element.get<std::int64_t>());
+  }
+  if (!right) raise<ConfigError>("report", "field '", name, "' must be an array of whole numbers");
+  return all;
 }
 
 std::vector<std::string> Fields::texts(const char* name) const {

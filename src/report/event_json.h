@@ -28,6 +28,8 @@ class Fields {
   double number(const char* name) const;
   std::int64_t integer(const char* name) const;
   std::optional<double> optional_number(const char* name) const;
+  bool truth(const char* name) const;
+  std::vector<std::int64_t> integers(const char* name) const;
   std::vector<std::string> texts(const char* name) const;
   std::map<std::string, std::string> text_map(const char* name) const;
   const Json& at(const char* name) const;

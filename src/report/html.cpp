@@ -2,22 +2,17 @@
 
 #include "mezzo/insight_diagnosis.h"
 #include "mezzo/report.h"
+#include "report/page_parts.h"
 #include "report/page_style.h"
 #include "report/plot.h"
 #include "report/report_json.h"
 #include "report/table.h"
 #include "report/text.h"
+#include "report/watched_page.h"
 
 namespace mezzo::report {
 
 namespace {
-
-constexpr int kColors = 8;  // series colours in page_style.h; further runs start over
-
-std::string card(const std::string& title, const std::string& note, const std::string& body) {
-  return "<section class='card'><h2>" + escaped(title) + "</h2><p class='note'>" + escaped(note) +
-         "</p>" + body + "</section>\n";
-}
 
 std::string legend(const std::vector<std::pair<std::string, int>>& entries) {
   std::string text = "<p class='legend'>";
@@ -25,15 +20,6 @@ std::string legend(const std::vector<std::pair<std::string, int>>& entries) {
     text += "<span><i class='s" + std::to_string(color) + "'></i>" + escaped(name) + "</span>";
   }
   return text + "</p>\n";
-}
-
-/// Calls make(run, colour) for each run and keeps what it returns.
-template <class Make>
-auto per_run(const Report& report, Make make) {
-  std::vector<decltype(make(report.runs.front(), 0))> all;
-  int color = 0;
-  for (const Run& run : report.runs) all.push_back(make(run, color++ % kColors));
-  return all;
 }
 
 /// Exponential mean, so that noise does not hide how the levels compare.
@@ -221,12 +207,12 @@ std::string to_html(const Report& report) {
     }
     return false;
   };
-  page += diagnosis(report) + loss_plot(report);
+  page += diagnosis(report) + explained_card(report) + loss_plot(report);
   if (any([](const Run& run) { return !run.epochs.empty(); })) page += accuracy_plot(report);
   page += time_plot(report) + memory_plot(report);
   // A report.json has losses alone: only a log knows epochs and scales.
   if (any([](const Run& run) { return !run.epochs.empty(); })) page += scale_plot(report);
-  page += state_plot(report) + messages(report) + machine(report.machine);
+  page += state_plot(report) + watched_cards(report) + messages(report) + machine(report.machine);
   return page + "</div></main></body></html>\n";
 }
 

@@ -26,6 +26,7 @@ th:first-child,td:first-child{text-align:left;font-weight:600;color:var(--ink)}
 .legend i{display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:7px;vertical-align:-1px}
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));gap:16px}
 .card{background:var(--card);border:1px solid var(--rule);border-radius:10px;padding:18px 20px;min-width:0}
+.wide{grid-column:1/-1}
 svg{display:block;width:100%;height:auto}
 svg text{font:12px system-ui,sans-serif;fill:var(--soft)}
 svg .name,svg .value{font-size:13px;fill:var(--ink)}

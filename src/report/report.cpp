@@ -26,6 +26,8 @@ struct Adder {
   void operator()(const StepTaken& e) const { last_run(report).steps.push_back(e); }
   void operator()(const EpochEnded& e) const { last_run(report).epochs.push_back(e); }
   void operator()(const Message& e) const { last_run(report).messages.push_back(e.text); }
+  void operator()(const StepWatched& e) const { last_run(report).watched.push_back(e); }
+  void operator()(const SkipExplained& e) const { last_run(report).explained.push_back(e); }
   void operator()(const RunEnded& e) const {
     last_run(report).figures = e;
     last_run(report).ended = true;
@@ -76,6 +78,8 @@ void replay(const Report& report, Sink& sink) {
       sink.write(epoch);
     }
     for (; step != run.steps.end(); ++step) sink.write(*step);
+    for (const StepWatched& watched : run.watched) sink.write(watched);
+    for (const SkipExplained& explained : run.explained) sink.write(explained);
     if (run.ended) sink.write(run.figures);
   }
 }

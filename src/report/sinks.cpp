@@ -37,8 +37,10 @@ class Page final : public Sink {
   void write(const Event& event) override {
     add(report_, event);
     // A page that cannot be written is said at the start, and what a crash leaves can be looked at.
-    if (!std::holds_alternative<StepTaken>(event) && !std::holds_alternative<Message>(event))
-      save(report_, file_);
+    const bool is_milestone = std::holds_alternative<RunStarted>(event) ||
+                              std::holds_alternative<EpochEnded>(event) ||
+                              std::holds_alternative<RunEnded>(event);
+    if (is_milestone) save(report_, file_);
   }
 
  private:

@@ -54,10 +54,32 @@ void append_text(std::string& out, int field, std::string_view text) {
   out += text;
 }
 
+void append_double(std::string& out, int field, double value) {
+  append_key(out, field, 1);
+  append_bytes(out, value);
+}
+
+void append_doubles(std::string& out, int field, const std::vector<double>& values) {
+  append_key(out, field, 2);
+  append_varint(out, sizeof(double) * values.size());
+  for (const double value : values) append_bytes(out, value);
+}
+
 std::string event_head(double wall_time) {
   std::string message;
   append_key(message, 1, 1);  // Event.wall_time, a double
   append_bytes(message, wall_time);
+  return message;
+}
+
+/// A `tensorflow.Event` whose summary holds one value.
+std::string event_of(double wall_time, std::int64_t step, const std::string& value) {
+  std::string summary;
+  append_text(summary, 1, value);  // Summary.value
+  std::string message = event_head(wall_time);
+  append_key(message, 2, 0);  // Event.step
+  append_varint(message, static_cast<std::uint64_t>(step));
+  append_text(message, 5, summary);  // Event.summary
   return message;
 }
 
@@ -134,6 +156,34 @@ class TensorBoard final : public Sink {
   }
   void put(const Message&) {
   }  // TensorBoard's text needs a plugin's format; the other sinks have it
+  void put(const SkipExplained&) {}
+  void put(const StepWatched& e) {
+    for (const Watched& row : e.rows) {
+      const bool of_module = row.parameter.empty();
+      const std::string& name = of_module ? row.module : row.parameter;
+      const std::string kind = of_module ? "module_" : "";
+      put(e.step, kind + "weights", name, row.weights);
+      put(e.step, kind + "gradients", name, row.gradients);
+      put(e.step, kind + "updates", name, row.updates);
+      if (row.updates.count > 0)
+        append(scalar_event(now(), e.step, kind + "update_ratio/" + name,
+                            static_cast<float>(row.update_ratio)));
+    }
+  }
+  void put(std::int64_t step, const std::string& what, const std::string& name,
+           const Magnitudes& m) {
+    if (m.count == 0) return;
+    const auto figure = [&](const char* kind, double value) {
+      append(scalar_event(now(), step, what + '_' + kind + '/' + name, static_cast<float>(value)));
+    };
+    figure("norm", m.norm);
+    figure("largest", m.largest);
+    figure("smallest", m.smallest);
+    figure("zeros", m.zeros);
+    figure("subnormals", m.subnormals);
+    figure("saturated", m.saturated);
+    if (!m.exponents.empty()) append(histogram_event(now(), step, what + '/' + name, m));
+  }
 
   void scalar(std::string_view tag, double value) {
     append(scalar_event(now(), step_, tag, static_cast<float>(value)));
@@ -178,13 +228,35 @@ std::string scalar_event(double wall_time, std::int64_t step, std::string_view t
   append_text(value, 1, tag);  // Summary.Value.tag
   append_key(value, 2, 5);     // Summary.Value.simple_value, a float
   append_bytes(value, number);
-  std::string summary;
-  append_text(summary, 1, value);  // Summary.value
-  std::string message = event_head(wall_time);
-  append_key(message, 2, 0);  // Event.step
-  append_varint(message, static_cast<std::uint64_t>(step));
-  append_text(message, 5, summary);  // Event.summary
-  return message;
+  return event_of(wall_time, step, value);
+}
+
+// tensorflow.HistogramProto: min, max, num, sum, sum_squares, bucket_limit, bucket.
+std::string histogram_event(double wall_time, std::int64_t step, std::string_view tag,
+                            const Magnitudes& m) {
+  std::vector<double> limits, counts;
+  double number = 0, sum = 0, squares = 0;
+  for (std::size_t i = 0; i < m.exponents.size(); ++i) {
+    const double exponent = m.first_exponent + static_cast<double>(i);
+    const auto count = static_cast<double>(m.exponents[i]);
+    limits.push_back(exponent + 1);
+    counts.push_back(count);
+    number += count;
+    sum += count * exponent;
+    squares += count * exponent * exponent;
+  }
+  std::string histogram;
+  append_double(histogram, 1, m.first_exponent);
+  append_double(histogram, 2, limits.back());
+  append_double(histogram, 3, number);
+  append_double(histogram, 4, sum);
+  append_double(histogram, 5, squares);
+  append_doubles(histogram, 6, limits);
+  append_doubles(histogram, 7, counts);
+  std::string value;
+  append_text(value, 1, tag);        // Summary.Value.tag
+  append_text(value, 5, histogram);  // Summary.Value.histo
+  return event_of(wall_time, step, value);
 }
 
 std::unique_ptr<Sink> tensorboard(const std::filesystem::path& folder) {

@@ -42,6 +42,12 @@ std::string scale_text(double scale) {
   return text.data();
 }
 
+std::string short_number(double value) {
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), "%.3g", value);
+  return text.data();
+}
+
 std::string clock(double seconds) {
   if (!(seconds >= 0) || seconds > 359999) return "-:--";
   const auto whole = static_cast<std::int64_t>(std::ceil(seconds));

@@ -74,12 +74,13 @@ TEST(Safetensors, KeepTheBytesOfTypesWithoutArithmetic) {
 }
 
 TEST(Safetensors, TheHeaderIsTextPaddedToEightBytes) {
-  const std::string text = detail::write_header({{{"key", "value"}}, {{"a", "F32", {2, 1}, 0, 8}}});
+  const std::string text =
+      amp::detail::write_header({{{"key", "value"}}, {{"a", "F32", {2, 1}, 0, 8}}});
   EXPECT_EQ(
       text.substr(0, text.find_last_not_of(' ') + 1),
       R"({"__metadata__":{"key":"value"},"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}})");
   EXPECT_EQ(text.size() % 8, 0U);
-  EXPECT_EQ(detail::write_header({}).substr(0, 2), "{}");
+  EXPECT_EQ(amp::detail::write_header({}).substr(0, 2), "{}");
 }
 
 TEST(Safetensors, WhatCannotBeWrittenIsAnErrorThatNamesItAndLeavesNoFile) {

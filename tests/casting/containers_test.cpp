@@ -170,13 +170,13 @@ TEST(CastTensors, LeavesWhatItCannotLookInto) {
 
 TEST(CastArgument, HandsOnTheCallersObjectWhereNothingIsCast) {
   at::Tensor tensor = x();
-  detail::CastArgument<at::Tensor&> same(tensor, TensorCast{});
+  amp::detail::CastArgument<at::Tensor&> same(tensor, TensorCast{});
   EXPECT_EQ(&same.get(), &tensor);
-  detail::CastArgument<at::Tensor&> cast(tensor, kToHalf);
+  amp::detail::CastArgument<at::Tensor&> cast(tensor, kToHalf);
   EXPECT_TRUE(is_half(cast.get()));
   EXPECT_EQ(tensor.scalar_type(), at::kFloat);
   const char text[] = "text";
-  detail::CastArgument<const char(&)[5]> literal(text, kToHalf);
+  amp::detail::CastArgument<const char(&)[5]> literal(text, kToHalf);
   EXPECT_EQ(literal.get(), text);
 }
 
@@ -184,7 +184,7 @@ TEST(CastArgument, ReachesTensorListsInAnyNesting) {
   using Nested = std::map<std::string, std::vector<std::optional<at::TensorList>>>;
   const std::vector<at::Tensor> owner{x(), x().to(at::kLong)};
   Nested nested{{"a", {at::TensorList(owner), std::nullopt}}};
-  detail::CastArgument<Nested&> cast(nested, kToHalf);
+  amp::detail::CastArgument<Nested&> cast(nested, kToHalf);
   const at::TensorList list = *cast.get().at("a")[0];
   EXPECT_TRUE(is_half(list[0]));
   EXPECT_EQ(list[1].scalar_type(), at::kLong);
@@ -192,7 +192,7 @@ TEST(CastArgument, ReachesTensorListsInAnyNesting) {
   EXPECT_EQ(owner[0].scalar_type(), at::kFloat);
   const std::vector<std::tuple<at::TensorList, int>> lists{{owner, 1}, {owner, 2}};
   const c10::ArrayRef<std::tuple<at::TensorList, int>> outer(lists);
-  detail::CastArgument<decltype(outer)&> both(outer, kToHalf);
+  amp::detail::CastArgument<decltype(outer)&> both(outer, kToHalf);
   EXPECT_TRUE(is_half(std::get<0>(both.get()[1])[0]));
   EXPECT_EQ(std::get<1>(both.get()[1]), 2);
 }
@@ -200,7 +200,7 @@ TEST(CastArgument, ReachesTensorListsInAnyNesting) {
 /// The caller's variable after a function got the cast of it.
 template <typename T, typename Change>
 void change_cast(T& variable, const Change& change) {
-  detail::CastArgument<T&> cast(variable, kToHalf);
+  amp::detail::CastArgument<T&> cast(variable, kToHalf);
   change(cast.get());
 }
 
@@ -285,12 +285,12 @@ TEST(CastArgument, GivesBackWhereTheFunctionThrew) {
 TEST(CastArgument, GivesNothingBackToAConstantOrATemporary) {
   const std::vector<at::Tensor> constant{x()};
   {
-    detail::CastArgument<const std::vector<at::Tensor>&> cast(constant, kToHalf);
+    amp::detail::CastArgument<const std::vector<at::Tensor>&> cast(constant, kToHalf);
     EXPECT_TRUE(is_half(cast.get()[0]));
   }
   EXPECT_FALSE(is_half(constant[0]));
   std::vector<at::Tensor> moved{x()};
-  detail::CastArgument<std::vector<at::Tensor>> cast(std::move(moved), kToHalf);
+  amp::detail::CastArgument<std::vector<at::Tensor>> cast(std::move(moved), kToHalf);
   const std::vector<at::Tensor> taken = cast.get();
   EXPECT_TRUE(is_half(taken[0]));
 }

@@ -70,10 +70,10 @@ struct HoldsClosed {
   at::Tensor value;
 };
 
-static_assert(detail::kMembers<Pair> == 2 && detail::kMembers<Boxes> == 6);
-static_assert(detail::kMembers<Sixteen> == 16 && detail::kMembers<Seventeen> == 0);
-static_assert(detail::kMembers<Arrays> == 3 && detail::kMembers<Dictionary> == 2);
-static_assert(detail::kMembers<WithBase> == 0 && detail::kMembers<Closed> == 0);
+static_assert(amp::detail::kMembers<Pair> == 2 && amp::detail::kMembers<Boxes> == 6);
+static_assert(amp::detail::kMembers<Sixteen> == 16 && amp::detail::kMembers<Seventeen> == 0);
+static_assert(amp::detail::kMembers<Arrays> == 3 && amp::detail::kMembers<Dictionary> == 2);
+static_assert(amp::detail::kMembers<WithBase> == 0 && amp::detail::kMembers<Closed> == 0);
 static_assert(!amp::holds_tensors<Numbers> && amp::holds_tensors<Tree>);
 
 TEST(Structs, MembersAreCastAndTheRestStays) {
@@ -153,7 +153,7 @@ TEST(Structs, AnArgumentThatIsFilledIsFilledInTheCallersStruct) {
     in.nested.a = torch::zeros({5});
   };
   {
-    detail::CastArgument<Boxes&> argument(boxes, kToHalf);
+    amp::detail::CastArgument<Boxes&> argument(boxes, kToHalf);
     fill(argument.get());
   }
   EXPECT_TRUE(boxes.values.is_same(kept));
@@ -163,21 +163,21 @@ TEST(Structs, AnArgumentThatIsFilledIsFilledInTheCallersStruct) {
 
 TEST(Structs, ASharedPointerThatIsAnArgumentStaysTheCallersOwn) {
   auto pair = std::make_shared<Pair>(Pair{some(), some()});
-  detail::CastArgument<std::shared_ptr<Pair>&> argument(pair, kToHalf);
+  amp::detail::CastArgument<std::shared_ptr<Pair>&> argument(pair, kToHalf);
   EXPECT_EQ(argument.get(), pair);
 }
 
 TEST(Structs, WhatCannotBeReachedIsFound) {
-  EXPECT_EQ(detail::unreached_in<Boxes>(), nullptr);
-  EXPECT_EQ(detail::unreached_in<Numbers>(), nullptr);
-  EXPECT_EQ(detail::unreached_in<Own>(), nullptr);
-  EXPECT_EQ((detail::unreached_in<std::map<std::string, std::vector<at::Tensor>>>()), nullptr);
-  EXPECT_EQ((detail::unreached_in<std::tuple<at::Tensor, std::string>>()), nullptr);
-  EXPECT_EQ(*detail::unreached_in<Closed>(), typeid(Closed));
-  EXPECT_EQ(*detail::unreached_in<std::vector<Closed>>(), typeid(Closed));
-  EXPECT_EQ(*detail::unreached_in<HoldsClosed>(), typeid(Closed));
-  EXPECT_EQ(*detail::unreached_in<Seventeen>(), typeid(Seventeen));
-  EXPECT_EQ(*detail::unreached_in<WithBase>(), typeid(WithBase));
+  EXPECT_EQ(amp::detail::unreached_in<Boxes>(), nullptr);
+  EXPECT_EQ(amp::detail::unreached_in<Numbers>(), nullptr);
+  EXPECT_EQ(amp::detail::unreached_in<Own>(), nullptr);
+  EXPECT_EQ((amp::detail::unreached_in<std::map<std::string, std::vector<at::Tensor>>>()), nullptr);
+  EXPECT_EQ((amp::detail::unreached_in<std::tuple<at::Tensor, std::string>>()), nullptr);
+  EXPECT_EQ(*amp::detail::unreached_in<Closed>(), typeid(Closed));
+  EXPECT_EQ(*amp::detail::unreached_in<std::vector<Closed>>(), typeid(Closed));
+  EXPECT_EQ(*amp::detail::unreached_in<HoldsClosed>(), typeid(Closed));
+  EXPECT_EQ(*amp::detail::unreached_in<Seventeen>(), typeid(Seventeen));
+  EXPECT_EQ(*amp::detail::unreached_in<WithBase>(), typeid(WithBase));
 }
 
 }  // namespace

@@ -246,6 +246,25 @@ TEST(Explain, JsonAndTextHoldTheStory) {
   EXPECT_THAT(json, testing::HasSubstr("\"tried\": true"));
 }
 
+TEST(Explain, TheEventIsTheShortForm) {
+  Scene scene({.name = "square",
+               .input = 300,
+               .middle = [](const at::Tensor& x) { return x * x / 1000.0; },
+               .scale = 16});
+  ASSERT_TRUE(scene.step().skipped());
+  const Explanation why = scene.explain();
+  const report::SkipExplained event = why.to_event(7);
+  EXPECT_EQ(event.step, 7);
+  EXPECT_EQ(event.cause, "overflow");
+  EXPECT_EQ(event.name, "mul");
+  EXPECT_EQ(event.module, "between stem and head");
+  EXPECT_FALSE(event.backward);
+  EXPECT_EQ(event.scale, 16);
+  EXPECT_EQ(event.summary, "mul (between stem and head) overflowed");
+  ASSERT_EQ(event.advice.size(), why.advice.size());
+  EXPECT_EQ(event.advice.front(), why.advice.front().text);
+}
+
 TEST(Explain, MistakesSaySo) {
   Scene scene({.name = "none"});
   Sandwich net{Step()};
