@@ -92,6 +92,8 @@ amp::TensorCast ModelState::inputs() const {
   if (trial_ != nullptr) return trial_->inputs;
   const Plan& plan = session_.plan();
   if (!session_.enabled() || !plan.convert) return {};
+  // Where all of a network is kept in float, nothing in it would mend calls of mixed types.
+  if (!low_policy_ && !session_.options().keep_float.empty()) return {at::kFloat, false};
   return {*plan.convert, plan.convert_doubles};
 }
 

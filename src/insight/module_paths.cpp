@@ -12,10 +12,24 @@ const c10::StorageImpl* memory_of(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
 }
 
-ModulePaths::ModulePaths(const std::vector<mezzo::amp::detail::ModelState*>& models) {
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    const torch::nn::Module& root = models[i]->module();
-    const std::string suffix = models.size() == 1 ? "" : " of network " + std::to_string(i);
+namespace {
+
+std::vector<const torch::nn::Module*> modules_behind(
+    const std::vector<mezzo::amp::detail::ModelState*>& models) {
+  std::vector<const torch::nn::Module*> modules;
+  for (const auto* model : models) modules.push_back(&model->module());
+  return modules;
+}
+
+}  // namespace
+
+ModulePaths::ModulePaths(const std::vector<mezzo::amp::detail::ModelState*>& models)
+    : ModulePaths(modules_behind(models)) {}
+
+ModulePaths::ModulePaths(const std::vector<const torch::nn::Module*>& networks) {
+  for (std::size_t i = 0; i < networks.size(); ++i) {
+    const torch::nn::Module& root = *networks[i];
+    const std::string suffix = networks.size() == 1 ? "" : " of network " + std::to_string(i);
     const auto parameters = root.named_parameters(), buffers = root.named_buffers();
     for (const auto* tensors : {&parameters, &buffers}) {
       for (const auto& item : *tensors) {

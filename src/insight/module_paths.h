@@ -8,6 +8,9 @@
 
 #include "core/torch.h"
 
+namespace torch::nn {
+class Module;
+}
 namespace mezzo::amp::detail {
 class ModelState;
 }
@@ -26,6 +29,7 @@ struct NamedTensor {
 class ModulePaths {
  public:
   explicit ModulePaths(const std::vector<mezzo::amp::detail::ModelState*>& models);
+  explicit ModulePaths(const std::vector<const torch::nn::Module*>& networks);
 
   /// Null for memory that no network owns.
   const NamedTensor* find(const c10::StorageImpl* memory) const;

@@ -237,8 +237,7 @@ void Observer::begin_node(const at::RecordFunction& call) {
   Frame frame;
   frame.kind = Frame::Kind::kNode;
   frame.sequence = at::sequence_number::peek();
-  frame.runs_forward =
-      std::string_view(call.name()).find("RecomputeNode") != std::string_view::npos;
+  frame.runs_forward = std::string_view(call.name()) == "MezzoRecompute";
   frame.unit = open_unit(std::move(unit));
   int feeder = last_node_;
   if (node != nullptr) {

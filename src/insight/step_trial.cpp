@@ -2,18 +2,14 @@
 
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <exception>
 #include <unordered_set>
 #include <utility>
 
-#include "amp/kept_float.h"
 #include "amp/model_state.h"
-#include "amp/module_types.h"
 #include "amp/optimizer_state.h"
-#include "core/autograd_node.h"
 #include "insight/observer.h"
 #include "insight/surroundings.h"
 #include "insight/unobserved.h"
@@ -28,108 +24,6 @@ using mezzo::amp::detail::Slot;
 namespace {
 
 constexpr std::string_view kInTrial = "explain_overflow";
-
-/// Low weights and buffers that are float for a while, with their masters' values.
-class FloatWhile {
- public:
-  FloatWhile(const std::vector<ModelState*>& models, const Precision& precision) {
-    if (!precision.all_float && precision.keep_float.empty()) return;
-    const mezzo::amp::detail::KeptFloat kept(precision.keep_float);
-    for (ModelState* model : models) {
-      const auto named = precision.all_float ? std::unordered_set<const c10::TensorImpl*>()
-                                             : kept.in(model->module());
-      for (const auto& tensors : {model->module().parameters(), model->module().buffers()}) {
-        for (const at::Tensor& tensor : tensors) {
-          if (!tensor.defined() || !mezzo::amp::detail::is_low(tensor)) continue;
-          if (precision.all_float || named.contains(tensor.unsafeGetTensorImpl()))
-            widen(*model, tensor);
-        }
-      }
-    }
-  }
-  ~FloatWhile() {
-    for (auto& [tensor, data, accumulator] : changed_) {
-      tensor.set_data(data);
-      if (accumulator != nullptr) set_accumulator(tensor, accumulator);
-    }
-  }
-  FloatWhile(const FloatWhile&) = delete;
-  FloatWhile& operator=(const FloatWhile&) = delete;
-
- private:
-  struct Changed {
-    at::Tensor tensor;
-    at::Tensor data;
-    NodePointer accumulator;
-  };
-
-  void widen(ModelState& model, const at::Tensor& tensor) {
-    const mezzo::amp::detail::Weight* weight = model.session().weights().find(tensor);
-    const bool has_master = weight != nullptr && weight->master.defined();
-    at::Tensor values =
-        has_master ? weight->master.detach().clone() : tensor.variable_data().to(at::kFloat);
-    changed_.push_back(
-        {tensor, tensor.variable_data(), torch::autograd::impl::try_get_grad_accumulator(tensor)});
-    changed_.back().tensor.set_data(values);
-  }
-
-  std::vector<Changed> changed_;
-};
-
-/// Models run by the trial's rules.
-class TrialRules {
- public:
-  TrialRules(const std::vector<ModelState*>& models, const Precision& precision)
-      : models_(models), trials_(models.size()) {
-    for (std::size_t i = 0; i < models.size(); ++i) {
-      ModelState& model = *models[i];
-      ModelState::Trial& trial = trials_[i];
-      if (precision.all_float) {
-        trial.inputs = {at::kFloat, false};
-      } else {
-        trial.inputs = model.inputs();
-        // As initialize does: a network without low weights is no low one.
-        if (!mezzo::amp::detail::first_low_name(model.module()).empty())
-          trial.low_policy = model.low_policy();
-        trial.operator_policy = model.operator_policy();
-        if (precision.policy && trial.operator_policy) trial.operator_policy = precision.policy;
-      }
-    }
-    for (std::size_t i = 0; i < models.size(); ++i) models[i]->set_trial(&trials_[i]);
-  }
-  ~TrialRules() {
-    for (ModelState* model : models_) model->set_trial(nullptr);
-  }
-  TrialRules(const TrialRules&) = delete;
-  TrialRules& operator=(const TrialRules&) = delete;
-
- private:
-  const std::vector<ModelState*>& models_;
-  std::vector<ModelState::Trial> trials_;
-};
-
-std::vector<at::Tensor> buffers_of(const std::vector<ModelState*>& models) {
-  std::vector<at::Tensor> buffers;
-  for (const ModelState* model : models) {
-    const std::vector<at::Tensor> more = model->module().buffers();
-    buffers.insert(buffers.end(), more.begin(), more.end());
-  }
-  return buffers;
-}
-
-/// As ScaledLoss multiplies.
-at::Tensor scaled(const at::Tensor& loss, double scale) {
-  const at::Tensor wide = mezzo::amp::detail::is_low(loss) ? loss.to(at::kFloat) : loss;
-  return scale == 1 ? wide : wide * scale;
-}
-
-void check_loss(const at::Tensor& loss) {
-  if (!loss.defined() || !loss.is_floating_point() || loss.numel() != 1 || !loss.requires_grad()) {
-    raise<ConfigError>(kInTrial,
-                       "the function returned no differentiable loss; expected one element that "
-                       "depends on the model's parameters, as scale_loss takes it");
-  }
-}
 
 }  // namespace
 
@@ -219,7 +113,7 @@ StepOutcome StepTrial::evaluate(const Precision& precision, double scale, Observ
     std::optional<Observer::Watching> watching;
     if (observer != nullptr) watching.emplace(*observer);
     loss = loss_();
-    check_loss(loss);
+    check_loss(loss, kInTrial);
     const at::Tensor root = scaled(loss, scale);
     if (observer != nullptr) observer->follow(root);
     gradients = torch::autograd::grad({root}, weights_, {}, std::nullopt, false,

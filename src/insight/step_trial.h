@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/torch.h"
+#include "insight/trial_rules.h"
 #include "mezzo/insight_explain.h"
 #include "mezzo/policy.h"
 
@@ -19,13 +20,6 @@ class Session;
 namespace mezzo::insight {
 
 class Observer;
-
-/// How a step is run.
-struct Precision {
-  bool all_float = false;                    // neither casts nor low weights
-  std::optional<Policy> policy = {};         // in place of the level's
-  std::vector<std::string> keep_float = {};  // besides what the level keeps
-};
 
 /// The outcome of a run of the step.
 struct StepOutcome {

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "insight/unobserved.h"
+
 #include "core/scalar_type.h"
 
 namespace mezzo::insight {
@@ -122,6 +124,35 @@ TensorRange range_of(const at::Tensor& tensor) {
   if (largest_at >= 0) range.largest_at = place_of(largest_at, tensor.sizes());
   if (not_finite_at >= 0) range.not_finite_at = place_of(not_finite_at, tensor.sizes());
   return range;
+}
+
+double relative_error(const at::Tensor& value, const at::Tensor& reference) {
+  const auto doubles = [](const at::Tensor& tensor) {
+    return tensor.detach().to(at::kCPU, at::kDouble).contiguous();
+  };
+  const at::Tensor values = doubles(value), exact = doubles(reference);
+  const double* const got = values.const_data_ptr<double>();
+  const double* const wanted = exact.const_data_ptr<double>();
+  double largest = 0, difference = 0;
+  for (std::int64_t i = 0; i < std::min(values.numel(), exact.numel()); ++i) {
+    if (!std::isfinite(wanted[i])) continue;
+    if (!std::isfinite(got[i])) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, std::fabs(wanted[i]));
+    difference = std::max(difference, std::fabs(got[i] - wanted[i]));
+  }
+  if (difference == 0) return 0;
+  return largest == 0 ? std::numeric_limits<double>::infinity() : difference / largest;
+}
+
+double worst_error(const std::vector<at::Tensor>& values,
+                   const std::vector<at::Tensor>& references) {
+  const Unobserved unobserved;
+  double worst = 0;
+  for (std::size_t i = 0; i < std::min(values.size(), references.size()); ++i) {
+    if (values[i].defined() && references[i].defined())
+      worst = std::max(worst, relative_error(values[i], references[i]));
+  }
+  return worst;
 }
 
 bool is_additive_mask(const at::Tensor& tensor) {

@@ -1,6 +1,8 @@
 // The values of a tensor in short. Everything here runs inside Unobserved.
 #pragma once
 
+#include <vector>
+
 #include "core/torch.h"
 #include "mezzo/insight_explain.h"
 
@@ -19,7 +21,15 @@ Finiteness finiteness_of(const at::Tensor& tensor);
 /// The same in full.
 TensorRange range_of(const at::Tensor& tensor);
 
-/// The same, and all values other than infinities are zero: a mask that is added to scores.
+/// The largest difference of two tensors of one shape over the largest magnitude of the second,
+/// where the second is finite; infinite where the first is not finite there.
+double relative_error(const at::Tensor& value, const at::Tensor& reference);
+
+/// The worst of such pairs; undefined tensors are left out. With a guard of its own.
+double worst_error(const std::vector<at::Tensor>& values,
+                   const std::vector<at::Tensor>& references);
+
+/// Not finite, and all values other than infinities are zero: a mask that is added to scores.
 bool is_additive_mask(const at::Tensor& tensor);
 
 }  // namespace mezzo::insight

@@ -7,77 +7,26 @@
 #include <limits>
 
 #include "insight/gallery.h"
-#include "mezzo/optim.h"
+#include "insight/noisy_training.h"
 #include "mezzo/recompute.h"
 
 namespace mezzo::insight {
 namespace {
 
-/// Dropout and batch norm: random numbers and buffers.
-struct NoisyImpl : torch::nn::Module {
-  NoisyImpl() {
-    first = register_module("first", torch::nn::Linear(4, 8));
-    norm = register_module("norm", torch::nn::BatchNorm1d(8));
-    drop = register_module("drop", torch::nn::Dropout(0.5));
-    second = register_module("second", torch::nn::Linear(8, 2));
-  }
-  at::Tensor forward(const at::Tensor& x) { return second(drop(torch::relu(norm(first(x))))); }
-  torch::nn::Linear first{nullptr}, second{nullptr};
-  torch::nn::BatchNorm1d norm{nullptr};
-  torch::nn::Dropout drop{nullptr};
-};
-TORCH_MODULE(Noisy);
-
-constexpr double kTooLarge = std::numeric_limits<double>::infinity();
-
-/// Everything that training moves, after ten steps of which some overflow.
-std::vector<at::Tensor> trained(const std::string& level, bool fused, bool explains,
-                                int* explained = nullptr) {
-  torch::manual_seed(3);
-  Noisy net;
-  std::unique_ptr<torch::optim::Optimizer> inner;
-  if (fused) {
-    inner = std::make_unique<optim::FusedAdam>(net->parameters(), optim::FusedAdamOptions(1e-2));
-  } else {
-    inner = std::make_unique<torch::optim::SGD>(net->parameters(),
-                                                torch::optim::SGDOptions(0.05).momentum(0.9));
-  }
-  auto [model, optimizer] = amp::initialize(net, *inner,
-                                            {.opt_level = level,
-                                             .loss_scale = "dynamic",
-                                             .init_loss_scale = 8388608,
-                                             .growth_interval = 3,
-                                             .verbosity = 0,
-                                             .check_finite = true});
-  for (int i = 0; i < 10; ++i) {
-    const at::Tensor x = torch::randn({6, 4}) * (i == 5 ? kTooLarge : 1.0);
-    const auto loss = [&, &model = model] { return model(x).pow(2).sum(); };
-    optimizer.zero_grad();
-    amp::scale_loss(loss(), optimizer).backward();
-    if (explains && i == 4) explain_overflow(model, optimizer, loss);  // before a good step
-    const bool skipped = optimizer.step().skipped();
-    if (!skipped || !explains) continue;
-    const Explanation why = explain_overflow(model, optimizer, loss);
-    EXPECT_TRUE(why.reproduced) << level << " step " << i;
-    if (explained != nullptr) ++*explained;
-  }
-  std::vector<at::Tensor> all{
-      torch::rand({2}), torch::full({1}, optimizer.loss_scale(), at::kDouble),
-      torch::full({1}, optimizer.skipped_steps()), torch::full({1}, optimizer.applied_steps())};
-  for (const auto& item : amp::model_state_dict(model)) all.push_back(item.value());
-  for (const at::Tensor& parameter : net->parameters()) {
-    all.push_back(parameter.detach().clone());
-    all.push_back(parameter.grad().defined() ? parameter.grad().clone() : torch::zeros({}));
-  }
-  return all;
-}
-
 TEST(Explain, LeavesTrainingAloneToTheBit) {
   for (const std::string level : {"O0", "O1", "O2", "O3", "O4", "O5"}) {
     for (const bool fused : {false, true}) {
       int explained = 0;
-      const auto without = trained(level, fused, false);
-      const auto with = trained(level, fused, true, &explained);
+      const auto without = trained_noisily(level, fused, {});
+      const auto with = trained_noisily(level, fused, [&](const NoisyStep& step) {
+        // Before a good step, and after each that was skipped.
+        if (!step.skipped && step.number != 4) return;
+        if (step.skipped && !*step.skipped) return;
+        const Explanation why = explain_overflow(step.model, step.optimizer, step.loss);
+        if (!step.skipped) return;
+        EXPECT_TRUE(why.reproduced) << level << " step " << step.number;
+        ++explained;
+      });
       EXPECT_GT(explained, 0) << level;
       ASSERT_EQ(with.size(), without.size());
       for (std::size_t i = 0; i < with.size(); ++i)

@@ -91,6 +91,10 @@ class Scene {
     return explain_overflow(model_, optimizer_, [this] { return loss(); });
   }
 
+  ShadowRun shadow() {
+    return shadow_run(model_, [this] { return loss(); });
+  }
+
  private:
   Fault fault_;
   Sandwich net_;
