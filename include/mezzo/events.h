@@ -132,8 +132,16 @@ struct SkipExplained {
   bool operator==(const SkipExplained&) const = default;
 };
 
+/// The advice of insight::dry_run.
+struct PrecisionAdvised {
+  std::int64_t steps = 0;                            ///< that were looked at
+  std::string text = {};                             ///< the advice for a terminal, several lines
+  std::map<std::string, std::string> policies = {};  ///< type ("float16"): a policy file
+  bool operator==(const PrecisionAdvised&) const = default;
+};
+
 /// An event of any kind, as sinks get it.
-using Event =
-    std::variant<RunStarted, StepTaken, EpochEnded, RunEnded, Message, StepWatched, SkipExplained>;
+using Event = std::variant<RunStarted, StepTaken, EpochEnded, RunEnded, Message, StepWatched,
+                           SkipExplained, PrecisionAdvised>;
 
 }  // namespace mezzo::report

@@ -3,8 +3,10 @@
 
 #include "mezzo/insight_candidates.h"
 #include "mezzo/insight_diagnosis.h"
+#include "mezzo/insight_dry_run.h"
 #include "mezzo/insight_explain.h"
 #include "mezzo/insight_lint.h"
+#include "mezzo/insight_lint_script.h"
 #include "mezzo/insight_search.h"
 #include "mezzo/insight_shadow.h"
 #include "mezzo/insight_watch.h"

@@ -74,14 +74,15 @@ std::unique_ptr<Sink> tee(std::unique_ptr<Sink> first, Sinks... rest) {
 
 /// The sums over one run's events.
 struct Run {
-  std::string name = {};                      ///< RunStarted's
-  std::vector<StepTaken> steps = {};          ///< in order
-  std::vector<EpochEnded> epochs = {};        ///< in order
-  std::vector<std::string> messages = {};     ///< in order
-  RunEnded figures = {};                      ///< RunEnded's, or all zero until then
-  bool ended = false;                         ///< was there a RunEnded?
-  std::vector<StepWatched> watched = {};      ///< in order
-  std::vector<SkipExplained> explained = {};  ///< in order
+  std::string name = {};                       ///< RunStarted's
+  std::vector<StepTaken> steps = {};           ///< in order
+  std::vector<EpochEnded> epochs = {};         ///< in order
+  std::vector<std::string> messages = {};      ///< in order
+  RunEnded figures = {};                       ///< RunEnded's, or all zero until then
+  bool ended = false;                          ///< was there a RunEnded?
+  std::vector<StepWatched> watched = {};       ///< in order
+  std::vector<SkipExplained> explained = {};   ///< in order
+  std::vector<PrecisionAdvised> advised = {};  ///< in order
   bool operator==(const Run&) const = default;
 };
 

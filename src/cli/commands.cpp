@@ -8,6 +8,8 @@ Action setup_info(CLI::App&);
 Action setup_lists(CLI::App&);
 Action setup_explain(CLI::App&);
 Action setup_report(CLI::App&);
+Action setup_advise(CLI::App&);
+Action setup_lint(CLI::App&);
 Action setup_convert(CLI::App&);
 Action setup_export(CLI::App&);
 Action setup_inspect(CLI::App&);
@@ -25,6 +27,10 @@ std::span<const Command> commands() {
               "mezzo explain softmax", setup_explain},
       Command{"report", "Show what training runs logged: a table, JSON, a page, TensorBoard files",
               "mezzo report run.jsonl --html run.html", setup_report},
+      Command{"advise", "Print what a dry run found should stay float, or its policy file",
+              "mezzo advise run.jsonl --dtype float16 >policy.toml", setup_advise},
+      Command{"lint", "Say what mixed precision will spoil in a TorchScript file",
+              "mezzo lint net.pt", setup_lint},
       Command{"convert", "Make a mixed-precision model from a float32 one (ONNX, TorchScript)",
               "mezzo convert net.onnx -o net16.onnx --profile ort --report net16.html",
               setup_convert},

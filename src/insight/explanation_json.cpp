@@ -114,6 +114,10 @@ Advice advice_from(const ExplanationJson& json) {
 
 }  // namespace
 
+nlohmann::ordered_json operator_json(const Operator& op) {
+  return json_of(op);
+}
+
 std::string to_string(Cause cause) {
   for (const auto& [value, name] : kCauses) {
     if (value == cause) return std::string(name);

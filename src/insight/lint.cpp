@@ -5,7 +5,6 @@
 #include <torch/nn/modules/normalization.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <optional>
 #include <sstream>
@@ -16,8 +15,8 @@
 #include "amp/module_types.h"
 #include "amp/optimizer_state.h"
 #include "insight/call_list.h"
+#include "insight/lint_tensors.h"
 #include "insight/surroundings.h"
-#include "insight/tensor_range.h"
 #include "insight/unobserved.h"
 #include "optim/kinds.h"
 
@@ -26,9 +25,6 @@ namespace mezzo::insight {
 namespace {
 
 using mezzo::amp::detail::ModelState;
-
-constexpr double kLargestInHalf = 65504;
-constexpr double kZeroInHalf = 2.98023e-8;  // half of its least number: rounds to zero
 
 template <typename... Parts>
 std::string words(const Parts&... parts) {
@@ -54,22 +50,7 @@ std::optional<double> epsilon_of(const torch::nn::Module& module) {
 }
 
 void check_weights(const torch::nn::Module& root, std::vector<Finding>& into) {
-  for (const auto& item : root.named_parameters()) {
-    if (!item.value().defined() || !item.value().is_floating_point()) continue;
-    const TensorRange range = range_of(item.value().detach());
-    const double largest =
-        std::isnan(range.max) ? 0 : std::max(std::fabs(range.min), std::fabs(range.max));
-    if (range.nans + range.infs > 0) {
-      into.push_back({"error", "range", item.key(),
-                      words(range.nans, " values are NaN and ", range.infs, " infinite"),
-                      "load or initialize the weights anew"});
-    } else if (largest > kLargestInHalf) {
-      into.push_back(
-          {"error", "range", item.key(),
-           words("its largest magnitude is ", largest, "; float16 (O1, O2, O3) ends at 65504"),
-           "use bfloat16 (O4, O5), or scale the weights down"});
-    }
-  }
+  for (const auto& item : root.named_parameters()) check_range(item.key(), item.value(), into);
 }
 
 /// The tensors that the optimizer steps: parameters, or the weights in front of masters.
@@ -142,26 +123,12 @@ void check_buffers(const torch::nn::Module& root, std::vector<Finding>& into) {
     if (!buffer.defined() || buffer.scalar_type() != at::kFloat) continue;
     if (std::ranges::any_of(of_norms, [&](const at::Tensor& each) { return each.is_same(buffer); }))
       continue;
-    into.push_back({"warning", "buffer", item.key(),
-                    "O2, O3 and O5 cast this float buffer: tables of positions and statistics of "
-                    "one's own lose digits there",
-                    "keep it with Options::keep_float = {\"" + item.key() + "\"}"});
+    note_buffer(item.key(), into);
   }
 }
 
 void check_sizes(const torch::nn::Module& root, std::vector<Finding>& into) {
-  constexpr std::int64_t kUnit = 8;
-  const auto padded = [](std::int64_t size) { return (size + kUnit - 1) / kUnit * kUnit; };
-  for (const auto& item : root.named_parameters()) {
-    if (!item.value().defined() || item.value().dim() < 2) continue;
-    const std::int64_t rows = item.value().size(0), columns = item.value().size(1);
-    if (rows % kUnit == 0 && columns % kUnit == 0) continue;
-    into.push_back({"info", "sizes", item.key(),
-                    words(rows, " x ", columns,
-                          " is no multiple of 8 both ways: matrix units "
-                          "(O1 to O5) fill up with zeros"),
-                    words("pad to ", padded(rows), " x ", padded(columns))});
-  }
+  for (const auto& item : root.named_parameters()) check_matrix(item.key(), item.value(), into);
 }
 
 void check_calls(const detail::LintSubject& subject, std::vector<Finding>& into) {
@@ -216,10 +183,7 @@ std::vector<Finding> detail::lint(const LintSubject& subject) {
   check_modules(*subject.module, found);
   check_buffers(*subject.module, found);
   check_sizes(*subject.module, found);
-  constexpr std::array<std::string_view, 3> kOrder{"error", "warning", "info"};
-  std::ranges::stable_sort(found, {}, [&](const Finding& each) {
-    return std::ranges::find(kOrder, each.severity) - kOrder.begin();
-  });
+  sort_by_severity(found);
   return found;
 }
 

@@ -169,8 +169,9 @@ Repeat OperatorCall::repeat(const InputTypes& types, const std::optional<CastRul
         index < types.types.size() ? types.types[index] : at::ScalarType::Undefined;
     const bool is_cast = type != at::ScalarType::Undefined && type != leaf.scalar_type();
     if (is_cast && types.scaled) return rounded_with_scale(leaf, type);
-    if (is_cast && types.rounded < 0) return leaf.to(type);
-    if (is_cast && types.rounded == here) return leaf.to(type).to(leaf.scalar_type());
+    if (is_cast && types.rounded < 0 && !types.back) return leaf.to(type);
+    if (is_cast && (types.rounded == here || types.back))
+      return leaf.to(type).to(leaf.scalar_type());
     // Statistics that norms update are arguments that need no gradient.
     return writes_ || !trains ? leaf.clone() : at::alias(leaf);
   };

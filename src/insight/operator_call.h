@@ -41,6 +41,7 @@ std::vector<at::Tensor> gradients_of(const Repeat& repeat, const std::vector<at:
 struct InputTypes {
   std::vector<at::ScalarType> types = {};  // by place; Undefined, or none: as they are
   int rounded = -1;                        // this one alone goes through its type and back
+  bool back = false;                       // all go through their types and back
   bool scaled = false;  // all go through a float8 type and back, each with a scale of its own
 };
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <sstream>
 
 #include "mezzo/report.h"
 #include "platform/machine.h"
@@ -86,6 +87,11 @@ class Console final : public Sink {
   void show(const SkipExplained& e) {
     line((run_.run.empty() ? "" : run_.run + "  ") + "step " + std::to_string(e.step) +
          " was skipped: " + e.summary);
+  }
+
+  void show(const PrecisionAdvised& e) {
+    std::istringstream text(e.text);
+    for (std::string each; std::getline(text, each);) line(each);
   }
 
   std::string head(std::int64_t epoch) const {

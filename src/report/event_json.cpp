@@ -89,7 +89,13 @@ Json to_json_object(const Event& event) {
                    return Json{{"event", "message"}, {"text", e.text}};
                  },
                  [](const StepWatched& e) { return watched_json(e); },
-                 [](const SkipExplained& e) { return explained_json(e); }},
+                 [](const SkipExplained& e) { return explained_json(e); },
+                 [](const PrecisionAdvised& e) {
+                   return Json{{"event", "precision_advised"},
+                               {"steps", e.steps},
+                               {"text", e.text},
+                               {"policies", e.policies}};
+                 }},
       event);
 }
 
@@ -124,9 +130,11 @@ Event event_from_json(const Json& object) {
   if (kind == "message") return Message{f.text("text")};
   if (kind == "step_watched") return watched_from(f);
   if (kind == "skip_explained") return explained_from(f);
+  if (kind == "precision_advised")
+    return PrecisionAdvised{f.integer("steps"), f.text("text"), f.text_map("policies")};
   raise<ConfigError>("report", "unknown event '", kind,
                      "'; expected run_started, step, epoch_ended, run_ended, message, "
-                     "step_watched or skip_explained");
+                     "step_watched, skip_explained or precision_advised");
 }
 
 std::string to_text(const Json& object, int indent) {

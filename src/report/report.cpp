@@ -28,6 +28,7 @@ struct Adder {
   void operator()(const Message& e) const { last_run(report).messages.push_back(e.text); }
   void operator()(const StepWatched& e) const { last_run(report).watched.push_back(e); }
   void operator()(const SkipExplained& e) const { last_run(report).explained.push_back(e); }
+  void operator()(const PrecisionAdvised& e) const { last_run(report).advised.push_back(e); }
   void operator()(const RunEnded& e) const {
     last_run(report).figures = e;
     last_run(report).ended = true;
@@ -80,6 +81,7 @@ void replay(const Report& report, Sink& sink) {
     for (; step != run.steps.end(); ++step) sink.write(*step);
     for (const StepWatched& watched : run.watched) sink.write(watched);
     for (const SkipExplained& explained : run.explained) sink.write(explained);
+    for (const PrecisionAdvised& advised : run.advised) sink.write(advised);
     if (run.ended) sink.write(run.figures);
   }
 }

@@ -24,8 +24,8 @@ TEST(Program, TellsItsVersionItsCommitAndWhatItWasBuiltWith) {
 
 TEST(Program, EverySubcommandHasHelpWithAnExample) {
   const std::string help = mezzo("--help").out;
-  for (const char* name :
-       {"info", "lists", "explain", "report", "convert", "export", "inspect", "launch", "bench"}) {
+  for (const char* name : {"info", "lists", "explain", "report", "advise", "lint", "convert",
+                           "export", "inspect", "launch", "bench"}) {
     EXPECT_THAT(help, HasSubstr(std::string("  ") + name + " "));
     const Outcome outcome = mezzo(std::string(name) + " --help");
     EXPECT_EQ(outcome.code, kDone) << name;

@@ -16,6 +16,7 @@ constexpr struct {
 } kFunctions[] = {
     {"export", torch_export},
     {"info", torch_info},
+    {"lint", torch_lint},
     {"overloads", torch_overloads},
     {"convert_script", torch_convert_script},
 };

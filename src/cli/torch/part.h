@@ -15,6 +15,9 @@ nlohmann::ordered_json torch_info(const nlohmann::ordered_json& request);
 /// onnxruntime. Answers with the report as `text` and `json`.
 nlohmann::ordered_json torch_export(const nlohmann::ordered_json& request);
 
+/// Checks a TorchScript file, `model`. Answers with the findings as `text` and `json`.
+nlohmann::ordered_json torch_lint(const nlohmann::ordered_json& request);
+
 /// The functional overloads that LibTorch has under a name (a string: "silu", "aten::add.Tensor"),
 /// with their namespace, sorted. Empty: it has none.
 nlohmann::ordered_json torch_overloads(const nlohmann::ordered_json& request);

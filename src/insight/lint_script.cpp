@@ -1,0 +1,97 @@
+#include "mezzo/insight_lint_script.h"
+
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/passes/inliner.h>
+
+#include <cmath>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "insight/lint_tensors.h"
+#include "insight/unobserved.h"
+
+namespace mezzo::insight {
+
+namespace {
+
+std::string script_operator(const torch::jit::Node& node) {
+  const std::string_view name = node.kind().toQualString();
+  return std::string(name.starts_with("aten::") ? name.substr(6) : name);
+}
+
+/// Numbers in the code of a module: masks beyond float16, epsilons below it.
+class ScriptNumbers {
+ public:
+  void visit(const torch::jit::Block& block) {
+    for (const torch::jit::Node* node : block.nodes()) {
+      for (const torch::jit::Block* inner : node->blocks()) visit(*inner);
+      if (std::string_view(node->kind().toQualString()).starts_with("aten::")) look_at(*node);
+    }
+  }
+
+  void report(std::vector<Finding>& into) const {
+    for (const auto& [name, number] : masks_) {
+      std::ostringstream evidence;
+      evidence << "it is given " << number
+               << ", beyond float16 (O1, O2, O3): it becomes an infinity, or the operator runs in "
+                  "float";
+      into.push_back(
+          {"warning", "mask", name, evidence.str(), "mask with -infinity in float, or with -6e4"});
+    }
+    for (const auto& [name, eps] : epsilons_) {
+      std::ostringstream evidence;
+      evidence << "eps = " << eps << " is zero in float16, and a constant row divides by it";
+      into.push_back({"warning", "epsilon", name, evidence.str(), "raise eps to 1e-5"});
+    }
+  }
+
+ private:
+  void look_at(const torch::jit::Node& node) {
+    const std::string name = script_operator(node);
+    const bool is_norm = name.find("norm") != std::string::npos;
+    for (const torch::jit::Value* input : node.inputs()) {
+      const auto constant = torch::jit::toIValue(input);
+      if (!constant || !constant->isDouble()) continue;
+      const double number = constant->toDouble();
+      if (std::isfinite(number) && std::fabs(number) > kLargestInHalf) masks_.emplace(name, number);
+      if (is_norm && number > 0 && number < kZeroInHalf) epsilons_.emplace(name, number);
+    }
+  }
+
+  std::set<std::pair<std::string, double>> masks_, epsilons_;
+};
+
+/// Statistics of batch norms stay float at the levels that keep batch norms.
+bool is_statistic(std::string_view name) {
+  return name.ends_with("running_mean") || name.ends_with("running_var");
+}
+
+}  // namespace
+
+std::vector<Finding> lint_script(const torch::jit::Module& module) {
+  std::vector<Finding> found;
+  if (const auto forward = module.find_method("forward")) {
+    const auto graph = forward->graph()->copy();
+    torch::jit::Inline(*graph);
+    ScriptNumbers numbers;
+    numbers.visit(*graph->block());
+    numbers.report(found);
+  }
+  const Unobserved unobserved;
+  for (const auto& parameter : module.named_parameters())
+    check_range(parameter.name, parameter.value, found);
+  for (const auto& buffer : module.named_buffers()) {
+    if (buffer.value.scalar_type() == at::kFloat && !is_statistic(buffer.name))
+      note_buffer(buffer.name, found);
+  }
+  for (const auto& parameter : module.named_parameters())
+    check_matrix(parameter.name, parameter.value, found);
+  sort_by_severity(found);
+  return found;
+}
+
+}  // namespace mezzo::insight

@@ -1,0 +1,47 @@
+// lint_script() finds in TorchScript what lint() finds in networks.
+#include "mezzo/insight_lint_script.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/script.h>
+
+namespace mezzo::insight {
+namespace {
+
+torch::jit::Module scripted(const std::string& forward) {
+  torch::jit::Module module("net");
+  module.register_parameter("weight", torch::ones({16, 10}), false);
+  module.register_parameter("large", torch::full({8}, 1e6), false);
+  module.register_buffer("table", torch::ones({8}));
+  module.register_buffer("running_mean", torch::ones({8}));
+  module.register_buffer("count", torch::ones({1}, at::kLong));
+  module.define(forward);
+  return module;
+}
+
+TEST(LintScript, FindsEachFaultOnce) {
+  const auto module = scripted(R"(
+    def forward(self, x):
+      y = torch.layer_norm(x, [8], None, None, 1e-12)
+      return y.masked_fill(y > 0.5, -1e9)
+  )");
+  std::vector<std::string> places;
+  for (const Finding& each : lint_script(module)) {
+    EXPECT_FALSE(each.evidence.empty()) << each.kind;
+    EXPECT_FALSE(each.advice.empty()) << each.kind;
+    places.push_back(each.severity + " " + each.kind + " " + each.where);
+  }
+  EXPECT_THAT(places, testing::ElementsAre("error range large", "warning mask masked_fill",
+                                           "warning epsilon layer_norm", "warning buffer table",
+                                           "info sizes weight"));
+}
+
+TEST(LintScript, ASoundModuleHasNoFindings) {
+  torch::jit::Module module("net");
+  module.register_parameter("weight", torch::ones({16, 8}), false);
+  module.define("def forward(self, x):\n  return torch.mm(x, self.weight.t())\n");
+  EXPECT_TRUE(lint_script(module).empty());
+}
+
+}  // namespace
+}  // namespace mezzo::insight
