@@ -93,6 +93,8 @@ int main(int argc, char** argv) {
       ->group("");
   bool is_rank = false;
   app.add_flag("--parallel-rank", is_rank, "used by the program itself, in each rank")->group("");
+  bool is_demo_rank = false;
+  app.add_flag("--demo-rank", is_demo_rank, "used by the program itself, in each rank")->group("");
   CLI11_PARSE(app, argc, argv);
   for (const std::string& name : names) {
     const auto known = [&](const auto& suite) { return suite.name == name; };
@@ -108,6 +110,7 @@ int main(int argc, char** argv) {
     if (counted == "casting") return mezzo::bench::count_casting_instructions();
 #ifdef MEZZO_WITH_PARALLEL
     if (is_rank) return mezzo::bench::run_parallel_rank(settings.repeats);
+    if (is_demo_rank) return mezzo::bench::run_demo_rank(settings.repeats);
 #endif
     return run(names, json_option->count() > 0 ? std::optional(json) : std::nullopt, settings);
   } catch (const std::exception& e) {

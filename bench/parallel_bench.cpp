@@ -25,29 +25,36 @@ Result result_of(const nlohmann::json& line) {
   return result;
 }
 
+// Runs this program again, once per rank, and adds the lines that rank 0 writes.
+void run_ranks(Report& report, const Settings& settings, const char* which, int count) {
+  ranks::LaunchOptions options;
+  options.command = {platform::program_path().string(), which, "--repeats",
+                     std::to_string(settings.repeats)};
+  options.processes_per_node = count;
+  std::ostringstream out;
+  std::ostringstream err;
+  const auto host = [](const std::string& address, int port) {
+    return std::unique_ptr<ranks::StoreHost>(mezzo_host_store(address.c_str(), port));
+  };
+  const ranks::LaunchResult ended = ranks::launch(options, host, out, err);
+  if (ended.exit_code != 0) raise("parallel", ended.report);
+  std::istringstream lines(out.str());
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t begin = line.find('{');
+    if (begin != std::string::npos) {
+      report.add(result_of(nlohmann::json::parse(line.substr(begin))));
+    }
+  }
+}
+
 }  // namespace
 
 void run_parallel(Report& report, const Settings& settings) {
-  for (const int count : {2, 4}) {
-    ranks::LaunchOptions options;
-    options.command = {platform::program_path().string(), "--parallel-rank", "--repeats",
-                       std::to_string(settings.repeats)};
-    options.processes_per_node = count;
-    std::ostringstream out;
-    std::ostringstream err;
-    const auto host = [](const std::string& address, int port) {
-      return std::unique_ptr<ranks::StoreHost>(mezzo_host_store(address.c_str(), port));
-    };
-    const ranks::LaunchResult ended = ranks::launch(options, host, out, err);
-    if (ended.exit_code != 0) raise("parallel", ended.report);
-    std::istringstream lines(out.str());
-    for (std::string line; std::getline(lines, line);) {
-      const std::size_t begin = line.find('{');
-      if (begin != std::string::npos) {
-        report.add(result_of(nlohmann::json::parse(line.substr(begin))));
-      }
-    }
-  }
+  for (const int count : {2, 4}) run_ranks(report, settings, "--parallel-rank", count);
+}
+
+void run_distributed(Report& report, const Settings& settings) {
+  run_ranks(report, settings, "--demo-rank", 2);
 }
 
 }  // namespace mezzo::bench

@@ -38,13 +38,6 @@ using parallel::Wire;
 using parallel::world;
 using parallel::world_size;
 
-double seconds_of(const std::function<void()>& function, int calls) {
-  barrier();
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < calls; ++i) function();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
-}
-
 // As interleave(), with a number of calls that all ranks know.
 Pair in_turns(const std::function<void()>& ours, const std::function<void()>& peer, int calls,
               int repeats) {
@@ -52,8 +45,8 @@ Pair in_turns(const std::function<void()>& ours, const std::function<void()>& pe
   std::vector<double> peer_times;
   std::vector<double> ratios;
   for (int i = -1; i < repeats; ++i) {
-    const double mine = seconds_of(ours, calls);
-    const double others = seconds_of(peer, calls);
+    const double mine = seconds_together(ours, calls);
+    const double others = seconds_together(peer, calls);
     if (i < 0) continue;
     our_times.push_back(mine);
     peer_times.push_back(others);
@@ -64,16 +57,6 @@ Pair in_turns(const std::function<void()>& ours, const std::function<void()>& pe
       (ratios[ratios.size() * 3 / 4] - ratios[ratios.size() / 4]) / ratios[ratios.size() / 2];
   return {*std::min_element(our_times.begin(), our_times.end()),
           *std::min_element(peer_times.begin(), peer_times.end()), spread};
-}
-
-void tell(const Result& result) {
-  if (rank() != 0) return;
-  nlohmann::ordered_json line{{"case", result.name},           {"unit", result.unit},
-                              {"ours", result.ours},           {"peer", result.peer},
-                              {"peer_name", result.peer_name}, {"spread", result.spread}};
-  if (result.target) line["target"] = *result.target;
-  if (result.bytes) line["bytes"] = *result.bytes;
-  std::cout << line.dump() << std::endl;
 }
 
 std::string count_of(std::int64_t elements) {
@@ -96,13 +79,13 @@ void averages(int repeats) {
       const auto add = [&](const char* peer_name, const std::function<void()>& peer,
                            std::optional<double> target) {
         const Pair pair = in_turns(ours, peer, calls, repeats);
-        tell({.name = name,
-              .ours = pair.ours,
-              .peer = pair.peer,
-              .peer_name = peer_name,
-              .spread = pair.spread,
-              .target = target,
-              .bytes = static_cast<double>(low.nbytes())});
+        write_line({.name = name,
+                    .ours = pair.ours,
+                    .peer = pair.peer,
+                    .peer_name = peer_name,
+                    .spread = pair.spread,
+                    .target = target,
+                    .bytes = static_cast<double>(low.nbytes())});
       };
       // The promise is for two ranks and large buffers.
       const bool promised = world_size() == 2 && elements >= 1'000'000;
@@ -134,13 +117,13 @@ void ways(int repeats) {
     for (const Way& way : all) {
       const Pair pair = in_turns([&] { start_average_by(way.wire, lane, low, scale)->wait(); },
                                  [&] { lane.all_reduce(floats)->wait(); }, calls, repeats);
-      tell({.name = "average of " + count_of(elements) + " bfloat16 " + way.name + ", " +
-                    std::to_string(world_size()) + " ranks",
-            .ours = pair.ours,
-            .peer = pair.peer,
-            .peer_name = "Gloo's sum of floats",
-            .spread = pair.spread,
-            .bytes = static_cast<double>(low.nbytes())});
+      write_line({.name = "average of " + count_of(elements) + " bfloat16 " + way.name + ", " +
+                          std::to_string(world_size()) + " ranks",
+                  .ours = pair.ours,
+                  .peer = pair.peer,
+                  .peer_name = "Gloo's sum of floats",
+                  .spread = pair.spread,
+                  .bytes = static_cast<double>(low.nbytes())});
     }
   }
 }
@@ -199,53 +182,53 @@ void time_steps(Steps& steps, int repeats) {
   const auto overlapped = [&] { steps.overlapped(); };
   const Pair hand = in_turns(
       overlapped, [&] { steps.by_hand(); }, 1, repeats);
-  tell({.name = "forward and backward of 12 x Linear(768), batch 128" + all_ranks(),
-        .ours = hand.ours,
-        .peer = hand.peer,
-        .peer_name = "an all-reduce per tensor by hand",
-        .spread = hand.spread,
-        .target = 1.0});
+  write_line({.name = "forward and backward of 12 x Linear(768), batch 128" + all_ranks(),
+              .ours = hand.ours,
+              .peer = hand.peer,
+              .peer_name = "an all-reduce per tensor by hand",
+              .spread = hand.spread,
+              .target = 1.0});
   const Pair overlap = in_turns(
       overlapped, [&] { steps.delayed(); }, 1, repeats);
-  tell({.name = "the same, sent during the backward" + all_ranks(),
-        .ours = overlap.ours,
-        .peer = overlap.peer,
-        .peer_name = "sent after the backward",
-        .spread = overlap.spread});
+  write_line({.name = "the same, sent during the backward" + all_ranks(),
+              .ours = overlap.ours,
+              .peer = overlap.peer,
+              .peer_name = "sent after the backward",
+              .spread = overlap.spread});
   const auto watched_step = [&] {
     const OverflowWatch watch;
     steps.overlapped();
   };
   const Pair watched = in_turns(watched_step, overlapped, 1, repeats);
-  tell({.name = "the same, to name the rank of an overflow" + all_ranks(),
-        .ours = watched.ours,
-        .peer = watched.peer,
-        .peer_name = "without",
-        .spread = watched.spread});
+  write_line({.name = "the same, to name the rank of an overflow" + all_ranks(),
+              .ours = watched.ours,
+              .peer = watched.peer,
+              .peer_name = "without",
+              .spread = watched.spread});
   const Pair alone = in_turns(
       overlapped, [&] { steps.plain(); }, 1, repeats);
-  tell({.name = "the same" + all_ranks(),
-        .ours = alone.ours,
-        .peer = alone.peer,
-        .peer_name = "no communication at all",
-        .spread = alone.spread});
+  write_line({.name = "the same" + all_ranks(),
+              .ours = alone.ours,
+              .peer = alone.peer,
+              .peer_name = "no communication at all",
+              .spread = alone.spread});
 }
 
 void count_what_steps_do(Steps& steps) {
-  tell({.name = "collectives of a step" + all_ranks(),
-        .unit = "count",
-        .ours = collectives_of([&] { steps.overlapped(); }),
-        .peer = collectives_of([&] { steps.by_hand(); }),
-        .peer_name = "one per tensor",
-        .target = 1.0});
+  write_line({.name = "collectives of a step" + all_ranks(),
+              .unit = "count",
+              .ours = collectives_of([&] { steps.overlapped(); }),
+              .peer = collectives_of([&] { steps.by_hand(); }),
+              .peer_name = "one per tensor",
+              .target = 1.0});
   const std::int64_t copied = steps.copied_bytes();
   steps.overlapped();
-  tell({.name = "gradient bytes copied in a step after the first" + all_ranks(),
-        .unit = "bytes",
-        .ours = static_cast<double>(steps.copied_bytes() - copied),
-        .peer = 0,
-        .peer_name = "none",
-        .target = 1.0});
+  write_line({.name = "gradient bytes copied in a step after the first" + all_ranks(),
+              .unit = "bytes",
+              .ours = static_cast<double>(steps.copied_bytes() - copied),
+              .peer = 0,
+              .peer_name = "none",
+              .target = 1.0});
 }
 
 // A training made anew for each measurement: while any of them looks for overflows, those that
@@ -291,20 +274,20 @@ void overflow_flags(int repeats) {
       Training training(wrapped, options);
       for (int i = 0; i < 2; ++i) training.step(x);
       count = collectives_of([&] { training.step(x); });
-      return seconds_of([&] { training.step(x); }, 4);
+      return seconds_together([&] { training.step(x); }, 4);
     };
     const Pair pair = take_turns([&] { return measured(mine, collectives[0]); },
                                  [&] { return measured(others, collectives[1]); }, repeats);
-    tell({.name = name + ranks,
-          .ours = pair.ours,
-          .peer = pair.peer,
-          .peer_name = peer_name,
-          .spread = pair.spread});
-    tell({.name = "collectives of that step" + ranks,
-          .unit = "count",
-          .ours = collectives[0],
-          .peer = collectives[1],
-          .peer_name = peer_name});
+    write_line({.name = name + ranks,
+                .ours = pair.ours,
+                .peer = pair.peer,
+                .peer_name = peer_name,
+                .spread = pair.spread});
+    write_line({.name = "collectives of that step" + ranks,
+                .unit = "count",
+                .ours = collectives[0],
+                .peer = collectives[1],
+                .peer_name = peer_name});
   };
   compare("step of 12 x Linear(768), overflows looked for", true, looks, "not looked for",
           looks_away);
@@ -316,11 +299,11 @@ void overflow_flags(int repeats) {
   Lane& gloo = world().internals().calls();
   const Pair pair = in_turns([&] { agree_overflow(flag, nothing, world()); },
                              [&] { gloo.all_reduce(number)->wait(); }, 200, repeats);
-  tell({.name = "a flag agreed on" + ranks,
-        .ours = pair.ours,
-        .peer = pair.peer,
-        .peer_name = "Gloo's sum of one double",
-        .spread = pair.spread});
+  write_line({.name = "a flag agreed on" + ranks,
+              .ours = pair.ours,
+              .peer = pair.peer,
+              .peer_name = "Gloo's sum of one double",
+              .spread = pair.spread});
 }
 
 // Four convolutions with a batch norm each.
@@ -344,21 +327,38 @@ void batch_norms(int repeats) {
     net->forward(x).square().mean().backward();
   };
   const std::string ranks = ", " + std::to_string(world_size()) + " ranks";
-  tell({.name = "collectives of 4 batch norms, forward and backward" + ranks,
-        .unit = "count",
-        .ours = collectives_of([&] { step(together); }),
-        .peer = 2 * 4,
-        .peer_name = "one per layer and direction",
-        .target = 1.0});
+  write_line({.name = "collectives of 4 batch norms, forward and backward" + ranks,
+              .unit = "count",
+              .ours = collectives_of([&] { step(together); }),
+              .peer = 2 * 4,
+              .peer_name = "one per layer and direction",
+              .target = 1.0});
   const Pair pair = in_turns([&] { step(together); }, [&] { step(alone); }, 1, repeats);
-  tell({.name = "4 x (Conv2d(32), SyncBatchNorm, ReLU) of 8x3x32x32" + ranks,
-        .ours = pair.ours,
-        .peer = pair.peer,
-        .peer_name = "with batch norms of each rank's own",
-        .spread = pair.spread});
+  write_line({.name = "4 x (Conv2d(32), SyncBatchNorm, ReLU) of 8x3x32x32" + ranks,
+              .ours = pair.ours,
+              .peer = pair.peer,
+              .peer_name = "with batch norms of each rank's own",
+              .spread = pair.spread});
 }
 
 }  // namespace
+
+double seconds_together(const std::function<void()>& function, int calls) {
+  barrier();
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) function();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
+}
+
+void write_line(const Result& result) {
+  if (rank() != 0) return;
+  nlohmann::ordered_json line{{"case", result.name},           {"unit", result.unit},
+                              {"ours", result.ours},           {"peer", result.peer},
+                              {"peer_name", result.peer_name}, {"spread", result.spread}};
+  if (result.target) line["target"] = *result.target;
+  if (result.bytes) line["bytes"] = *result.bytes;
+  std::cout << line.dump() << std::endl;
+}
 
 int run_parallel_rank(int repeats) {
   init_process_group();

@@ -13,6 +13,7 @@ void run_casting(Report&, const Settings&);
 void run_convert(Report&, const Settings&);
 void run_cuda(Report&, const Settings&);
 
+void run_distributed(Report&, const Settings&);
 void run_parallel(Report&, const Settings&);
 void run_step(Report&, const Settings&);
 void run_layers(Report&, const Settings&);
@@ -35,6 +36,9 @@ inline constexpr std::array kSuites{
     Suite{"cuda", "fused steps and layers on a GPU (with --device cuda)", run_cuda},
 #endif
 #ifdef MEZZO_WITH_PARALLEL
+    Suite{"distributed",
+          "a training step of the demo in two processes: what deciding together costs",
+          run_distributed},
     Suite{"parallel", "several processes: averages, steps, collectives and copies counted",
           run_parallel},
 #endif

@@ -25,6 +25,14 @@ MEZZO_API void load_model_state_dict(const detail::ModelHandle& model,
                                      const torch::OrderedDict<std::string, at::Tensor>& values,
                                      bool strict = true);
 
+/// Reads a file that `torch::save(net, path)` or `torch::save(model, path)` wrote into a bare
+/// network of the same class, whatever floating types the file and the network have: each tensor
+/// keeps its type and takes the value. (LibTorch's own `torch::load(net, path)` takes over the
+/// file's bytes: with other types it throws "setStorage ... out of bounds", or destroys the
+/// values.) Throws Error, which names the file, and changes nothing, if it is no such file or of
+/// another network. A network that `initialize` was given is loaded through its Model.
+MEZZO_API void load_network(torch::nn::Module& net, const std::string& path);
+
 /// torch::save(optimizer, path): the state of the inner optimizer in float, in LibTorch's own
 /// format, and the counts of steps. Also reads what the bare optimizer saved.
 MEZZO_API torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,

@@ -83,6 +83,12 @@ class MEZZO_API Optimizer {
   /// copies are made anew, and masters take all values that were changed.
   void invalidate_casts();
 
+  /// Compares weights, masters and loss scales of all that `initialize` was given between the ranks
+  /// of `Options::overflow_group`, which all call this: Error on all of them where they differ,
+  /// with the ranks and the first parameter; nothing in a program of one process. One small
+  /// collective where they are equal. `Options::expect_equal_every` does it every so many steps.
+  void expect_equal_ranks() const;
+
   /// tensor * scale, in float at least and seen by autograd; for gradient penalties and
   /// autograd::grad.
   at::Tensor scale(const at::Tensor& tensor, int loss_id = 0) const;

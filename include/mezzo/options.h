@@ -97,6 +97,11 @@ struct Options {
   /// The ranks that share the overflow flag. Unset: all of an initialized process group.
   std::optional<OverflowGroup> overflow_group = {};
 
+  /// Every so many `step`s of an optimizer the ranks of `overflow_group` compare their weights,
+  /// masters and loss scales bit by bit (`Optimizer::expect_equal_ranks`); 0: never. Each check
+  /// reads all weights once.
+  int expect_equal_every = 0;
+
   /// The operator lists of O1 and O4; their low type must be the level's. Unset: the defaults.
   std::optional<Policy> policy = {};
 

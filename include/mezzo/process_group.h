@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mezzo/error.h"
@@ -128,6 +129,13 @@ MEZZO_API void all_reduce_average(const std::vector<at::Tensor>& tensors,
 /// Gives everybody `root`'s values, grouped by type into flat buffers.
 MEZZO_API void broadcast_all(const std::vector<at::Tensor>& tensors, int root = 0,
                              const std::optional<ProcessGroup>& group = {});
+
+/// Compares named tensors between the ranks, bit by bit, in one small collective where they are
+/// equal: a sum of each tensor's bytes travels (from GPUs by way of the host). Otherwise every rank
+/// throws Error that names the first tensor that differs, and the ranks (of the whole) that hold
+/// something else than most do. Ranks that have left a join() are not compared.
+MEZZO_API void expect_equal(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                            const std::optional<ProcessGroup>& group = {});
 
 /// Averages gradients when told to, without hooks: for loops that accumulate, or that want to see
 /// the gradients first.

@@ -81,6 +81,8 @@ const std::map<std::string, Setter>& setters() {
       {"check_finite", [](Options& o, S k, S v) { o.check_finite = to_bool(k, v); }},
       {"protect_batchnorm", [](Options& o, S k, S v) { o.protect_batchnorm = to_bool(k, v); }},
       {"protect_rng", [](Options& o, S k, S v) { o.protect_rng = to_bool(k, v); }},
+      {"expect_equal_every",
+       [](Options& o, S k, S v) { o.expect_equal_every = to_number<int>(k, v); }},
       {"keep_float", [](Options& o, S, S v) { o.keep_float = split_at_commas(v); }},
       {"policy", [](Options& o, S, S v) { o.policy = read_policy(v); }},
   };

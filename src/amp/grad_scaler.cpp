@@ -27,7 +27,8 @@ constexpr std::string_view kInGradScaler = "GradScaler";
 /// The history of an optimizer since the last update.
 struct Progress {
   at::Tensor found_inf;  // defined: its gradients are unscaled
-  bool agreed = false;   // the gradients' reduction made it the same on all ranks
+  bool agreed = false;   // over averaged gradients: `unscale_` has asked all ranks
+  detail::OverflowRanks ranks;
   bool stepped = false;
 };
 
@@ -88,7 +89,19 @@ class GradScaler::Impl {
     const auto world = parallel::world_if_any();
     one.agreed = world && parallel::spread_by_reduction(gradients, *world);
     scaling::unscale_and_check(gradients, inverse, one.found_inf);
+    // A rank whose averages became infinite would skip alone otherwise.
+    if (one.agreed) agree(one, gradients, *world);
     return progress.insert_or_assign(&optimizer, std::move(one)).first->second;
+  }
+
+  static void agree(Progress& one, const std::vector<at::Tensor>& gradients,
+                    const parallel::ProcessGroup& world) {
+    const parallel::AgreedFlag agreed = parallel::agree_overflow(
+        one.found_inf, [] { return std::nullopt; }, world);
+    one.found_inf = agreed.found_inf;
+    one.ranks =
+        detail::OverflowRanks::of_averages(parallel::nonfinite_ranks(gradients), agreed.origin,
+                                           world, [](std::size_t) { return std::string(); });
   }
 
   bool enabled;
@@ -137,9 +150,7 @@ StepResult GradScaler::step(torch::optim::Optimizer& optimizer) {
   }
   Progress& one = known != impl_->progress.end() ? known->second : impl_->unscale(optimizer);
   record->reason = "a gradient is not finite";
-  if (auto ranks = parallel::nonfinite_ranks(gradients_of(optimizer))) {
-    record->reason += detail::OverflowRanks(std::move(*ranks)).describe();
-  }
+  record->ranks = one.ranks;
   record->scale_before = record->scale_after = impl_->scaler.value();
   if (auto* fused = dynamic_cast<optim::FusedOptimizer*>(&optimizer)) {
     // It takes the flag where that is, so that nobody waits for a device.

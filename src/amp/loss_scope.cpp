@@ -1,6 +1,7 @@
 #include "amp/loss_scope.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +12,7 @@
 #include "amp/optimizer_state.h"
 #include "amp/settle.h"
 #include "core/raise.h"
+#include "parallel/agreement.h"
 
 namespace mezzo {
 namespace amp::detail {
@@ -86,6 +88,7 @@ LossScope::LossScope(const at::Tensor& loss,
   WeightSet in_buckets;
   for (OptimizerState* state : states_) state->enter_scope(scaler, in_buckets);
   session_ = &session;
+  reductions_ = parallel::reductions_of(gradients_that_ranks_share());
   open_ = was_open_ = true;
 }
 
@@ -122,14 +125,42 @@ void LossScope::leave() {
   if (listener_) listener_(nullptr);
 }
 
+bool LossScope::stays_scaled() const {
+  // Several optimizers of a loss share its verdict, which none of them can give alone at its step.
+  if (options_.delay_unscale || (states_.size() == 1 && session_->defers_unscale())) return true;
+  return std::ranges::any_of(
+      states_, [](OptimizerState* state) { return state->gradients().wait_for_reduction(); });
+}
+
+/// None where this process decides alone, or does not look.
+std::vector<at::Tensor> LossScope::gradients_that_ranks_share() const {
+  std::vector<at::Tensor> all;
+  if (!session_->plan().check_finite || !session_->deciding_ranks()) return all;
+  for (OptimizerState* state : states_) {
+    const std::vector<at::Tensor> of_one = state->gradients().of_weights();
+    all.insert(all.end(), of_one.begin(), of_one.end());
+  }
+  return all;
+}
+
+/// An exception after a backward pass whose gradients the ranks have averaged: the others are on
+/// their way to agree on the flag. They skip, since this rank will not make their step.
+void LossScope::make_others_skip() {
+  if (stays_scaled() || options_.delay_overflow_check) return;
+  const std::vector<at::Tensor> gradients = gradients_that_ranks_share();
+  const auto group = session_->deciding_ranks();
+  if (!group || !parallel::spread_by_reduction(gradients, *group)) return;
+  if (parallel::reductions_of(gradients) == reductions_) return;
+  scaling::LossScaler& scaler = session_->scaler(options_.loss_id, kInLossScope);
+  const at::TensorOptions like_flag = scaler.inverse().options().dtype(at::kFloat);
+  // Scales stay equal: theirs falls.
+  if (parallel::make_others_skip(like_flag.device(), *group))
+    scaler.update(at::ones({}, like_flag));
+}
+
 void LossScope::settle_or_defer() {
   settle_other_losses(states_, *session_, options_.loss_id);
-  // Several optimizers of a loss share its verdict, which none of them can give alone at its step.
-  bool stay_scaled = options_.delay_unscale || (states_.size() == 1 && session_->defers_unscale());
-  for (OptimizerState* state : states_) {
-    stay_scaled = stay_scaled || state->gradients().wait_for_reduction();
-  }
-  if (!stay_scaled) {
+  if (!stays_scaled()) {
     settle(states_, *session_, options_.loss_id, options_.delay_overflow_check);
     if (session_->scaler(options_.loss_id, kInLossScope).on_host()) {
       for (OptimizerState* state : states_) state->scope().note_loss(loss_);
@@ -146,6 +177,10 @@ void LossScope::settle_or_defer() {
 void LossScope::undo() {
   if (!open_) return;
   open_ = false;
+  try {
+    make_others_skip();
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the next collective says it
+  }
   // In reverse: the first owner of a shared parameter has what was set aside.
   std::for_each(states_.rbegin(), states_.rend(),
                 [](OptimizerState* state) { state->scope().undo(); });

@@ -1,6 +1,7 @@
 // The inside of a ScaledLoss.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -48,6 +49,9 @@ class LossScope {
  private:
   void leave();
   void settle_or_defer();
+  bool stays_scaled() const;
+  std::vector<at::Tensor> gradients_that_ranks_share() const;
+  void make_others_skip();
   void release() noexcept;
 
   std::vector<std::shared_ptr<OptimizerState>> optimizers_;
@@ -60,6 +64,7 @@ class LossScope {
   int exceptions_at_entry_;
   bool open_ = false;
   bool was_open_ = false;
+  std::int64_t reductions_ = 0;         // of the gradients, at the entrance
   std::deque<HiddenGradients> hidden_;  // of each optimizer's session
 };
 

@@ -46,6 +46,7 @@ ModelState::ModelState(Session& session, std::shared_ptr<torch::nn::Module> modu
       module_(std::move(module)),
       operator_policy_(session.plan().policy),
       low_policy_(low_policy_of(*module_)) {
+  float_inputs_ = begins_in_float();
   if (session.enabled() && has_torch_attention(*module_)) keep_scores_in_float();
   // Frozen weights are cast once as well.
   if (session.enabled() && session.plan().policy) casting::remember_weights(module_->parameters());
@@ -53,6 +54,17 @@ ModelState::ModelState(Session& session, std::shared_ptr<torch::nn::Module> modu
 
 ModelState::~ModelState() {
   if (session_.enabled() && session_.plan().policy) casting::forget_weights(module_->parameters());
+}
+
+/// A network whose first layer keeps float, or all of it, takes its inputs as they come: in 16 bits
+/// they would lose what that layer keeps float for, and nothing would cast them back.
+bool ModelState::begins_in_float() const {
+  const Plan& plan = session_.plan();
+  if (!session_.enabled() || !plan.convert || !is_low(*plan.convert)) return false;
+  const auto kept = session_.kept_float().in(*module_);
+  const std::vector<at::Tensor> parameters = module_->parameters();
+  if (kept.empty() || parameters.empty()) return false;
+  return !low_policy_ || kept.contains(parameters.front().unsafeGetTensorImpl());
 }
 
 void ModelState::keep_scores_in_float() {
@@ -85,6 +97,7 @@ void ModelState::before_call() {
       optimizer->plain_training().note_call(trains && at::GradMode::is_enabled());
   }
   if (!trains) return;
+  if (at::GradMode::is_enabled()) stray_training_.note_training_call();
   for (Snapshot* snapshot : snapshots_) snapshot->take();
 }
 
@@ -92,8 +105,7 @@ amp::TensorCast ModelState::inputs() const {
   if (trial_ != nullptr) return trial_->inputs;
   const Plan& plan = session_.plan();
   if (!session_.enabled() || !plan.convert) return {};
-  // Where all of a network is kept in float, nothing in it would mend calls of mixed types.
-  if (!low_policy_ && !session_.options().keep_float.empty()) return {at::kFloat, false};
+  if (float_inputs_) return {at::kFloat, plan.convert_doubles};
   return {*plan.convert, plan.convert_doubles};
 }
 

@@ -7,6 +7,7 @@
 
 #include "amp/session.h"
 #include "amp/snapshot.h"
+#include "amp/stray_training.h"
 #include "mezzo/policy.h"
 
 namespace mezzo::amp::detail {
@@ -56,19 +57,25 @@ class ModelState {
   /// Null: the level's way again.
   void set_trial(const Trial* trial) noexcept { trial_ = trial; }
 
+  /// From here on an optimizer that trains low weights without masters is noticed.
+  void watch_stray_training() { stray_training_.watch(session_, *module_); }
+
   /// Calls made through the handle so far.
   std::int64_t calls() const noexcept { return calls_; }
 
  private:
   void keep_scores_in_float();
+  bool begins_in_float() const;
 
   Session& session_;
   std::shared_ptr<torch::nn::Module> module_;
   std::vector<Snapshot*> snapshots_;
   std::optional<Policy> operator_policy_;
   std::optional<Policy> low_policy_;
+  bool float_inputs_ = false;  // keep_float names the first parameter, or every low one
   const Trial* trial_ = nullptr;
   std::int64_t calls_ = 0;
+  StrayTraining stray_training_;
 };
 
 }  // namespace mezzo::amp::detail

@@ -173,6 +173,23 @@ torch::OrderedDict<std::string, at::Tensor> model_state_dict(const detail::Model
   return values;
 }
 
+void load_network(torch::nn::Module& net, const std::string& path) {
+  std::string what;
+  try {
+    torch::serialize::InputArchive archive;
+    archive.load_from(path);
+    detail::load_values(archive, net);
+    return;
+  } catch (const c10::Error& error) {
+    what = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    what = error.what();
+  }
+  raise("load_network", "cannot load '", path,
+        "', expected a file of such a network that torch::save wrote: ",
+        what.substr(0, what.find('\n')));
+}
+
 void load_model_state_dict(const detail::ModelHandle& model,
                            const torch::OrderedDict<std::string, at::Tensor>& values, bool strict) {
   detail::assign_values(model.state()->session(), model.state()->module(), values, strict);

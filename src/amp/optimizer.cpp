@@ -30,11 +30,19 @@ const std::shared_ptr<detail::OptimizerState>& Optimizer::shared() const {
 }
 
 StepResult Optimizer::step() {
-  return StepResult(shared()->steps().run());
+  StepResult result(shared()->steps().run());
+  state_->rank_check().note_step();
+  return result;
 }
 
 StepResult Optimizer::step(const torch::optim::Optimizer::LossClosure& closure) {
-  return StepResult(shared()->steps().run(closure));
+  StepResult result(shared()->steps().run(closure));
+  state_->rank_check().note_step();
+  return result;
+}
+
+void Optimizer::expect_equal_ranks() const {
+  if (shared()->session().enabled()) detail::expect_equal_ranks(state_->session());
 }
 
 void Optimizer::zero_grad(bool set_to_none) {

@@ -25,7 +25,8 @@ OptimizerState::OptimizerState(Session& session, OptimizerRef ref, int index)
       slots_(session, inner_, snapshot_, /*takes_low_gradients=*/fused_ != nullptr),
       gradients_(slots_),
       scope_(session, index, slots_, gradients_),
-      steps_(*this, std::move(ref), fused_) {}
+      steps_(*this, std::move(ref), fused_),
+      rank_check_(session) {}
 
 void OptimizerState::check_entry(std::string_view where) {
   scope_.check_closed(where);

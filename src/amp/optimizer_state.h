@@ -10,6 +10,7 @@
 #include "amp/optimizer_slots.h"
 #include "amp/optimizer_step.h"
 #include "amp/plain_training.h"
+#include "amp/rank_check.h"
 #include "amp/session.h"
 #include "amp/snapshot.h"
 #include "core/torch.h"
@@ -32,6 +33,7 @@ class OptimizerState {
   OptimizerStep& steps() noexcept { return steps_; }
   Snapshot& snapshot() noexcept { return snapshot_; }
   PlainTraining& plain_training() noexcept { return plain_training_; }
+  RankCheck& rank_check() noexcept { return rank_check_; }
 
   /// Before a scope: parameters and masters as they are now, steps of others taken in.
   void check_entry(std::string_view where);
@@ -57,6 +59,7 @@ class OptimizerState {
   OptimizerScope scope_;
   OptimizerStep steps_;
   PlainTraining plain_training_;
+  RankCheck rank_check_;
 };
 
 }  // namespace mezzo::amp::detail

@@ -7,6 +7,7 @@
 
 #include "amp/optimizer_state.h"
 #include "amp/settle.h"
+#include "amp/shared_flag.h"
 #include "amp/shown_gradients.h"
 #include "core/raise.h"
 #include "scaling/finite_check.h"
@@ -91,7 +92,9 @@ std::shared_ptr<const StepRecord> OptimizerStep::step_scaled() {
   };
   OverflowRanks ranks;
   const auto agree = [&](at::Tensor& flag) {
-    const Session::Verdict verdict = session_.agree(flag, gradients_.of_weights(), weight_of);
+    const std::vector<at::Tensor> gradients = gradients_.of_weights();
+    const Session::Verdict verdict =
+        SharedFlag(session_, flag, gradients, gradients, weight_of).wait();
     flag.copy_(verdict.found_inf);
     ranks = verdict.ranks;
   };

@@ -19,17 +19,41 @@ std::string on_ranks(const std::vector<int>& ranks) {
 OverflowRanks::OverflowRanks(std::vector<int> before_the_average)
     : ranks_(std::move(before_the_average)) {}
 
-OverflowRanks::OverflowRanks(const at::Tensor& origin, const parallel::ProcessGroup& group,
-                             const std::function<std::string(std::size_t)>& name_of) {
+OverflowRanks::OverflowRanks(const at::Tensor& origin, bool averaged,
+                             const parallel::ProcessGroup& group,
+                             const std::function<std::string(std::size_t)>& name_of)
+    : averaged_(averaged) {
   if (!origin.device().is_cpu()) {
     origin_ = origin;
     group_ = group;
     return;
   }
   const auto found = parallel::origin_of(origin, group);
-  if (!found) return;
-  ranks_ = std::vector<int>{found->rank};
-  if (found->place) parameter_ = name_of(static_cast<std::size_t>(*found->place));
+  text_ = describe_origin(origin, found);
+  if (!text_.empty() && found->place) {
+    parameter_ = name_of(static_cast<std::size_t>(*found->place));
+  }
+}
+
+OverflowRanks OverflowRanks::of_averages(std::optional<std::vector<int>> before_the_average,
+                                         const at::Tensor& origin,
+                                         const parallel::ProcessGroup& group,
+                                         const std::function<std::string(std::size_t)>& name_of) {
+  if (before_the_average && !before_the_average->empty())
+    return OverflowRanks(std::move(*before_the_average));
+  OverflowRanks after(origin, /*averaged=*/true, group, name_of);
+  if (before_the_average && after.describe().empty())
+    return OverflowRanks(std::move(*before_the_average));
+  return after;
+}
+
+std::string OverflowRanks::describe_origin(
+    const at::Tensor& origin, const std::optional<ranks::OverflowOrigin>& found) const {
+  if (!found) return {};
+  if (!averaged_) return on_ranks({found->rank});
+  // Averages that are the same everywhere do not tell whose gradient it was.
+  if (parallel::is_on_all(origin)) return {};
+  return on_ranks({found->rank}) + " after the average, and finite on other ranks";
 }
 
 void OverflowRanks::add(const OverflowRanks& later) {
@@ -45,9 +69,8 @@ std::string OverflowRanks::describe() const {
     return ranks_->empty() ? " in the average over the ranks, though each rank's own is"
                            : on_ranks(*ranks_);
   }
-  if (!origin_.defined()) return {};
-  const auto found = parallel::origin_of(origin_, *group_);
-  return found ? on_ranks({found->rank}) : std::string();
+  if (!origin_.defined()) return text_;
+  return describe_origin(origin_, parallel::origin_of(origin_, *group_));
 }
 
 }  // namespace mezzo::amp::detail

@@ -77,6 +77,16 @@ void check_numbers(const amp::Options& options) {
     raise<ConfigError>(kInProperties, "growth_interval is ", options.growth_interval,
                        "; expected 1 or more");
   }
+  if (options.expect_equal_every < 0) {
+    raise<ConfigError>(kInProperties, "expect_equal_every is ", options.expect_equal_every,
+                       "; expected 0 (never) or a number of steps");
+  }
+  if (options.expect_equal_every > 0 && options.overflow_group &&
+      !options.overflow_group->group()) {
+    raise<ConfigError>(kInProperties,
+                       "expect_equal_every compares the ranks of overflow_group, which is none(); "
+                       "leave one of both unset");
+  }
   const auto check_scale = [](std::string_view name, double scale) {
     if (!(scale > 0) || !std::isfinite(static_cast<float>(scale)) ||
         static_cast<float>(scale) == 0) {

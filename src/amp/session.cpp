@@ -10,10 +10,10 @@
 #include "amp/model_state.h"
 #include "amp/module_types.h"
 #include "amp/optimizer_state.h"
+#include "amp/position_tables.h"
 #include "casting/weights.h"
 #include "core/raise.h"
 #include "mezzo/messages.h"
-#include "scaling/finite_check.h"
 
 namespace mezzo::amp::detail {
 namespace {
@@ -125,6 +125,9 @@ void Session::follow_program() {
     }
     if (plan_.masters) optimizer->plain_training().watch(*optimizer);
   }
+  if (plan_.masters) {
+    for (const auto& model : models_) model->watch_stray_training();
+  }
   shown_gradients_.begin(optimizers_);
 }
 
@@ -158,12 +161,26 @@ void Session::watch_low_tensors(const torch::nn::Module& module) {
   }
 }
 
+/// What stays float in a low network: what the options name, and at the levels that keep float
+/// masters the tables of positions.
+std::unordered_set<const c10::TensorImpl*> Session::floats_of(const torch::nn::Module& module) {
+  auto kept = kept_float_.in(module);
+  if (!plan_.level->master_weights.value_or(false) || !is_low(*plan_.convert)) return kept;
+  for (const auto& [name, table] : position_tables_in(module, *plan_.convert)) {
+    if (!kept.insert(table.unsafeGetTensorImpl()).second) continue;
+    say_once("table " + name, "mezzo: the buffer '" + name +
+                                  "' keeps float: its values are positions, frequencies or angles, "
+                                  "and rounded ones have other sines and cosines");
+  }
+  return kept;
+}
+
 void Session::convert(torch::nn::Module& module) {
   if (plan_.keep_types) watch_low_tensors(module);
   if (!plan_.convert) return;
   const at::NoGradGuard no_grad;
   const Conversion conversion{*plan_.convert, plan_.keep_batch_norms, plan_.convert_doubles,
-                              kept_float_.in(module)};
+                              floats_of(module)};
   for_each_to_convert(
       module, conversion, [&](const std::string& name, at::Tensor& tensor, at::ScalarType to) {
         if (weights_.find(tensor) != nullptr) return;
@@ -219,26 +236,8 @@ scaling::LossScaler& Session::scaler(int loss_id, std::string_view where) {
   return scalers_[static_cast<std::size_t>(loss_id)];
 }
 
-Session::Verdict Session::agree(
-    const at::Tensor& flag, const std::vector<at::Tensor>& gradients,
-    const std::function<const at::Tensor&(std::size_t)>& weight_of) const {
-  const std::optional<parallel::ProcessGroup> group =
-      options_.overflow_group ? options_.overflow_group->group() : parallel::world_if_any();
-  if (!group) return {flag, {}};
-  if (parallel::spread_by_reduction(gradients, *group)) {
-    auto ranks = parallel::nonfinite_ranks(gradients);
-    return {flag, ranks ? OverflowRanks(std::move(*ranks)) : OverflowRanks()};
-  }
-  const auto place = [&]() -> std::optional<std::int64_t> {
-    const std::size_t first = scaling::first_nonfinite(gradients);
-    if (first == gradients.size()) return std::nullopt;
-    return static_cast<std::int64_t>(first);
-  };
-  const parallel::AgreedFlag agreed = parallel::agree_overflow(flag, place, *group);
-  const auto name = [&](std::size_t i) {
-    return i < gradients.size() ? name_of(weight_of(i)) : std::string();
-  };
-  return {agreed.found_inf, OverflowRanks(agreed.origin, *group, name)};
+std::optional<parallel::ProcessGroup> Session::deciding_ranks() const {
+  return options_.overflow_group ? options_.overflow_group->group() : parallel::world_if_any();
 }
 
 std::string Session::name_of(const at::Tensor& weight) const {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "amp/interface_use.h"
@@ -63,6 +64,7 @@ class Session {
 
   const amp::Options& options() const noexcept { return options_; }
   const Plan& plan() const noexcept { return plan_; }
+  const KeptFloat& kept_float() const noexcept { return kept_float_; }
   bool enabled() const noexcept { return options_.enabled; }
   WeightTable& weights() noexcept { return weights_; }
   const std::vector<std::unique_ptr<ModelState>>& models() const noexcept { return models_; }
@@ -84,11 +86,9 @@ class Session {
     at::Tensor found_inf;
     OverflowRanks ranks;
   };
-  /// The flag's maximum over the ranks that share it (Options::overflow_group): a collective,
-  /// unless the reduction of these gradients has made the flag the same everywhere. `weight_of`
-  /// tells whose the gradient at a place is.
-  Verdict agree(const at::Tensor& flag, const std::vector<at::Tensor>& gradients,
-                const std::function<const at::Tensor&(std::size_t)>& weight_of) const;
+  /// The ranks that decide together (Options::overflow_group); none where this process decides
+  /// alone.
+  std::optional<parallel::ProcessGroup> deciding_ranks() const;
 
   /// From here on weights show their masters' gradients, and a training that passes its masters by
   /// is an error. Not for the older interfaces, whose backward passes are plain ones.
@@ -114,6 +114,7 @@ class Session {
 
  private:
   void convert(torch::nn::Module& module);
+  std::unordered_set<const c10::TensorImpl*> floats_of(const torch::nn::Module& module);
   void watch_low_tensors(const torch::nn::Module& module);
   bool wants_master(const at::Tensor& tensor) const;
 

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <unordered_set>
 
 #include "amp/gradients.h"
 #include "amp/optimizer_state.h"
+#include "amp/shared_flag.h"
 #include "scaling/finite_check.h"
 
 namespace mezzo::amp::detail {
@@ -121,14 +123,18 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
 
   Session::Verdict verdict{at::zeros({}, lists.front().inverse.options().dtype(at::kFloat)), {}};
   if (checks || carries_scale(optimizers, scaler)) unscale(lists, checks, verdict.found_inf);
+  std::optional<SharedFlag> shared;
   if (checks && !delay_overflow_check) {
-    verdict = session.agree(verdict.found_inf, raw, [&](std::size_t i) -> const at::Tensor& {
-      return sums[i].slot->weight;
-    });
+    std::vector<at::Tensor> values;
+    for (const GradientSum& sum : sums)
+      values.push_back(sum.fresh.defined() ? sum.fresh : sum.delayed);
+    shared.emplace(session, verdict.found_inf, raw, values,
+                   [&](std::size_t i) -> const at::Tensor& { return sums[i].slot->weight; });
   }
   for (const GradientSum& sum : sums) {
     put_gradient(sum.slot->master, sum_of(sum_of(sum.settled, sum.delayed), sum.fresh));
   }
+  if (shared) verdict = shared->wait();
 
   if (!delay_overflow_check && (checks || !scaler.is_one())) scaler.update(verdict.found_inf);
   for (OptimizerState* optimizer : optimizers) {

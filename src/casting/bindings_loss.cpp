@@ -19,7 +19,6 @@
 #include <ATen/ops/group_norm_ops.h>
 #include <ATen/ops/hinge_embedding_loss_ops.h>
 #include <ATen/ops/huber_loss_ops.h>
-#include <ATen/ops/instance_norm_ops.h>
 #include <ATen/ops/kl_div_ops.h>
 #include <ATen/ops/l1_loss_ops.h>
 #include <ATen/ops/layer_norm_ops.h>
@@ -52,14 +51,13 @@ void bind_loss(Binder& binder) {
   namespace ops = at::_ops;
   binder.add<
       ops::layer_norm, ops::native_layer_norm, ops::rms_norm, ops::group_norm,
-      ops::native_group_norm, ops::instance_norm, ops::binary_cross_entropy,
-      ops::binary_cross_entropy_with_logits, ops::cosine_embedding_loss, ops::cross_entropy_loss,
-      ops::ctc_loss_IntList, ops::ctc_loss_Tensor, ops::hinge_embedding_loss, ops::huber_loss,
-      ops::kl_div, ops::l1_loss, ops::margin_ranking_loss, ops::mse_loss, ops::multi_margin_loss,
-      ops::multilabel_margin_loss, ops::multilabel_margin_loss_forward, ops::nll_loss,
-      ops::nll_loss2d, ops::nll_loss_nd, ops::poisson_nll_loss, ops::smooth_l1_loss,
-      ops::soft_margin_loss, ops::triplet_margin_loss, ops::upsample_nearest1d,
-      ops::upsample_nearest1d_vec, ops::_upsample_nearest_exact1d,
+      ops::native_group_norm, ops::binary_cross_entropy, ops::binary_cross_entropy_with_logits,
+      ops::cosine_embedding_loss, ops::cross_entropy_loss, ops::ctc_loss_IntList,
+      ops::ctc_loss_Tensor, ops::hinge_embedding_loss, ops::huber_loss, ops::kl_div, ops::l1_loss,
+      ops::margin_ranking_loss, ops::mse_loss, ops::multi_margin_loss, ops::multilabel_margin_loss,
+      ops::multilabel_margin_loss_forward, ops::nll_loss, ops::nll_loss2d, ops::nll_loss_nd,
+      ops::poisson_nll_loss, ops::smooth_l1_loss, ops::soft_margin_loss, ops::triplet_margin_loss,
+      ops::upsample_nearest1d, ops::upsample_nearest1d_vec, ops::_upsample_nearest_exact1d,
       ops::_upsample_nearest_exact1d_vec, ops::upsample_nearest2d, ops::upsample_nearest2d_vec,
       ops::_upsample_nearest_exact2d, ops::_upsample_nearest_exact2d_vec, ops::upsample_nearest3d,
       ops::upsample_nearest3d_vec, ops::_upsample_nearest_exact3d,

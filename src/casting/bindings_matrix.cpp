@@ -37,6 +37,40 @@
 
 namespace mezzo::casting {
 
+template <>
+struct Multiplication<at::_ops::mm> : LeftIsFirst {};
+template <>
+struct Multiplication<at::_ops::bmm> : LeftIsFirst {};
+template <>
+struct Multiplication<at::_ops::mv> : LeftIsFirst {};
+template <>
+struct Multiplication<at::_ops::matmul> : LeftIsFirst {};
+template <>
+struct Multiplication<at::_ops::linalg_matmul> : LeftIsFirst {};
+template <>
+struct Multiplication<at::_ops::linear> : LeftIsFirst {};
+template <>
+struct Multiplication<at::_ops::addmm> : LeftIsSecond {};
+template <>
+struct Multiplication<at::_ops::addmv> : LeftIsSecond {};
+template <>
+struct Multiplication<at::_ops::baddbmm> : LeftIsSecond {};
+template <>
+struct Multiplication<at::_ops::addbmm> {
+  static constexpr bool kPossible = true;
+  template <typename... A>
+  static bool is_one(const at::Tensor&, const at::Tensor& left, const A&...) {
+    return is_multiplication_by(left) && left.sizes().front() == 1;  // batches are summed, too
+  }
+};
+template <>
+struct Multiplication<at::_ops::einsum> {
+  static constexpr bool kPossible = true;
+  static bool is_one(std::string_view equation, at::TensorList operands, at::OptionalIntArrayRef) {
+    return is_einsum_multiplication(equation, operands);
+  }
+};
+
 void bind_matrix(Binder& binder) {
   namespace ops = at::_ops;
   binder.add<ops::mm, ops::bmm, ops::mv, ops::addmm, ops::addmv, ops::addr, ops::addbmm,

@@ -148,18 +148,33 @@ Leads leads_of(const Row& row, const c10::FunctionSchema& schema, const c10::IVa
   return finder.leads();
 }
 
+// Does the call write its running statistics? Norms say so by a flag.
+bool updates_statistics(const c10::FunctionSchema& schema, const c10::IValue* arguments) {
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+    const std::string& name = schema.arguments()[i].name();
+    if (name == "training" || name == "train" || name == "use_input_stats")
+      return arguments[i].toBool();
+  }
+  return true;
+}
+
 // A tensor that the operator writes, and the copy that it is given in its place.
 struct Substitute {
   at::Tensor written;
   at::Tensor computed;
 };
 
-std::vector<Substitute> cast_all(const Row& row, const c10::FunctionSchema& schema,
-                                 c10::IValue* arguments, Casting& casting) {
+std::vector<Substitute> cast_all(const Row& row, const Decision& decision,
+                                 const c10::FunctionSchema& schema, c10::IValue* arguments,
+                                 Casting& casting) {
   std::vector<Substitute> substitutes;
-  const std::size_t end = row.casts_input_only() ? 1 : schema.arguments().size();
+  const bool input_alone =
+      row.casts_input_only() && decision.plan == Plan::kCast && decision.target != at::kFloat;
+  const std::size_t end = input_alone ? 1 : schema.arguments().size();
+  const bool updates = updates_statistics(schema, arguments);
   for (std::size_t i = 0; i < end; ++i) {
-    const bool written = is_written(schema.arguments()[i]);
+    const bool is_updated = updates && row.is_statistic(i) && arguments[i].isTensor();
+    const bool written = is_updated || is_written(schema.arguments()[i]);
     // LibTorch's own lists in place take mixed types.
     if (written && !arguments[i].isTensor()) continue;
     const at::Tensor before = written ? arguments[i].toTensor() : at::Tensor();
@@ -217,7 +232,7 @@ void BoxedKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   }
   Casting casting(*frame, decision, row_);
   const bool names_its_type = dtype.has_value() && !arguments[*dtype].isNone();
-  const std::vector<Substitute> substitutes = cast_all(row_, schema, arguments, casting);
+  const std::vector<Substitute> substitutes = cast_all(row_, decision, schema, arguments, casting);
   op.callBoxed(stack);
   const std::size_t first_result = stack->size() - schema.returns().size();
   if (!substitutes.empty()) {

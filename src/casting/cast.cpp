@@ -49,6 +49,10 @@ at::Tensor sparse_cast(const at::Tensor& tensor, at::ScalarType to) {
 
 }  // namespace
 
+at::Tensor converted(const at::Tensor& tensor, at::ScalarType to) {
+  return tensor.layout() == at::kStrided ? tensor.to(to) : sparse_cast(tensor, to);
+}
+
 C10_NOINLINE at::Tensor Casting::cast(const at::Tensor& tensor) {
   const bool emulate = decision_.plan == Plan::kEmulate;
   const at::ScalarType to = decision_.plan == Plan::kInFloat ? at::kFloat : decision_.target;
@@ -60,11 +64,8 @@ C10_NOINLINE at::Tensor Casting::cast(const at::Tensor& tensor) {
   }
   if (!result.defined()) {
     count_activation_cast();
-    if (tensor.layout() != at::kStrided) {
-      result = sparse_cast(tensor, to);
-    } else {
-      result = emulate ? rounded(tensor, to) : tensor.to(to);
-    }
+    const bool rounds = emulate && tensor.layout() == at::kStrided;
+    result = rounds ? rounded(tensor, to) : converted(tensor, to);
   }
   same_keys_ = same_keys_ && result.key_set() == tensor.key_set();
   return result;

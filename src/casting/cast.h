@@ -12,6 +12,9 @@ namespace mezzo::casting {
 struct Frame;
 class Row;
 
+/// The tensor in another type, seen by autograd; of any layout, and so is its gradient.
+at::Tensor converted(const at::Tensor& tensor, at::ScalarType to);
+
 /// The casts of one operator call.
 class Casting {
  public:

@@ -74,6 +74,9 @@ struct Leads {
   std::optional<at::ScalarType> weight = std::nullopt;
   // The type of the first floating-point tensor.
   std::optional<at::ScalarType> first = std::nullopt;
+  // Is there a float tensor, or a low one, behind the first?
+  bool float_later = false;
+  bool low_later = false;
 };
 
 enum class Plan : std::uint8_t {
@@ -117,6 +120,7 @@ struct Traits {
   bool lacks_low = false;         // no 16-bit kernel
   bool one_type = false;          // throws where the operands' types differ
   bool float_statistics = false;  // a norm
+  bool batch_norm = false;        // low parameters and statistics want an input of their type
 };
 
 namespace detail {
@@ -187,6 +191,8 @@ constexpr Decision decide_in_model(Treatment kind, const Traits& op, const Opera
   }
   if (op.float_statistics && !seen.written)
     return {Plan::kInFloat, leads.first.value_or(rules.low)};
+  if (op.batch_norm && leads.low_later && (leads.float_later || leads.first == at::kFloat))
+    return {Plan::kInFloat, leads.first.value_or(at::kFloat)};
   if (op.one_type && seen.mixed())
     return {Plan::kCast, seen.written ? *seen.written : detail::widest(seen)};
   return {};

@@ -8,6 +8,7 @@
 #include "casting/held_scalars.h"
 #include "casting/layer.h"
 #include "casting/leads.h"
+#include "casting/multiplication.h"
 #include "casting/operands.h"
 #include "casting/row.h"
 #include "casting/scope.h"
@@ -53,8 +54,12 @@ struct Kernel<Op, R(A...), kGuards> {
   static R call(c10::DispatchKeySet keys, A... arguments) {
     const Frame* frame = active_frame();
     if (frame == nullptr) return pass(keys, arguments...);
-    const Treatment kind =
+    Treatment kind =
         row.resolve(*frame, [&](std::size_t index) { return argument_text(index, arguments...); });
+    if constexpr (Multiplication<Op>::kPossible) {
+      if (kind == Treatment::kLow && Multiplication<Op>::is_one(arguments...))
+        kind = Treatment::kPromote;
+    }
     Operands seen;
     if constexpr (kGuards) {
       Watch<Op>::call(arguments...);

@@ -74,8 +74,10 @@ class Layer {
  private:
   // Operators that pass keep falling through at no cost.
   static bool needs_kernel(const CompiledPolicy& policy, std::size_t row) {
-    if (row < operators().size() && (operators()[row].matrix || operators()[row].guards_scalars))
-      return true;
+    if (row < operators().size()) {
+      const Operator& op = operators()[row];
+      if (op.matrix || op.guards_scalars || op.updates_statistics) return true;
+    }
     return policy.treatment_of(row) != Treatment::kPass;
   }
 

@@ -19,7 +19,11 @@ void LeadFinder::look(const at::Tensor& tensor, bool is_named_weight) {
   if (!tensor.defined()) return;
   const at::ScalarType type = tensor.scalar_type();
   if (!is_float_or_low(type)) return;
-  if (!leads_.first) leads_.first = type;
+  if (!leads_.first) {
+    leads_.first = type;
+  } else {
+    (is_low(type) ? leads_.low_later : leads_.float_later) = true;
+  }
   if (named_ && !is_named_weight) return;
   if (!is_named_weight && (tensor.dim() <= dims_ || !is_parameter_or_view(tensor))) return;
   if (named_ && tensor.dim() <= dims_) return;

@@ -178,7 +178,7 @@ struct Operand<const at::ITensorListRef&> {
 template <typename T>
 void round_in_place(T& result, at::ScalarType low) {
   if constexpr (std::is_same_v<T, at::Tensor>) {
-    if (result.defined() && result.scalar_type() == at::kFloat) result = result.to(low);
+    if (result.defined() && result.scalar_type() == at::kFloat) result = converted(result, low);
   } else if constexpr (std::is_same_v<T, std::vector<at::Tensor>>) {
     for (at::Tensor& part : result) round_in_place(part, low);
   } else if constexpr (requires { std::tuple_size<T>::value; }) {

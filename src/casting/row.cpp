@@ -40,11 +40,14 @@ Row::Row(std::size_t index, std::string overload)
              .lacks_low = op.lacks_low,
              .one_type =
                  op.one_type || (op.classes.front() == CastClass::kPromote && !op.native_promotion),
-             .float_statistics = op.float_statistics};
+             .float_statistics = op.float_statistics,
+             .batch_norm = op.input_only && op.updates_statistics};
   input_only_ = op.input_only;
   guards_scalars_ = op.guards_scalars;
   for (std::size_t i = 0; i < arguments_.size(); ++i) {
     if (names_a_weight(arguments_[i])) weights_.push_back(i);
+    const bool is_running = arguments_[i] == "running_mean" || arguments_[i] == "running_var";
+    if (op.updates_statistics && is_running) statistics_.push_back(i);
   }
 }
 

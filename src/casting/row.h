@@ -29,6 +29,10 @@ class Row {
   }
   /// Batch norms: the arguments behind the input are statistics that the operator updates.
   bool casts_input_only() const { return input_only_; }
+  /// Is the i-th argument a running statistic that the operator writes in place?
+  bool is_statistic(std::size_t index) const {
+    return std::ranges::find(statistics_, index) != statistics_.end();
+  }
 
   /// The treatment under the frame's policy; a conditional one is resolved by `text(i)`, the i-th
   /// argument as text.
@@ -52,6 +56,7 @@ class Row {
   std::string overload_;
   std::vector<std::string> arguments_;  // their names
   std::vector<std::size_t> weights_;    // which of them are weights
+  std::vector<std::size_t> statistics_;
   Traits traits_;
   bool input_only_ = false;
   bool guards_scalars_ = false;

@@ -46,9 +46,11 @@ struct Operator {
   bool lacks_low = false;   ///< LibTorch has no 16-bit kernel for processors, of the operator, of
                             ///< its backward pass, or for some values of its arguments
   bool one_type = false;    ///< LibTorch throws where its floating arguments differ in type
-  bool float_statistics = false;  ///< a norm: mean and variance are taken in float at every level
-  bool guards_scalars = false;    ///< its scalars and 0-dimensional tensors take the type of the
-                                  ///< other arguments: where that cannot hold them it runs in float
+  bool float_statistics = false;    ///< a norm: mean and variance are taken in float at every level
+  bool updates_statistics = false;  ///< a norm with running statistics, written in place though no
+                                    ///< schema says so
+  bool guards_scalars = false;      ///< its scalars and 0-dimensional tensors take the type of the
+                                ///< other arguments: where that cannot hold them it runs in float
   std::array<std::optional<CastClass>, kSystemCount>
       listed{};          ///< what each System says, if at all
   std::string_view why;  ///< one clause

@@ -1,6 +1,10 @@
 #include "parallel/agreement.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/clone.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,6 +14,7 @@
 #include "parallel/bucket_registry.h"
 #include "parallel/group.h"
 #include "parallel/join.h"
+#include "parallel/session.h"
 
 namespace mezzo::parallel {
 
@@ -19,37 +24,96 @@ std::optional<ProcessGroup> world_if_any() {
   return ProcessGroup(std::move(world));
 }
 
-at::Tensor agree_max(const at::Tensor& flag, const ProcessGroup& group) {
-  at::Tensor agreed = flag.detach().clone(at::MemoryFormat::Contiguous);
+namespace {
+
+std::unique_ptr<Pending> start_maximum(const at::Tensor& values, const ProcessGroup& group) {
   Notice notice;
   notice.what = Coming::kFlag;
-  notice.elements = flag.numel();
-  notice.type = static_cast<std::int64_t>(flag.scalar_type());
-  notice.on_cuda = flag.is_cuda() ? 1 : 0;
+  notice.elements = values.numel();
+  notice.type = static_cast<std::int64_t>(values.scalar_type());
+  notice.on_cuda = values.is_cuda() ? 1 : 0;
   announce(group.internals(), notice, "overflow flags");
-  group.internals().flags().all_reduce(agreed, ReduceOp::kMax)->wait();
+  return group.internals().flags().all_reduce(values, ReduceOp::kMax);
+}
+
+// What a rank says beside the number of its overflow. Ranks without data say nothing, as those do
+// that an exception took out of their step.
+constexpr double kFinite = 1;
+constexpr double kNotFinite = 0.5;
+
+// The flag as two doubles: who raised it, and what the best of the ranks has.
+at::Tensor flag_numbers(const at::Tensor& flag,
+                        const std::function<std::optional<std::int64_t>()>& place,
+                        const ProcessGroup& group) {
+  ranks::OverflowOrigin own{group.rank()};
+  if (!flag.device().is_cpu()) {
+    const at::Tensor up = flag.detach().ne(0).to(at::kDouble).reshape({1});
+    return at::cat({up.mul(ranks::overflow_number(own, group.size())),
+                    up.mul(kNotFinite - kFinite).add(kFinite)});
+  }
+  const bool up = flag.item<double>() != 0;
+  if (up) own.place = place();
+  at::Tensor numbers = at::empty({2}, at::kDouble);
+  auto* const values = numbers.mutable_data_ptr<double>();
+  values[0] = up ? ranks::overflow_number(own, group.size()) : 0;
+  values[1] = up ? kNotFinite : kFinite;
+  return numbers;
+}
+
+}  // namespace
+
+at::Tensor agree_max(const at::Tensor& flag, const ProcessGroup& group) {
+  at::Tensor agreed = flag.detach().clone(at::MemoryFormat::Contiguous);
+  start_maximum(agreed, group)->wait();
   return agreed;
+}
+
+OverflowAgreement::OverflowAgreement(const at::Tensor& flag,
+                                     const std::function<std::optional<std::int64_t>()>& place,
+                                     const ProcessGroup& group)
+    : flag_(flag),
+      numbers_(flag_numbers(flag, place, group)),
+      pending_(start_maximum(numbers_, group)) {}
+
+OverflowAgreement::~OverflowAgreement() = default;
+OverflowAgreement::OverflowAgreement(OverflowAgreement&&) noexcept = default;
+OverflowAgreement& OverflowAgreement::operator=(OverflowAgreement&&) noexcept = default;
+
+AgreedFlag OverflowAgreement::wait() {
+  pending_->wait();
+  if (flag_.device().is_cpu()) {
+    const bool up = numbers_.const_data_ptr<double>()[0] != 0;
+    return {at::full_like(flag_, up ? 1 : 0), numbers_};
+  }
+  return {numbers_.select(0, 0).ne(0).to(flag_.scalar_type()).reshape(flag_.sizes()), numbers_};
 }
 
 AgreedFlag agree_overflow(const at::Tensor& flag,
                           const std::function<std::optional<std::int64_t>()>& place,
                           const ProcessGroup& group) {
-  const bool on_host = flag.device().is_cpu();
-  ranks::OverflowOrigin own{group.rank()};
-  if (on_host && flag.item<double>() != 0) own.place = place();
-  const at::Tensor number =
-      flag.ne(0).to(at::kDouble).mul(ranks::overflow_number(own, group.size()));
-  AgreedFlag agreed;
-  agreed.origin = agree_max(number, group);
-  agreed.found_inf = agreed.origin.ne(0).to(flag.scalar_type());
-  return agreed;
+  return OverflowAgreement(flag, place, group).wait();
+}
+
+bool make_others_skip(const at::Device& device, const ProcessGroup& group) {
+  const at::Tensor numbers = at::zeros({2}, at::TensorOptions(device).dtype(at::kDouble));
+  numbers.select(0, 0).fill_(ranks::overflow_number({group.rank()}, group.size()));
+  start_maximum(numbers, group)->wait();
+  return numbers.select(0, 1).item<double>() != 0;
 }
 
 std::optional<ranks::OverflowOrigin> origin_of(const at::Tensor& origin,
                                                const ProcessGroup& group) {
-  auto found = ranks::overflow_origin(origin.item<double>(), group.size());
+  auto found = ranks::overflow_origin(origin.select(0, 0).item<double>(), group.size());
   if (found) found->rank = group.ranks()[static_cast<std::size_t>(found->rank)];
   return found;
+}
+
+bool is_on_all(const at::Tensor& origin) {
+  return origin.select(0, 1).item<double>() < kFinite;
+}
+
+int loops_left(const ProcessGroup& group) {
+  return group.internals().session()->loops_left(group.ranks());
 }
 
 namespace {
@@ -139,6 +203,14 @@ std::optional<std::vector<int>> nonfinite_ranks(const std::vector<at::Tensor>& g
     return found;
   }
   return std::nullopt;
+}
+
+std::int64_t reductions_of(const std::vector<at::Tensor>& gradients) {
+  std::int64_t reductions = 0;
+  for (const at::Tensor& gradient : gradients) {
+    if (const auto mark = bucket_of(gradient)) reductions += mark->reductions;
+  }
+  return reductions;
 }
 
 bool is_bucket_view(const at::Tensor& gradient) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,8 +14,9 @@ namespace mezzo::parallel {
 
 /// One bucket's state, shared between its reducer and those who ask.
 struct BucketMark {
-  std::vector<int> ranks;            // whose gradients were averaged
-  std::atomic<bool> reduced{false};  // equal on all ranks, and nothing was added since
+  std::vector<int> ranks;                   // whose gradients were averaged
+  std::atomic<bool> reduced{false};         // equal on all ranks, and nothing was added since
+  std::atomic<std::int64_t> reductions{0};  // so far
   // Ends a backward that an exception left, if there is one.
   std::function<void()> close_broken_backward;
   // Members of the group on which something was not finite before the average of any bucket.

@@ -264,6 +264,7 @@ void GradientReducer::mark_reduced(const std::optional<std::vector<int>>& nonfin
   for (int b = 0; b < buckets_->count(); ++b) {
     BucketMark& mark = buckets_->mark(b);
     mark.nonfinite_ranks = nonfinite_ranks;
+    ++mark.reductions;
     mark.reduced = true;
   }
 }

@@ -72,7 +72,10 @@ void Join::leave(std::int64_t model, const Session& session) {
   struct Forget {
     Join& join;
     std::int64_t model;
-    ~Forget() { join.members_.erase(model); }
+    ~Forget() {
+      join.members_.erase(model);
+      if (join.members_.empty()) ++join.loops_left_;
+    }
   };
   const Forget forget{*this, model};
   if (broken_) raise("join", "an error has ended the loop: weights were not made equal");

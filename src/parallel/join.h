@@ -76,6 +76,8 @@ class Join {
   int active() const noexcept { return active_; }
   /// The lowest rank that was still in its loop when last anybody was; 0 before.
   int first_active_rank() const noexcept { return first_active_rank_; }
+  /// How many loops this rank has left.
+  int loops_left() const noexcept { return loops_left_; }
 
  private:
   void follow(const Notice& notice, const Session& session);
@@ -88,6 +90,7 @@ class Join {
   bool broken_ = false;  // an error that all ranks had in the same exchange
   int active_ = 0;
   int first_active_rank_ = 0;
+  int loops_left_ = 0;
   std::vector<std::int64_t> announced_groups_;  // by the last exchange, each once
 };
 

@@ -157,4 +157,17 @@ std::shared_ptr<Join> Session::join_of(const std::vector<int>& ranks,
   return nullptr;
 }
 
+int Session::loops_left(const std::vector<int>& ranks) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  int left = 0;
+  for (const Loop& loop : loops_) {
+    const std::shared_ptr<Join> join = loop.join.lock();
+    if (join == nullptr) continue;
+    const bool over_all = std::ranges::all_of(
+        ranks, [&](int one) { return std::ranges::find(loop.ranks, one) != loop.ranks.end(); });
+    if (over_all) left += join->loops_left();
+  }
+  return left;
+}
+
 }  // namespace mezzo::parallel

@@ -243,5 +243,49 @@ TEST_P(LowCalls, TheFamilyOfSparseProductsTakesLowOperands) {
   }
 }
 
+TEST_P(LowCalls, FormsThatAreNamedByWhatTheyWriteFollowTheirOperators) {
+  const at::Tensor square = (torch::rand({3, 3}) + 3 * torch::eye(3)).to(low());
+  at::Tensor u = torch::empty({0}, low());
+  at::Tensor s = torch::empty({0}, low());
+  at::Tensor v = torch::empty({0}, low());
+  inside([&] { return std::get<1>(torch::linalg_svd_out(u, s, v, square, false)); });
+  const at::Tensor expected = torch::linalg_svdvals(square.to(at::kDouble));
+  const double digit = low() == at::kHalf ? 0x1p-10 : 0x1p-7;
+  EXPECT_EQ(s.scalar_type(), low());
+  EXPECT_TRUE(torch::allclose(s.to(at::kDouble), expected, digit));
+  EXPECT_TRUE(
+      torch::allclose((u * s).mm(v).to(at::kDouble), square.to(at::kDouble), 8 * digit, 8 * digit));
+  at::Tensor inverse = torch::empty({0}, low());
+  at::Tensor info = torch::empty({0}, at::kInt);
+  inside([&] { return std::get<0>(torch::linalg_inv_ex_out(inverse, info, square)); });
+  EXPECT_TRUE(torch::allclose(inverse.to(at::kDouble), torch::linalg_inv(square.to(at::kDouble)),
+                              4 * digit, digit));
+}
+
+// The gradient of a low sparse result may be dense or sparse.
+TEST_P(LowCalls, SampledProductsOfLowTensorsHaveGradients) {
+  const at::Tensor pattern = adjacency(at::kSparseCsr);
+  const auto run = [&](at::ScalarType type, bool scoped) {
+    const at::Tensor left = torch::ones({pattern.size(0), 4}, type) * 0.5;
+    const at::Tensor right = torch::ones({4, pattern.size(1)}, type) * 0.25;
+    left.requires_grad_();
+    right.requires_grad_();
+    const at::Tensor own = pattern.to(type);
+    const auto product = [&] { return torch::sparse_sampled_addmm(own, left, right); };
+    const at::Tensor got = scoped ? inside(product) : product();
+    EXPECT_TRUE(got.is_sparse_csr());
+    const auto gradients =
+        torch::autograd::grad({got}, {left, right}, {torch::ones(got.sizes(), got.scalar_type())});
+    return std::tuple(got.to_dense().to(at::kDouble), gradients[0].to(at::kDouble),
+                      gradients[1].to(at::kDouble));
+  };
+  const auto [value, of_left, of_right] = run(low(), true);
+  const auto [wide_value, wide_left, wide_right] = run(at::kDouble, false);
+  const double digit = low() == at::kHalf ? 0x1p-9 : 0x1p-6;
+  EXPECT_TRUE(torch::allclose(value, wide_value, digit, digit));
+  EXPECT_TRUE(torch::allclose(of_left, wide_left, digit, digit));
+  EXPECT_TRUE(torch::allclose(of_right, wide_right, digit, digit));
+}
+
 }  // namespace
 }  // namespace mezzo::casting

@@ -185,5 +185,67 @@ TEST_P(LowModel, NormsTakeTheirStatisticsInFloat) {
   }
 }
 
+/// A batch norm over 6 channels with running statistics, by LibTorch's function of that name.
+using RunningNorm =
+    std::function<at::Tensor(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                             const at::Tensor& mean, const at::Tensor& var, bool training)>;
+
+std::vector<std::pair<const char*, RunningNorm>> running_norms() {
+  using T = const at::Tensor&;
+  return {{"batch_norm",
+           [](T x, T w, T b, T mean, T var, bool training) {
+             return torch::batch_norm(x, w, b, mean, var, training, 0.1, 1e-5, false);
+           }},
+          {"native_batch_norm",
+           [](T x, T w, T b, T mean, T var, bool training) {
+             return std::get<0>(torch::native_batch_norm(x, w, b, mean, var, training, 0.1, 1e-5));
+           }},
+          {"instance_norm", [](T x, T w, T b, T mean, T var, bool training) {
+             return torch::instance_norm(x, w, b, mean, var, training, 0.1, 1e-5, false);
+           }}};
+}
+
+TEST_P(LowModel, NormsWithRunningStatisticsTakeInputsAndParametersOfAnyTypes) {
+  const at::Tensor values = torch::randn({4, 6, 8, 8}) * 2 + 1;
+  const double digit = low() == at::kHalf ? 0x1p-9 : 0x1p-6;
+  for (const auto& [name, norm] : running_norms()) {
+    for (int types = 0; types < 16; ++types) {
+      for (const bool training : {true, false}) {
+        // Every mixture of input, weights, biases and statistics.
+        const auto type = [&](int part) { return ((types >> part) & 1) != 0 ? low() : at::kFloat; };
+        const std::string where = std::string(name) + ", types " + std::to_string(types) +
+                                  (training ? ", training" : ", evaluation");
+        const at::Tensor x = values.to(type(0)).requires_grad_();
+        const at::Tensor weight = (torch::rand({6}) + 0.5).to(type(1)).requires_grad_();
+        const at::Tensor bias = torch::rand({6}).to(type(2)).requires_grad_();
+        const at::Tensor mean = torch::zeros({6}, type(3));
+        const at::Tensor var = torch::ones({6}, type(3));
+        const at::Tensor wide_x = x.detach().to(at::kDouble).requires_grad_();
+        const at::Tensor wide_mean = mean.to(at::kDouble);
+        const at::Tensor wide_var = var.to(at::kDouble);
+        const at::Tensor got =
+            inside([&, &apply = norm] { return apply(x, weight, bias, mean, var, training); });
+        const at::Tensor expected =
+            norm(wide_x, weight.detach().to(at::kDouble), bias.detach().to(at::kDouble), wide_mean,
+                 wide_var, training);
+        EXPECT_EQ(got.scalar_type(), x.scalar_type()) << where;
+        EXPECT_TRUE(at::allclose(got.to(at::kDouble), expected, digit, 4 * digit)) << where;
+        EXPECT_TRUE(at::allclose(mean.to(at::kDouble), wide_mean, digit, digit)) << where;
+        EXPECT_TRUE(at::allclose(var.to(at::kDouble), wide_var, digit, digit)) << where;
+        EXPECT_EQ(mean.scalar_type(), type(3)) << where;
+        const at::Tensor cotangent = torch::randn(expected.sizes()).to(got.scalar_type());
+        const auto gradients = torch::autograd::grad({got}, {x, weight, bias}, {cotangent});
+        const at::Tensor wanted =
+            torch::autograd::grad({expected}, {wide_x}, {cotangent.to(at::kDouble)})[0];
+        const double size = wanted.abs().max().item<double>();
+        EXPECT_LT((gradients[0].to(at::kDouble) - wanted).abs().max().item<double>(),
+                  4 * digit * size)
+            << where;
+        EXPECT_EQ(gradients[1].scalar_type(), type(1)) << where;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mezzo::casting

@@ -55,8 +55,6 @@ const std::map<std::string_view, std::string_view>& exempt() {
       {"_foreach_lerp_.List", "one list in place holds several types here"},
       {"_foreach_lerp_.Scalar", "one list in place holds several types here"},
       {"_foreach_lerp_.ScalarList", "one list in place holds several types here"},
-      {"sparse_sampled_addmm",
-       "its low sparse result takes sparse gradients only, as LibTorch's casts do"},
       {"_dyn_quant_matmul_4bit", "multiplies packed 4-bit weights"},
       {"dequantize.self", "is the identity of float, without a derivative"},
   };

@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <map>
 
 #include "operators/operators.h"
@@ -149,6 +150,34 @@ TEST(Completeness, TheRuleCoversInPlaceAndOutForms) {
     if (index_of(functional) && !find(text)) uncovered.push_back(text);
   }
   EXPECT_THAT(uncovered, testing::IsEmpty());
+}
+
+/// By whatever word they are called: "mm.out", "linalg_svd.U", "sort.values".
+TEST(Completeness, TheRuleCoversEveryFormThatWritesItsResultsAndNoOther) {
+  std::vector<std::string> uncovered;
+  std::vector<std::string> mistaken;
+  int forms = 0;
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto handle = c10::Dispatcher::singleton().findSchema(name);
+    if (!handle || name.name.rfind("aten::", 0) != 0) continue;
+    const auto& arguments = handle->schema().arguments();
+    const bool writes = std::any_of(arguments.begin(), arguments.end(),
+                                    [](const c10::Argument& each) { return each.is_out(); });
+    const std::string text = full_name(name);
+    const auto found = find(text);
+    const bool is_out = found && found->form == Form::kOut;
+    if (writes) {
+      ++forms;
+      const auto known = resolve(text.substr(0, text.find('.')) + ".default");
+      const bool has_row = !known.empty() || index_of(text.substr(0, text.find('.')));
+      if (has_row && !is_out) uncovered.push_back(text);
+    } else if (is_out) {
+      mistaken.push_back(text);
+    }
+  }
+  EXPECT_GT(forms, 1000);
+  EXPECT_THAT(uncovered, testing::IsEmpty());
+  EXPECT_THAT(mistaken, testing::IsEmpty());
 }
 
 }  // namespace

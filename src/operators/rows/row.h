@@ -98,6 +98,12 @@ consteval Operator float_statistics(Operator op) {
   return op;
 }
 
+/// Its running statistics are written in place.
+consteval Operator updates_statistics(Operator op) {
+  op.updates_statistics = true;
+  return op;
+}
+
 /// A scalar or 0-dimensional tensor that the low type cannot hold makes it run in float.
 consteval Operator guarded(Operator op) {
   op.guards_scalars = true;
