@@ -12,8 +12,8 @@ void run_amp(Report&, const Settings&);
 void run_casting(Report&, const Settings&);
 void run_convert(Report&, const Settings&);
 void run_cuda(Report&, const Settings&);
-
 void run_distributed(Report&, const Settings&);
+void run_data(Report&, const Settings&);
 void run_parallel(Report&, const Settings&);
 void run_step(Report&, const Settings&);
 void run_layers(Report&, const Settings&);
@@ -34,6 +34,10 @@ inline constexpr std::array kSuites{
     Suite{"convert", "mezzo convert as a program: nodes and weights per second", run_convert},
 #ifdef MEZZO_WITH_CUDA
     Suite{"cuda", "fused steps and layers on a GPU (with --device cuda)", run_cuda},
+#endif
+#ifdef MEZZO_WITH_IMAGES
+    Suite{"data", "the image loader of examples/imagenet against libjpeg-turbo's own decoding",
+          run_data},
 #endif
 #ifdef MEZZO_WITH_PARALLEL
     Suite{"distributed",

@@ -92,13 +92,26 @@ CommandLine::CommandLine(std::string program, std::string purpose)
 
 CommandLine::Option& CommandLine::find(const std::string& name) {
   for (Option& option : options_) {
-    if (option.name == normalized(name)) return option;
+    const bool is_it = option.name == normalized(name) ||
+                       std::ranges::find(option.aliases, name) != option.aliases.end();
+    if (!option.bare && is_it) return option;
   }
   const auto nearest = std::ranges::min_element(
       options_, {}, [&](const Option& option) { return edit_distance(option.name, name); });
   wrong("unknown option '--" + name + "'" +
         (nearest == options_.end() ? "" : "; did you mean '--" + nearest->name + "'?") +
         " --help lists all");
+}
+
+void CommandLine::take_word(const std::string& word) {
+  for (Option& option : options_) {
+    if (!option.bare || option.given) continue;
+    std::visit(Assign{option.name, word}, option.target);
+    option.given = true;
+    option.value = word;
+    return;
+  }
+  wrong("unexpected '" + word + "'; options begin with --, --help lists all");
 }
 
 bool CommandLine::parse(int argc, const char* const* argv) {
@@ -108,9 +121,14 @@ bool CommandLine::parse(int argc, const char* const* argv) {
       std::cout << help();
       return false;
     }
-    if (name.rfind("--", 0) != 0)
-      wrong("unexpected '" + name + "'; options begin with --, --help lists all");
-    name.erase(0, 2);
+    const bool is_letter = name.size() > 1 && name[0] == '-' &&
+                           std::isalpha(static_cast<unsigned char>(name[1])) != 0 &&
+                           (name.size() == 2 || name[2] == '=');
+    if (!is_letter && name.rfind("--", 0) != 0) {
+      take_word(name);
+      continue;
+    }
+    name.erase(0, is_letter ? 1 : 2);
     const std::size_t equals = name.find('=');
     std::string value = equals == std::string::npos ? "" : name.substr(equals + 1);
     Option& option = find(name.substr(0, equals));
@@ -137,7 +155,8 @@ bool CommandLine::given(const std::string& name) const {
 std::vector<std::string> CommandLine::given_except(const std::vector<std::string>& names) const {
   std::vector<std::string> arguments;
   for (const Option& option : options_) {
-    const bool wanted = option.given && std::ranges::find(names, option.name) == names.end();
+    const bool wanted =
+        option.given && !option.bare && std::ranges::find(names, option.name) == names.end();
     if (wanted) arguments.push_back("--" + option.name + '=' + option.value);
   }
   return arguments;
@@ -151,11 +170,22 @@ void CommandLine::require(const std::string& name, int value, int least, int mos
 
 std::string CommandLine::help() const {
   std::size_t width = 0;
-  for (const Option& option : options_) width = std::max(width, option.name.size());
-  std::string text = purpose_ + "\n\nusage: " + program_ + " [--option VALUE]...\n\n";
+  std::string words;
+  const auto shown = [](const Option& option) {
+    if (option.bare) return option.name;
+    std::string text = "--" + option.name;
+    for (const std::string& alias : option.aliases)
+      text += (alias.size() == 1 ? ", -" : ", --") + alias;
+    return text;
+  };
   for (const Option& option : options_) {
-    const std::string value = std::visit(Default{}, option.target);
-    text += "  --" + option.name + std::string(width - option.name.size() + 3, ' ') + option.help +
+    width = std::max(width, shown(option).size());
+    if (option.bare) words += " [" + option.name + ']';
+  }
+  std::string text = purpose_ + "\n\nusage: " + program_ + " [--option VALUE]..." + words + "\n\n";
+  for (const Option& option : options_) {
+    const std::string value = std::visit(Default{}, option.target), name = shown(option);
+    text += "  " + name + std::string(width - name.size() + 3, ' ') + option.help +
             (value.empty() ? "" : " (" + value + ")") + '\n';
   }
   return text;

@@ -1,4 +1,5 @@
-// A program's options: --name VALUE, --name=VALUE, or --name alone for a switch.
+// A program's options: --name VALUE, --name=VALUE, or --name alone for a switch; -n VALUE where a
+// letter stands for a name.
 #pragma once
 
 #include <string>
@@ -14,7 +15,19 @@ class CommandLine {
   /// Declares an option; what `target` holds now is its default. `target` must live until parse().
   template <class T>
   CommandLine& option(std::string name, T& target, std::string help) {
-    options_.push_back({std::move(name), &target, std::move(help), false, {}});
+    options_.push_back({std::move(name), &target, std::move(help), false, {}, {}, false});
+    return *this;
+  }
+
+  /// Other names of the option that was declared last; one letter is a name after one dash, too.
+  CommandLine& also(std::vector<std::string> names) {
+    options_.back().aliases = std::move(names);
+    return *this;
+  }
+
+  /// Declares a word without a dash; the program may be started without it.
+  CommandLine& argument(std::string name, std::string& target, std::string help) {
+    options_.push_back({std::move(name), &target, std::move(help), false, {}, {}, true});
     return *this;
   }
 
@@ -40,9 +53,12 @@ class CommandLine {
     std::string help;
     bool given;
     std::string value;
+    std::vector<std::string> aliases;
+    bool bare;  // a word without a name
   };
 
   Option& find(const std::string& name);
+  void take_word(const std::string& word);
   std::string help() const;
 
   std::string program_, purpose_;

@@ -68,6 +68,40 @@ TEST(CommandLine, SaysWhatIsWrong) {
   EXPECT_THAT(Options().failure({"--tied=maybe"}), HasSubstr("neither true nor false"));
 }
 
+TEST(CommandLine, TakesLettersOtherNamesAndWords) {
+  std::string data, level = "O1";
+  int size = 1;
+  bool tied = false;
+  const auto parse = [&](std::vector<const char*> words) {
+    CommandLine line("program", "Does something.");
+    line.argument("DIR", data, "the data")
+        .option("batch-size", size, "items a step")
+        .also({"b"})
+        .option("tied", tied, "one matrix")
+        .also({"t", "one"})
+        .option("level", level, "the level");
+    words.insert(words.begin(), "program");
+    return line.parse(static_cast<int>(words.size()), words.data());
+  };
+  EXPECT_TRUE(parse({"-b", "5", "./"}));
+  EXPECT_EQ(size, 5);
+  EXPECT_EQ(data, "./");
+  EXPECT_TRUE(parse({"--b", "6", "-t"}));
+  EXPECT_EQ(size, 6);
+  EXPECT_TRUE(tied);
+  EXPECT_TRUE(parse({"-b=7", "--one=false"}));
+  EXPECT_EQ(size, 7);
+  EXPECT_FALSE(tied);
+  EXPECT_THROW(parse({"-x", "7"}), mezzo::ConfigError);
+  EXPECT_THROW(parse({"a", "b"}), mezzo::ConfigError);
+  EXPECT_THROW(parse({"--DIR", "a"}), mezzo::ConfigError);
+  testing::internal::CaptureStdout();
+  EXPECT_FALSE(parse({"--help"}));
+  const std::string help = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(help, HasSubstr("program [--option VALUE]... [DIR]\n"));
+  EXPECT_THAT(help, HasSubstr("--tied, -t, --one   one matrix"));
+}
+
 TEST(CommandLine, ChecksLimits) {
   Options options;
   EXPECT_NO_THROW(options.line.require("epochs", 1, 1, 2));
