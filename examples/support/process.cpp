@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 
 #if defined(__GLIBC__)
 #include <malloc.h>
@@ -72,6 +73,10 @@ int run_and_wait(const std::filesystem::path& program, const std::vector<std::st
   }
   constexpr int kSignalled = 128;
   return WIFEXITED(status) ? WEXITSTATUS(status) : kSignalled + WTERMSIG(status);
+}
+
+void clear_progress_line() {
+  if (isatty(STDOUT_FILENO) == 1) std::cout << "\r\x1b[K";
 }
 
 TemporaryFolder::TemporaryFolder() {

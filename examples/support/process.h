@@ -21,6 +21,10 @@ int run_and_wait(const std::filesystem::path& program, const std::vector<std::st
 /// costs levels with more intermediate tensors most. No effect where the C library is not glibc.
 void keep_freed_memory();
 
+/// Wipes the line of a progress bar where standard output is a terminal: text for people comes
+/// next.
+void clear_progress_line();
+
 /// A new folder that goes away with the object.
 class TemporaryFolder {
  public:

@@ -39,7 +39,7 @@ struct StepTaken {
   std::int64_t epoch = 0;          ///< from 1
   std::int64_t step = 0;           ///< from 1, over the whole run
   double loss = 0;                 ///< of this step, unscaled
-  double accuracy = 0;             ///< on training data in this epoch so far, 0 to 1
+  double accuracy = 0;             ///< on training data in this epoch so far, 0 to 1; NaN: unknown
   double items_per_second = 0;     ///< images, sentences, ... since the event before
   double scale = 1;                ///< of the loss, after this step
   std::int64_t skipped_steps = 0;  ///< in the whole run so far
@@ -50,7 +50,7 @@ struct StepTaken {
 struct EpochEnded {
   std::int64_t epoch = 0;  ///< from 1
   double loss = 0;         ///< mean over the epoch's training steps that were looked at
-  double accuracy = 0;     ///< on its training data, 0 to 1
+  double accuracy = 0;     ///< on its training data, 0 to 1; NaN: unknown
   std::optional<double> test_accuracy = {};  ///< on data that training never sees, 0 to 1
   double seconds = 0;                        ///< of training, without the evaluation
   bool operator==(const EpochEnded&) const = default;
@@ -58,7 +58,7 @@ struct EpochEnded {
 
 /// A run's figures: what a comparison puts side by side.
 struct RunEnded {
-  double test_accuracy = 0;                ///< 0 to 1
+  double test_accuracy = 0;                ///< 0 to 1; NaN: there was none
   double seconds_per_step = 0;             ///< median
   std::int64_t peak_memory_bytes = 0;      ///< above what the process held once its data was loaded
   std::int64_t parameter_bytes = 0;        ///< of the model's parameters

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <iostream>
 #include <sstream>
 
@@ -68,16 +69,17 @@ class Console final : public Sink {
 
   void show(const EpochEnded& e) {
     quarter_ = 0;
-    std::string text =
-        head(e.epoch) + "  loss " + fixed(e.loss, 3) + "  train " + percent(e.accuracy);
+    std::string text = head(e.epoch) + "  loss " + fixed(e.loss, 3);
+    if (!std::isnan(e.accuracy)) text += "  train " + percent(e.accuracy);
     if (e.test_accuracy) text += "  test " + percent(*e.test_accuracy);
     line(text + "  " + fixed(e.seconds, 1) + " s");
   }
 
   void show(const RunEnded& e) {
-    line(run_.run + "  done: test " + percent(e.test_accuracy) + ", " +
-         milliseconds(e.seconds_per_step) + " a step, " + std::to_string(e.skipped_steps) +
-         " skipped, scale " + scale_text(e.final_scale));
+    const std::string test =
+        std::isnan(e.test_accuracy) ? "" : "test " + percent(e.test_accuracy) + ", ";
+    line(run_.run + "  done: " + test + milliseconds(e.seconds_per_step) + " a step, " +
+         std::to_string(e.skipped_steps) + " skipped, scale " + scale_text(e.final_scale));
   }
 
   void show(const Message& e) { line(run_.run.empty() ? e.text : run_.run + "  " + e.text); }
@@ -99,9 +101,11 @@ class Console final : public Sink {
   }
 
   std::string figures(const StepTaken& e) const {
-    return "loss " + fixed(e.loss, 3) + "  acc " + fixed(100 * e.accuracy, 1) + " %  " +
-           fixed(e.items_per_second, 0) + ' ' + run_.items + "/s  scale " + scale_text(e.scale) +
-           "  skipped " + std::to_string(e.skipped_steps);
+    const std::string accuracy =
+        std::isnan(e.accuracy) ? "" : "  acc " + fixed(100 * e.accuracy, 1) + " %";
+    return "loss " + fixed(e.loss, 3) + accuracy + "  " + fixed(e.items_per_second, 0) + ' ' +
+           run_.items + "/s  scale " + scale_text(e.scale) + "  skipped " +
+           std::to_string(e.skipped_steps);
   }
 
   std::string remaining(std::int64_t step) const {

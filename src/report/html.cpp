@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "mezzo/insight_diagnosis.h"
@@ -208,7 +209,9 @@ std::string to_html(const Report& report) {
     return false;
   };
   page += diagnosis(report) + explained_card(report) + loss_plot(report);
-  if (any([](const Run& run) { return !run.epochs.empty(); })) page += accuracy_plot(report);
+  const auto is_tested = [](const EpochEnded& epoch) { return epoch.test_accuracy.has_value(); };
+  if (any([&](const Run& run) { return std::ranges::any_of(run.epochs, is_tested); }))
+    page += accuracy_plot(report);
   page += time_plot(report) + memory_plot(report);
   // A report.json has losses alone: only a log knows epochs and scales.
   if (any([](const Run& run) { return !run.epochs.empty(); })) page += scale_plot(report);

@@ -13,7 +13,7 @@ std::string fixed(double value, int decimals) {
 }
 
 std::string percent(double share) {
-  return fixed(100 * share, 2) + " %";
+  return std::isnan(share) ? "-" : fixed(100 * share, 2) + " %";
 }
 
 std::string bytes(std::int64_t count) {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
 
 #include "report/sample.h"
@@ -30,6 +31,21 @@ TEST(ConsoleSink, WritesPlainLinesIntoAFile) {
       "O1  an overflow; scale is now 32768\n"
       "O1  epoch 1/1  loss 1.125  train 70.00 %  2.5 s\n"
       "O1  done: test 80.00 %, 25.0 ms a step, 1 skipped, scale 32768\n");
+}
+
+TEST(ConsoleSink, LeavesOutAnAccuracyThatIsNotKnown) {
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  std::ostringstream out;
+  const auto sink = console(out, {});
+  sink->write(RunStarted{.run = "O0", .epochs = 1, .steps_per_epoch = 20, .items = "images"});
+  sink->write(
+      StepTaken{.epoch = 1, .step = 10, .loss = 1.5, .accuracy = kUnknown, .items_per_second = 9});
+  sink->write(EpochEnded{.epoch = 1, .loss = 1.25, .accuracy = kUnknown, .seconds = 2.5});
+  sink->write(RunEnded{.test_accuracy = kUnknown, .seconds_per_step = 0.05});
+  EXPECT_EQ(out.str(),
+            "O0  epoch 1/1  step 10/20  loss 1.500  9 images/s  scale 1  skipped 0\n"
+            "O0  epoch 1/1  loss 1.250  2.5 s\n"
+            "O0  done: 50.0 ms a step, 0 skipped, scale 1\n");
 }
 
 TEST(ConsoleSink, DrawsABarOnATerminal) {
