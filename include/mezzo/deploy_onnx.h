@@ -64,7 +64,7 @@ class MEZZO_API OnnxValue {
 
 /// An attribute of an ONNX operator.
 using OnnxAttribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>,
-                                   std::vector<double>, at::Tensor>;
+                                   std::vector<double>, at::Tensor, std::vector<std::string>>;
 /// Attributes by name.
 using OnnxAttributes = std::map<std::string, OnnxAttribute>;
 

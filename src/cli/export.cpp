@@ -41,7 +41,6 @@ int export_model(const ExportOptions& options) {
   namespace fs = std::filesystem;
   if (!options.dtype.empty() && options.dtype != "float16" && options.dtype != "bfloat16")
     raise<ConfigError>("export", "--dtype takes float16 or bfloat16, got '", options.dtype, "'");
-  if (!fs::exists(options.model)) raise("export", "'", options.model, "' is not there");
   // With a low type the float model is made beside the target, converted, and removed.
   const fs::path target = options.output;
   platform::remove_temporaries_when_stopped();
@@ -51,6 +50,7 @@ int export_model(const ExportOptions& options) {
   for (const std::string& axis : options.dynamic) dynamic.push_back(axis_of(axis));
   const Json answer = ask_torch("export", {{"model", options.model},
                                            {"output", plain.string()},
+                                           {"target", options.output},
                                            {"inputs", options.inputs},
                                            {"dynamic", dynamic},
                                            {"opset", options.opset},

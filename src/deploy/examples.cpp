@@ -31,19 +31,6 @@ void raise_count(std::size_t got, std::size_t least, std::size_t most) {
 
 }  // namespace detail
 
-void collect_tensors(const c10::IValue& value, std::vector<at::Tensor>* tensors) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) tensors->push_back(value.toTensor());
-  } else if (value.isTuple()) {
-    for (const c10::IValue& element : value.toTupleRef().elements())
-      collect_tensors(element, tensors);
-  } else if (value.isList()) {
-    for (const c10::IValue& element : value.toListRef()) collect_tensors(element, tensors);
-  } else if (value.isGenericDict()) {
-    for (const auto& item : value.toGenericDict()) collect_tensors(item.value(), tensors);
-  }
-}
-
 std::vector<NamedInput> inputs_of(const std::vector<c10::IValue>& values) {
   std::vector<at::Tensor> tensors;
   for (const c10::IValue& value : values) collect_tensors(value, &tensors);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/torch.h"
+#include "deploy/values/collect_tensors.h"
 #include "mezzo/deploy_trace.h"
 
 namespace mezzo::deploy {
@@ -29,9 +30,6 @@ std::vector<c10::IValue> map_tensors(const std::vector<c10::IValue>& values,
 
 /// Copies, so that a network that writes to its inputs leaves the caller's alone.
 std::vector<c10::IValue> copied(const std::vector<c10::IValue>& values);
-
-/// All tensors in a value, depth first; undefined ones are passed over.
-void collect_tensors(const c10::IValue& value, std::vector<at::Tensor>* tensors);
 
 /// One dynamic axis: everything in the inputs that has its size.
 struct AxisOfInputs {

@@ -92,7 +92,9 @@ Names resize(C c, std::string_view mode) {
     const bool corners = c.has("align_corners") && c.b("align_corners");
     attributes["coordinate_transformation_mode"] =
         std::string(corners ? "align_corners" : "pytorch_half_pixel");
-    if (mode == "cubic") attributes["cubic_coeff_a"] = -0.75;
+    const bool smooth = c.schema().name().ends_with("_aa");
+    if (smooth) attributes["antialias"] = std::int64_t{1};
+    if (mode == "cubic") attributes["cubic_coeff_a"] = smooth ? -0.5 : -0.75;
   }
   std::vector<std::int64_t> last;
   for (std::int64_t d = 0; d < axes; ++d) last.push_back(d + 2);
@@ -184,6 +186,21 @@ Names nms(C c) {
   return {c.squeezed(c.sliced(kept, 1, 2, 3), {1})};
 }
 
+/// The first column of the regions is the image's number.
+Names align_regions(C c) {
+  const std::string rois = c.x("rois");
+  const std::string number = c.g.cast(c.squeezed(c.sliced(rois, 1, 0, 1), {1}), c.type("rois"), at::kLong);
+  const bool half = c.b("aligned");
+  return {c.one("RoiAlign", {c.x("input"), c.sliced(rois, 1, 1, 5), number},
+                {{"mode", std::string("avg")},
+                 {"output_height", c.i("pooled_height")},
+                 {"output_width", c.i("pooled_width")},
+                 {"sampling_ratio", std::max<std::int64_t>(c.i("sampling_ratio"), 0)},
+                 {"spatial_scale", c.d("spatial_scale")},
+                 {"coordinate_transformation_mode",
+                  std::string(half ? "half_pixel" : "output_half_pixel")}})};
+}
+
 constexpr Row kImages[] = {
     {"max_pool1d", 13, [](C c) { return max_pool(c, 1, false); }},
     {"max_pool2d", 13, [](C c) { return max_pool(c, 2, false); }},
@@ -203,6 +220,9 @@ constexpr Row kImages[] = {
     {"upsample_nearest3d", 13, [](C c) { return resize(c, "nearest"); }},
     {"_upsample_nearest_exact1d", 13, [](C c) { return resize(c, "nearest"); }},
     {"_upsample_nearest_exact2d", 13, [](C c) { return resize(c, "nearest"); }},
+    {"_upsample_nearest_exact3d", 13, [](C c) { return resize(c, "nearest"); }},
+    {"_upsample_bilinear2d_aa", 18, [](C c) { return resize(c, "linear"); }},
+    {"_upsample_bicubic2d_aa", 18, [](C c) { return resize(c, "cubic"); }},
     {"upsample_linear1d", 13, [](C c) { return resize(c, "linear"); }},
     {"upsample_bilinear2d", 13, [](C c) { return resize(c, "linear"); }},
     {"upsample_trilinear3d", 13, [](C c) { return resize(c, "linear"); }},
@@ -221,6 +241,7 @@ constexpr Row kImages[] = {
     {"grid_sampler_2d", 16, grid_sample},
     {"grid_sampler_3d", 20, grid_sample},
     {"torchvision::nms", 13, nms},
+    {"torchvision::roi_align", 16, align_regions},
 };
 
 }  // namespace

@@ -70,7 +70,7 @@ std::string by_channel(C c, std::string_view name) {
 }
 
 Names group_norm(C c) {
-  const std::int64_t groups = c.i("num_groups"), rank = c.rank("input");
+  const std::int64_t groups = c.i(c.takes("group") ? "group" : "num_groups"), rank = c.rank("input");
   if (c.g.opset() >= 21 && c.has("weight") && c.has("bias"))
     return {c.one("GroupNormalization", {c.x("input"), c.x("weight"), c.x("bias")},
                   {{"num_groups", groups}, {"epsilon", c.d("eps")}})};
@@ -108,6 +108,13 @@ constexpr Row kNorms[] = {
     {"batch_norm", 13, batch_norm}, {"instance_norm", 13, instance_norm},
     {"layer_norm", 13, layer_norm}, {"group_norm", 13, group_norm},
     {"rms_norm", 13, rms_norm},
+    {"native_layer_norm", 13, layer_norm},
+    {"native_batch_norm", 13,
+     [](C c) {
+       if (c.b("training")) c.refuse("statistics of the batch are those of training");
+       return batch_norm(c);
+     }},
+    {"native_group_norm", 13, group_norm},
 };
 
 }  // namespace

@@ -42,8 +42,9 @@ std::string key_of(std::string_view type, const Names& inputs, const OnnxAttribu
           if constexpr (std::is_same_v<T, at::Tensor>) {
             key << one.unsafeGetTensorImpl();
           } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>> ||
-                               std::is_same_v<T, std::vector<double>>) {
-            for (const auto each : one) key << each << ',';
+                               std::is_same_v<T, std::vector<double>> ||
+                               std::is_same_v<T, std::vector<std::string>>) {
+            for (const auto& each : one) key << each << ',';
           } else {
             key << one;
           }
@@ -62,6 +63,26 @@ void names_used(const convert::MadeGraph& graph, std::unordered_set<std::string>
     }
   }
   for (const convert::MadeValue& output : graph.outputs) used->insert(output.name);
+}
+
+/// Leaves what something needs; `used` begins with the names of the graph's outputs.
+std::vector<MadeNode> needed_nodes(std::vector<MadeNode> nodes,
+                                   std::unordered_set<std::string>* used) {
+  std::vector<MadeNode> kept;
+  for (std::size_t i = nodes.size(); i-- > 0;) {
+    MadeNode& node = nodes[i];
+    const bool needed = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                    [&](const std::string& name) { return used->contains(name); });
+    if (!needed) continue;
+    used->insert(node.inputs.begin(), node.inputs.end());
+    for (const auto& [name, value] : node.attributes) {
+      if (const auto* body = std::get_if<std::shared_ptr<convert::MadeGraph>>(&value))
+        names_used(**body, used);
+    }
+    kept.push_back(std::move(node));
+  }
+  std::reverse(kept.begin(), kept.end());
+  return kept;
 }
 
 void rename_in(convert::MadeGraph& graph, const std::map<std::string, std::string>& names) {
@@ -168,6 +189,23 @@ Names Builder::ops(std::string_view type, const Names& inputs, const OnnxAttribu
   return names;
 }
 
+std::string Builder::own_node(std::string_view type, const std::string& input) {
+  MadeNode node;
+  node.op = type;
+  node.inputs = {input};
+  node.outputs = {fresh(node.op + "_out")};
+  std::string name = node.outputs[0];
+  add_node(std::move(node));
+  return name;
+}
+
+std::string Builder::state_of(const OnnxValue& value, at::ScalarType type) {
+  const c10::IValue example = detail::example_of(value, 0);
+  if (!example.isTensor() && value.is_constant())
+    return tensor(at::full({1}, example.toScalar(), at::TensorOptions(type)));
+  return cast(name_of(value), element_type(example), type);
+}
+
 void Builder::add_node(MadeNode node) {
   scopes_.back().nodes.push_back(std::move(node));
 }
@@ -228,6 +266,9 @@ std::string Builder::name_of(const OnnxValue& value) {
   if (value.is_none()) return {};
   refresh(operand);
   if (!operand.name.empty()) return operand.name;
+  if (!operand.is_constant)
+    raise<UnsupportedError>("export_onnx", "a further result of an operator is read, which ONNX's ",
+                            "operator for it does not give");
   const c10::IValue& constant = operand.examples.at(0);
   if (constant.isTensor()) return operand.name = tensor(constant.toTensor(), operand.path);
   if (constant.isInt()) return integer(constant.toInt());
@@ -277,10 +318,13 @@ std::string Builder::cast(const std::string& name, at::ScalarType from, at::Scal
   return from == to || name.empty() ? name : op("Cast", {name}, {{"to", onnx_type(to)}});
 }
 
-std::shared_ptr<convert::MadeGraph> Builder::close_body(const Names& outputs) {
+std::shared_ptr<convert::MadeGraph> Builder::close_body(const Names& outputs,
+                                                        std::vector<convert::MadeValue> inputs) {
   auto body = std::make_shared<convert::MadeGraph>();
   body->name = fresh("body");
-  body->nodes = std::move(scopes_.back().nodes);
+  body->inputs = std::move(inputs);
+  std::unordered_set<std::string> used(outputs.begin(), outputs.end());
+  body->nodes = needed_nodes(std::move(scopes_.back().nodes), &used);
   scopes_.pop_back();
   for (const std::string& name : outputs) {
     convert::MadeValue value;
@@ -313,21 +357,7 @@ convert::MadeGraph Builder::finish(std::vector<convert::MadeValue> inputs,
   graph.outputs = std::move(outputs);
   std::unordered_set<std::string> used;
   for (const convert::MadeValue& output : graph.outputs) used.insert(output.name);
-  std::vector<MadeNode> kept;
-  for (std::size_t i = graph.nodes.size(); i-- > 0;) {
-    MadeNode& node = graph.nodes[i];
-    const bool needed = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                    [&](const std::string& name) { return used.contains(name); });
-    if (!needed) continue;
-    used.insert(node.inputs.begin(), node.inputs.end());
-    for (const auto& [name, value] : node.attributes) {
-      if (const auto* body = std::get_if<std::shared_ptr<convert::MadeGraph>>(&value))
-        names_used(**body, &used);
-    }
-    kept.push_back(std::move(node));
-  }
-  std::reverse(kept.begin(), kept.end());
-  graph.nodes = std::move(kept);
+  graph.nodes = needed_nodes(std::move(graph.nodes), &used);
   for (convert::MadeTensor& tensor : initializers_) {
     if (used.contains(tensor.name)) graph.initializers.push_back(std::move(tensor));
   }

@@ -26,13 +26,18 @@ class Builder {
   }
 
   int opset() const { return opset_; }
+  /// The number of sets of inputs that values have examples for. In the body of a loop these are
+  /// samples of its turns.
   std::size_t variants() const { return variants_; }
+  void set_variants(std::size_t count) { variants_ = count; }
   bool writes_in_place = false;  // constants may be written after they were stored: copies
 
   /// One output; equal nodes are made once.
   std::string op(std::string_view type, const Names& inputs, const OnnxAttributes& attributes = {});
   Names ops(std::string_view type, const Names& inputs, const OnnxAttributes& attributes,
             std::size_t outputs);
+  /// One input and output; always a node of its own.
+  std::string own_node(std::string_view type, const std::string& input);
   /// Constants.
   std::string tensor(const at::Tensor& value, const std::string& hint = {});
   std::string ints(const std::vector<std::int64_t>& values);
@@ -45,11 +50,15 @@ class Builder {
   std::string name_of(const OnnxValue& value);
   /// A number of one element and one dimension; of a list: all of them.
   std::string list_of(const OnnxValue& value);
+  /// The value as loops and branches hand it on: tensors of a type, numbers with one dimension.
+  std::string state_of(const OnnxValue& value, at::ScalarType type);
   std::string cast(const std::string& name, at::ScalarType from, at::ScalarType to);
 
   /// Bodies: nodes go there until it is closed.
   void open_body() { scopes_.emplace_back(); }
-  std::shared_ptr<convert::MadeGraph> close_body(const Names& outputs);
+  /// The body, without nodes that nothing needs.
+  std::shared_ptr<convert::MadeGraph> close_body(const Names& outputs,
+                                                 std::vector<convert::MadeValue> inputs);
   void add_node(convert::MadeNode node);
   std::string fresh(const std::string& hint);
   void reserve(const std::string& name) { taken_.insert(name); }

@@ -223,12 +223,16 @@ std::string Call::reduced(std::string_view op, const std::string& tensor,
   return g.op(op, {tensor}, attributes);
 }
 
+std::vector<std::span<const Row>> all_rows() {
+  return {elementwise_rows(), comparison_rows(), reduction_rows(), shape_rows(), index_rows(),
+          product_rows(),     image_rows(),      norm_rows(),      factory_rows(),
+          recurrent_rows(),   composite_rows(),  loss_rows(),      matrix_rows(),   window_rows()};
+}
+
 const Row* find_row(std::string_view name) {
   static const auto rows = [] {
     std::map<std::string_view, const Row*> all;
-    for (const auto& part :
-         {elementwise_rows(), comparison_rows(), reduction_rows(), shape_rows(), index_rows(),
-          product_rows(), image_rows(), norm_rows(), factory_rows(), recurrent_rows()}) {
+    for (const auto& part : all_rows()) {
       for (const Row& row : part) all.emplace(row.name, &row);
     }
     return all;
@@ -243,11 +247,15 @@ namespace mezzo::deploy {
 
 std::vector<std::pair<std::string, int>> onnx_operators() {
   std::map<std::string, int> names;
-  for (const auto& part :
-       {detail::elementwise_rows(), detail::comparison_rows(), detail::reduction_rows(),
-        detail::shape_rows(), detail::index_rows(), detail::product_rows(), detail::image_rows(),
-        detail::norm_rows(), detail::factory_rows(), detail::recurrent_rows()}) {
-    for (const detail::Row& row : part) names.emplace("aten::" + std::string(row.name), row.opset);
+  constexpr int kLeast = 13;
+  for (const auto& part : detail::all_rows()) {
+    for (const detail::Row& row : part) {
+      const std::string name(row.name);
+      names.emplace(name.find("::") == std::string::npos ? "aten::" + name : name, row.opset);
+    }
+  }
+  for (const std::string& name : detail::identities()) {
+    if (name.starts_with("aten::") && !name.ends_with("_")) names.emplace(name, kLeast);
   }
   return {names.begin(), names.end()};
 }

@@ -4,6 +4,7 @@
 
 #include <ATen/core/function_schema.h>
 
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -125,8 +126,21 @@ std::span<const Row> image_rows();
 std::span<const Row> norm_rows();
 std::span<const Row> factory_rows();
 std::span<const Row> recurrent_rows();
+std::span<const Row> composite_rows();
+std::span<const Row> loss_rows();
+std::span<const Row> matrix_rows();
+std::span<const Row> window_rows();
+
+/// All parts.
+std::vector<std::span<const Row>> all_rows();
 
 /// Null: there is none.
 const Row* find_row(std::string_view name);
+
+/// Operators that are the tensor itself, as far as a model for use is concerned ("aten::detach").
+const std::set<std::string>& identities();
+
+/// Why an operator of LibTorch ("special_i1") has no row; empty: it has one, or nobody asked.
+std::string_view why_not_in_onnx(std::string_view name);
 
 }  // namespace mezzo::deploy::detail

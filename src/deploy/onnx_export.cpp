@@ -11,8 +11,10 @@
 
 #include "core/torch.h"
 #include "deploy/examples.h"
+#include "deploy/kept_buffers.h"
 #include "deploy/onnx_job.h"
 #include "deploy/onnx_walk.h"
+#include "deploy/script/check.h"
 #include "deploy/trace.h"
 #include "mezzo/version.h"
 #include "platform/files.h"
@@ -43,42 +45,6 @@ bool writes_in_place(const jit::Block& block) {
   return false;
 }
 
-std::vector<NamedInput> named_inputs(const Job& job, const OnnxOptions& options) {
-  std::vector<NamedInput> inputs = inputs_of(job.runs[0]);
-  std::size_t next = 0;
-  for (std::size_t a = 0; a < job.runs[0].size() && a < job.argument_names.size(); ++a) {
-    std::vector<at::Tensor> inside;
-    collect_tensors(job.runs[0][a], &inside);
-    for (std::size_t i = 0; i < inside.size(); ++i)
-      inputs[next++].name =
-          inside.size() > 1 ? c10::str(job.argument_names[a], "_", i) : job.argument_names[a];
-  }
-  if (options.input_names.empty()) return inputs;
-  if (options.input_names.size() != inputs.size())
-    raise<ConfigError>(kWho, "input_names has ", options.input_names.size(),
-                       " names, and the examples hold ", inputs.size(), " tensors");
-  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].name = options.input_names[i];
-  return inputs;
-}
-
-/// Inputs as dynamic_axes may call them: by name, and by number.
-DynamicAxes by_number(const DynamicAxes& axes, const std::vector<NamedInput>& inputs) {
-  DynamicAxes numbered;
-  for (const auto& [name, dimensions] : axes) {
-    std::string own = name;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].name == name || std::to_string(i) == name) own = "input_" + std::to_string(i);
-    }
-    numbered[own].insert(dimensions.begin(), dimensions.end());
-  }
-  return numbered;
-}
-
-std::vector<NamedInput> numbered_inputs(std::vector<NamedInput> inputs) {
-  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].name = "input_" + std::to_string(i);
-  return inputs;
-}
-
 /// The tensors of an argument as inputs of the model, in its structure.
 OnnxValue input_operand(const std::vector<c10::IValue>& examples,
                         const std::vector<NamedInput>& inputs, std::size_t* next) {
@@ -100,6 +66,10 @@ OnnxValue input_operand(const std::vector<c10::IValue>& examples,
 }
 
 void collect_outputs(const OnnxValue& value, std::vector<OnnxValue>* outputs) {
+  if (value.operand()->kind == Operand::Kind::kGrown) {
+    raise<UnsupportedError>(kWho, "the network returns a list whose length follows from the ",
+                            "inputs, which an output of a model cannot be; stack it");
+  }
   if (value.operand()->kind != Operand::Kind::kValue) {
     for (const OnnxValue& element : value.elements()) collect_outputs(element, outputs);
   } else if (!value.is_none()) {
@@ -132,31 +102,6 @@ std::vector<Dimension> dimensions_of(const std::vector<c10::IValue>& examples,
   return dimensions;
 }
 
-/// Up to two sets of other sizes at which a script runs: all axes changed at once.
-void add_runs(Job* job, const std::vector<AxisOfInputs>& axes) {
-  std::string why;
-  jit::Module module = job->module;
-  for (const std::int64_t step : {1, 2, 3, 4, 8, 16, 32, 64}) {
-    std::vector<std::int64_t> sizes;
-    for (std::size_t a = 0; a < axes.size(); ++a)
-      sizes.push_back(axes[a].size + step * (step < 4 ? static_cast<std::int64_t>(a) + 1 : 1));
-    std::vector<c10::IValue> inputs = resized(job->runs[0], axes, sizes);
-    try {
-      const at::NoGradGuard no_grad;
-      module.forward(copied(inputs));
-      job->runs.push_back(std::move(inputs));
-    } catch (const std::exception& error) {
-      if (why.empty()) why = error.what();
-    }
-    if (job->runs.size() == 3) return;
-  }
-  if (job->runs.size() > 1) return;
-  raise<UnsupportedError>(
-      kWho, "the axis '", axes[0].name,
-      "' cannot be dynamic: the module runs at no other sizes that were tried. It said: ",
-      why.substr(0, 500));
-}
-
 int count_nodes(const convert::MadeGraph& graph) {
   auto count = static_cast<int>(graph.nodes.size());
   for (const convert::MadeNode& node : graph.nodes) {
@@ -168,28 +113,32 @@ int count_nodes(const convert::MadeGraph& graph) {
   return count;
 }
 
+using Runs = std::vector<std::vector<c10::IValue>>;
+
 /// The module itself and its arguments.
-std::vector<OnnxValue> operands_of(const Job& job, std::size_t count, std::size_t variants,
+std::vector<OnnxValue> operands_of(Builder& builder, const Job& job, const Runs& runs,
                                    const std::vector<NamedInput>& inputs) {
-  std::vector<OnnxValue> operands = {detail::constant_of(job.module._ivalue(), variants)};
+  std::vector<OnnxValue> operands = {detail::constant_of(job.module._ivalue(), runs.size())};
   std::size_t next = 0;
-  for (std::size_t a = 0; a + 1 < count; ++a) {
-    if (a >= job.runs[0].size())
-      raise<ConfigError>(kWho, "the module takes ", count - 1,
-                         " arguments; give an example for each, got ", job.runs[0].size());
+  for (std::size_t a = 0; a < runs[0].size(); ++a) {
     std::vector<c10::IValue> examples;
-    examples.reserve(variants);
-    for (std::size_t k = 0; k < variants; ++k) examples.push_back(job.runs[k][a]);
-    operands.push_back(input_operand(examples, inputs, &next));
+    examples.reserve(runs.size());
+    for (const auto& run : runs) examples.push_back(run[a]);
+    if (is_number_input(job, a)) {
+      const std::string name = builder.op("Reshape", {inputs[next++].name, builder.ints({1})});
+      operands.push_back(detail::made_of(name, std::move(examples)));
+    } else {
+      operands.push_back(input_operand(examples, inputs, &next));
+    }
   }
   return operands;
 }
 
-/// The tensors that each run is given.
-std::vector<std::vector<at::Tensor>> tensors_of(const Job& job, std::size_t variants) {
-  std::vector<std::vector<at::Tensor>> tensors(variants);
-  for (std::size_t k = 0; k < variants; ++k) {
-    for (const c10::IValue& value : job.runs[k]) collect_tensors(value, &tensors[k]);
+/// The tensors that LibTorch is given in each run.
+std::vector<std::vector<at::Tensor>> tensors_of(const Runs& runs) {
+  std::vector<std::vector<at::Tensor>> tensors(runs.size());
+  for (std::size_t k = 0; k < runs.size(); ++k) {
+    for (const c10::IValue& value : runs[k]) collect_tensors(value, &tensors[k]);
   }
   return tensors;
 }
@@ -209,13 +158,16 @@ AxisNames axis_names_of(const std::vector<std::vector<at::Tensor>>& tensors,
   return names;
 }
 
-std::vector<convert::MadeValue> declared_inputs(const std::vector<NamedInput>& inputs,
-                                                const std::vector<std::vector<at::Tensor>>& tensors,
-                                                const AxisNames& axes) {
+std::vector<convert::MadeValue> declared_inputs(const Job& job,
+                                                const std::vector<NamedInput>& inputs,
+                                                const Runs& runs, const AxisNames& axes) {
+  std::vector<std::vector<at::Tensor>> tensors;
+  tensors.reserve(runs.size());
+  for (const auto& run : runs) tensors.push_back(inputs_in(job, run));
   std::vector<convert::MadeValue> declared;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     std::vector<c10::IValue> examples;
-    examples.reserve(tensors.size());
+    examples.reserve(runs.size());
     for (const std::vector<at::Tensor>& run : tensors) examples.emplace_back(run[i]);
     declared.push_back({inputs[i].name, element_of(tensors[0][i].scalar_type()), true,
                         dimensions_of(examples, axes, inputs[i].name)});
@@ -225,7 +177,7 @@ std::vector<convert::MadeValue> declared_inputs(const std::vector<NamedInput>& i
 
 at::Tensor as_tensor(const c10::IValue& value) {
   if (value.isTensor()) return value.toTensor();
-  return at::scalar_tensor(value.toScalar(), value.isDouble() ? at::kFloat : at::kLong);
+  return at::scalar_tensor(value.toScalar(), detail::element_type(value));
 }
 
 /// Ends the graph with these results, under the names that the caller or their place gives.
@@ -251,32 +203,66 @@ void finish_graph(Builder& builder, const std::vector<OnnxValue>& outputs,
   made->model.graph = builder.finish(std::move(inputs), std::move(declared), names);
 }
 
+/// With `imagines` the model is made of one run more, in which sizes that follow from values
+/// differ.
 Made make(const Job& job, const OnnxOptions& options, const std::vector<NamedInput>& inputs,
-          const std::vector<AxisOfInputs>& axes) {
-  const std::shared_ptr<jit::Graph> graph = job.module.get_method("forward").graph()->copy();
-  jit::Inline(*graph);
-  const std::size_t variants = std::min<std::size_t>(job.runs.size(), 2);
-  Builder builder(options.opset, variants);
-  builder.writes_in_place = writes_in_place(*graph->block());
+          const std::vector<AxisOfInputs>& axes, const jit::Graph& graph, bool imagines) {
+  Runs runs(job.runs.begin(),
+            job.runs.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(job.runs.size(), 2)));
+  if (imagines) runs.push_back(imagined_run(job));
+  Builder builder(options.opset, runs.size());
+  builder.writes_in_place = writes_in_place(*graph.block());
   for (const NamedInput& input : inputs) builder.reserve(input.name);
-  std::vector<OnnxValue> operands = operands_of(job, graph->inputs().size(), variants, inputs);
+  std::vector<OnnxValue> operands = operands_of(builder, job, runs, inputs);
   const at::NoGradGuard no_grad;
-  detail::Walker walker(builder, options);
+  detail::Walker walker(builder, options, imagines);
   std::vector<OnnxValue> outputs;
-  collect_outputs(walker.run(*graph, std::move(operands)), &outputs);
+  collect_outputs(walker.run(graph, std::move(operands)), &outputs);
   if (outputs.empty()) raise<ConfigError>(kWho, "the network returns no tensor");
   if (!options.output_names.empty() && options.output_names.size() != outputs.size())
     raise<ConfigError>(kWho, "output_names has ", options.output_names.size(),
                        " names, and the network gives ", outputs.size(), " tensors");
-  const std::vector<std::vector<at::Tensor>> tensors = tensors_of(job, variants);
-  const AxisNames axis_names = axis_names_of(tensors, axes);
+  const AxisNames axis_names = axis_names_of(tensors_of(runs), axes);
   Made made;
-  finish_graph(builder, outputs, options, declared_inputs(inputs, tensors, axis_names), axis_names,
-               &made);
+  finish_graph(builder, outputs, options, declared_inputs(job, inputs, runs, axis_names),
+               axis_names, &made);
   made.model.opsets[""] = options.opset;
   for (const std::string& domain : builder.domains()) made.model.opsets[domain] = 1;
   made.model.producer_version = version();
   made.nodes = count_nodes(made.model.graph);
+  return made;
+}
+
+bool has_counts(const jit::Block& block) {
+  return std::any_of(block.nodes().begin(), block.nodes().end(), [](const jit::Node* node) {
+    const auto blocks = node->blocks();
+    return detail::counts_values(*node) ||
+           std::any_of(blocks.begin(), blocks.end(),
+                       [](const jit::Block* inner) { return has_counts(*inner); });
+  });
+}
+
+/// Sizes that follow from values are looked for where there may be such; a module that does not
+/// run at other lengths is exported with those of the examples.
+Made make(Job* job, const OnnxOptions& options, const std::vector<NamedInput>& inputs,
+          const std::vector<AxisOfInputs>& axes) {
+  const std::shared_ptr<jit::Graph> graph = job->module.get_method("forward").graph()->copy();
+  jit::Inline(*graph);
+  script::refuse_training(*graph, kWho);
+  bool by_values = has_counts(*graph->block());
+  for (std::size_t a = 0; a < job->runs[0].size(); ++a)
+    by_values = by_values || (is_number_input(*job, a) && job->runs[0][a].isInt());
+  if (by_values) {
+    try {
+      return make(*job, options, inputs, axes, *graph, true);
+    } catch (const detail::ImaginedRunFailed&) {
+    } catch (const UnsupportedError&) {
+    }
+  }
+  Made made = make(*job, options, inputs, axes, *graph, false);
+  if (by_values)
+    job->warnings.emplace_back(
+        "lengths that follow from the values of inputs may be fixed to those of the examples");
   return made;
 }
 
@@ -294,7 +280,7 @@ void check(const OnnxOptions& options) {
   }
 }
 
-ExportReport export_job(const Job& job, const fs::path& path, const OnnxOptions& options,
+ExportReport export_job(Job job, const fs::path& path, const OnnxOptions& options,
                         const std::vector<NamedInput>& inputs,
                         const std::vector<AxisOfInputs>& axes) {
   for (const auto& parameter : job.module.parameters()) {
@@ -303,9 +289,10 @@ ExportReport export_job(const Job& job, const fs::path& path, const OnnxOptions&
                          "; move it to the CPU for the export");
     break;
   }
-  const Made made = make(job, options, inputs, axes);
+  const Made made = make(&job, options, inputs, axes);
   ExportReport report;
   report.nodes = made.nodes;
+  report.warnings = job.warnings;
   const auto folder = platform::folder_beside(path, kWho);
   const fs::path file = folder->path() / path.filename();
   convert::store_made(made.model, file, options.external_data);
@@ -319,22 +306,17 @@ ExportReport export_job(const Job& job, const fs::path& path, const OnnxOptions&
 ExportReport export_onnx(const jit::Module& module, const Examples& examples, const fs::path& path,
                          const OnnxOptions& options) {
   check(options);
-  Job job{module.copy(), {examples.values()}, {}};
+  if (!module.find_method("forward"))
+    raise<UnsupportedError>(kWho, "the module has no method forward()");
+  const KeptBuffers kept(module);
+  // A copy has its own modes, and shares the weights.
+  Job job{module.clone(), {examples.values()}, {}, 0, {}};
   job.module.eval();
-  const auto& arguments = job.module.get_method("forward").function().getSchema().arguments();
-  for (std::size_t i = 1; i < arguments.size(); ++i) {
-    job.argument_names.push_back(arguments[i].name());
-    if (i > job.runs[0].size() && arguments[i].default_value())
-      job.runs[0].push_back(*arguments[i].default_value());
-  }
-  for (c10::IValue& value : job.runs[0]) {
-    if (value.isInt() || value.isDouble() || value.isBool()) continue;
-  }
+  settle_arguments(&job);
   const std::vector<NamedInput> inputs = named_inputs(job, options);
-  const std::vector<AxisOfInputs> axes =
-      settle_axes(by_number(options.dynamic_axes, inputs), numbered_inputs(inputs), kWho);
+  const std::vector<AxisOfInputs> axes = axes_of(job, options.dynamic_axes, inputs);
   if (!axes.empty()) add_runs(&job, axes);
-  return export_job(job, path, options, inputs, axes);
+  return export_job(std::move(job), path, options, inputs, axes);
 }
 
 namespace detail {
@@ -346,15 +328,15 @@ ExportReport export_call(const NetworkCall& call, const Examples& examples, cons
   job.runs = {examples.values()};
   const std::vector<NamedInput> inputs = named_inputs(job, options);
   TraceOptions tracing;
-  tracing.dynamic_axes = by_number(options.dynamic_axes, inputs);
+  tracing.dynamic_axes = axes_by_number(job, options.dynamic_axes, inputs);
   tracing.check_with = options.check_with;
   const Traced traced = trace_with(call, examples, tracing, kWho);
-  const std::vector<AxisOfInputs> axes =
-      settle_axes(tracing.dynamic_axes, numbered_inputs(inputs), kWho);
+  const std::vector<AxisOfInputs> axes = axes_of(job, options.dynamic_axes, inputs);
+  const KeptBuffers kept(traced.module);
   job.module = traced.module;
   job.runs = {traced.inputs};
   if (!traced.other_inputs.empty()) job.runs.push_back(traced.other_inputs);
-  return export_job(job, path, options, inputs, axes);
+  return export_job(std::move(job), path, options, inputs, axes);
 }
 
 }  // namespace detail

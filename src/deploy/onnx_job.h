@@ -21,7 +21,38 @@ struct Job {
   torch::jit::Module module;
   std::vector<std::vector<c10::IValue>> runs;  // inputs: the examples, and others at other sizes
   std::vector<std::string> argument_names;     // of a script; empty for traces of C++ networks
+  std::size_t given = 0;  // of a script: arguments that are inputs; the others have their defaults
+  std::vector<std::string> warnings;
 };
+
+/// Is an argument a number that is an input of the model? Numbers of scripts are.
+bool is_number_input(const Job& job, std::size_t argument);
+
+/// The inputs of the model in one of the runs: tensors depth first, numbers without dimensions.
+std::vector<at::Tensor> inputs_in(const Job& job, const std::vector<c10::IValue>& run);
+
+/// The outputs of the model in what a run gave: tensors depth first, numbers without dimensions.
+std::vector<at::Tensor> outputs_in(const c10::IValue& result);
+
+/// The inputs with their names in the model. Throws ConfigError for names that do not fit.
+std::vector<NamedInput> named_inputs(const Job& job, const OnnxOptions& options);
+
+/// The axes of inputs that are tensors, by what dynamic_axes may call them: names, and numbers.
+std::vector<AxisOfInputs> axes_of(const Job& job, const DynamicAxes& axes,
+                                  const std::vector<NamedInput>& inputs);
+/// The same as trace() calls them.
+DynamicAxes axes_by_number(const Job& job, const DynamicAxes& axes,
+                           const std::vector<NamedInput>& inputs);
+
+/// Settles the arguments of a script: one-element tensors for numbers become numbers, defaults
+/// are filled in. Throws ConfigError if there are too few or too many.
+void settle_arguments(Job* job);
+
+/// Adds up to two sets of inputs with other sizes at which a script runs: all axes changed at once.
+void add_runs(Job* job, const std::vector<AxisOfInputs>& axes);
+
+/// The examples of a run once more, with other integers, for an imagined run.
+std::vector<c10::IValue> imagined_run(const Job& job);
 
 /// The result of an export.
 struct Made {

@@ -10,7 +10,8 @@ namespace detail {
 
 c10::IValue example_of(const OnnxValue& value, std::size_t k) {
   const Operand& operand = *value.operand();
-  if (operand.kind == Operand::Kind::kValue) return operand.examples.at(k);
+  if (operand.kind == Operand::Kind::kValue || operand.kind == Operand::Kind::kGrown)
+    return operand.examples.at(operand.is_constant ? std::min(k, operand.examples.size() - 1) : k);
   if (operand.kind == Operand::Kind::kTuple) {
     std::vector<c10::IValue> elements;
     for (const OnnxValue& element : operand.elements) elements.push_back(example_of(element, k));
@@ -30,7 +31,8 @@ c10::IValue example_of(const OnnxValue& value, std::size_t k) {
 
 bool is_constant(const OnnxValue& value) {
   const Operand& operand = *value.operand();
-  if (operand.kind == Operand::Kind::kValue) return operand.is_constant;
+  if (operand.kind == Operand::Kind::kValue || operand.kind == Operand::Kind::kGrown)
+    return operand.is_constant;
   return std::all_of(operand.elements.begin(), operand.elements.end(),
                      [](const OnnxValue& element) { return is_constant(element); });
 }
@@ -58,6 +60,34 @@ OnnxValue constant_of(const c10::IValue& value, std::size_t variants) {
   } else {
     operand->examples.assign(variants, value);
   }
+  return OnnxValue(std::move(operand));
+}
+
+at::ScalarType element_type(const c10::IValue& example) {
+  if (example.isTensor()) return example.toTensor().scalar_type();
+  return example.isDouble() ? at::kFloat : example.isBool() ? at::kBool : at::kLong;
+}
+
+void leaves_of(const OnnxValue& value, std::vector<OnnxValue>* leaves) {
+  if (value.operand()->kind == Operand::Kind::kValue) {
+    leaves->push_back(value);
+  } else if (value.operand()->kind == Operand::Kind::kGrown) {
+    raise<UnsupportedError>("export_onnx", "a list whose length follows from the inputs cannot be ",
+                            "handed on in ONNX; stack it");
+  } else {
+    for (const OnnxValue& element : value.elements()) leaves_of(element, leaves);
+  }
+}
+
+OnnxValue with_leaves(const OnnxValue& like, const std::vector<OnnxValue>& leaves,
+                      std::size_t* next) {
+  if (like.operand()->kind == Operand::Kind::kValue) return leaves.at((*next)++);
+  auto operand = std::make_shared<Operand>();
+  operand->kind = like.operand()->kind;
+  operand->type = like.operand()->type;
+  operand->keys = like.operand()->keys;
+  for (const OnnxValue& element : like.elements())
+    operand->elements.push_back(with_leaves(element, leaves, next));
   return OnnxValue(std::move(operand));
 }
 

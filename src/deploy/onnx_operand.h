@@ -26,11 +26,13 @@ struct View {
 /// A value of the graph with what is known of it. `examples` has one value for each set of inputs
 /// that the graph is run on. A number in the model is a tensor of one dimension and one element.
 struct Operand {
-  enum class Kind : std::uint8_t { kValue, kList, kTuple, kDict };
+  /// kGrown: a list that grew in a loop, as one tensor of its elements one behind the other.
+  enum class Kind : std::uint8_t { kValue, kList, kTuple, kDict, kGrown };
   Kind kind = Kind::kValue;
-  std::vector<c10::IValue> examples;  // of kValue
+  std::vector<c10::IValue> examples;  // of kValue; of kGrown, lists
   bool is_constant = true;            // follows from no input
   bool is_size = false;               // a number that follows from sizes of inputs alone
+  bool is_packed = false;             // of a packed sequence: the padded one, or the lengths
   std::string name;                   // in the model, where it is in it
   std::string path;                   // of a parameter
   std::vector<OnnxValue> elements;    // of lists and tuples; values of dictionaries
@@ -47,6 +49,15 @@ c10::IValue example_of(const OnnxValue& value, std::size_t k);
 bool is_constant(const OnnxValue& value);
 
 OnnxValue constant_of(const c10::IValue& value, std::size_t variants);
+
+/// The type that a tensor or number has in the model.
+at::ScalarType element_type(const c10::IValue& example);
+
+/// The tensors and numbers in a value, depth first.
+void leaves_of(const OnnxValue& value, std::vector<OnnxValue>* leaves);
+/// The same containers with other leaves, from `next` on, which is moved on.
+OnnxValue with_leaves(const OnnxValue& like, const std::vector<OnnxValue>& leaves,
+                      std::size_t* next);
 
 /// A value of the model.
 OnnxValue made_of(std::string name, std::vector<c10::IValue> examples);

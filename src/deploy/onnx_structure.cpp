@@ -1,4 +1,4 @@
-// Containers and control flow while a graph is gone through.
+// Containers while a graph is gone through.
 #include <algorithm>
 #include <utility>
 
@@ -156,80 +156,6 @@ bool Walker::dictionaries(const Node& node) {
     return false;
   }
   return true;
-}
-
-void Walker::branch(const Node& node) {
-  const OnnxValue condition = value(node.input());
-  if (!condition.is_constant()) return dynamic_branch(node, condition);
-  const jit::Block& taken = *node.blocks()[condition.to_bool() ? 0 : 1];
-  block(taken);
-  for (std::size_t i = 0; i < node.outputs().size(); ++i)
-    set(node.outputs()[i], value(taken.outputs()[i]));
-}
-
-/// Both bodies are gone through; their results must be tensors of one type.
-void Walker::dynamic_branch(const Node& node, const OnnxValue& condition) {
-  const c10::IValue example = example_of(condition, 0);
-  const bool first = example.isTensor() ? example.toTensor().item<bool>() : example.toBool();
-  std::string test =
-      g_.cast(g_.name_of(condition),
-              example.isTensor() ? example.toTensor().scalar_type() : at::kBool, at::kBool);
-  if (!example.isTensor()) test = g_.op("Squeeze", {test});
-  std::vector<std::shared_ptr<convert::MadeGraph>> bodies;
-  for (const jit::Block* each : node.blocks()) {
-    g_.open_body();
-    block(*each);
-    Names outputs;
-    for (const jit::Value* output : each->outputs()) {
-      if (value(output).operand()->kind != Operand::Kind::kValue)
-        raise<UnsupportedError>(
-            "export_onnx",
-            "a branch that follows from inputs gives a list or tuple; let it give tensors");
-      outputs.push_back(g_.op("Identity", {g_.name_of(value(output))}));
-    }
-    bodies.push_back(g_.close_body(outputs));
-  }
-  convert::MadeNode made;
-  made.op = "If";
-  made.inputs = {test};
-  made.attributes["then_branch"] = bodies[0];
-  made.attributes["else_branch"] = bodies[1];
-  const jit::Block& taken = *node.blocks()[first ? 0 : 1];
-  for (std::size_t i = 0; i < node.outputs().size(); ++i) {
-    made.outputs.push_back(g_.fresh("If_out"));
-    set(node.outputs()[i],
-        made_of(made.outputs.back(), value(taken.outputs()[i]).operand()->examples));
-  }
-  g_.add_node(std::move(made));
-}
-
-/// Loops whose number of turns does not follow from inputs are unrolled.
-void Walker::loop(const Node& node) {
-  const OnnxValue count = value(node.input(0));
-  OnnxValue condition = value(node.input(1));
-  if (!count.is_constant() || !condition.is_constant()) {
-    raise<UnsupportedError>(
-        "export_onnx", "the number of turns of a loop follows from the model's inputs, which this ",
-        "version cannot say in ONNX; leave that axis out of dynamic_axes");
-  }
-  constexpr std::int64_t kMost = 10000;
-  const jit::Block& body = *node.blocks()[0];
-  std::vector<OnnxValue> carried;
-  for (std::size_t i = 2; i < node.inputs().size(); ++i) carried.push_back(value(node.input(i)));
-  for (std::int64_t turn = 0; turn < count.to_int() && condition.to_bool(); ++turn) {
-    if (turn == kMost)
-      raise<UnsupportedError>("export_onnx", "a loop has more than ", kMost, " turns");
-    set(body.inputs()[0], constant_of(turn, g_.variants()));
-    for (std::size_t i = 0; i < carried.size(); ++i) set(body.inputs()[i + 1], carried[i]);
-    block(body);
-    condition = value(body.outputs()[0]);
-    if (!condition.is_constant())
-      raise<UnsupportedError>(
-          "export_onnx",
-          "a loop ends when a tensor says so, which this version cannot say in ONNX");
-    for (std::size_t i = 0; i < carried.size(); ++i) carried[i] = value(body.outputs()[i + 1]);
-  }
-  for (std::size_t i = 0; i < carried.size(); ++i) set(node.outputs()[i], carried[i]);
 }
 
 }  // namespace mezzo::deploy::detail

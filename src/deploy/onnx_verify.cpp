@@ -5,6 +5,7 @@
 #include <limits>
 #include <sstream>
 
+#include "deploy/kept_buffers.h"
 #include "deploy/onnx_job.h"
 #include "deploy/trace.h"
 
@@ -34,8 +35,7 @@ void verify(const Job& job, const Made& made, const OnnxOptions& options,
   torch::jit::Module module = job.module;
   const at::NoGradGuard no_grad;
   for (const auto& run : job.runs) {
-    std::vector<at::Tensor> tensors;
-    for (const c10::IValue& value : run) collect_tensors(value, &tensors);
+    const std::vector<at::Tensor> tensors = inputs_in(job, run);
     convert::Sample sample;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const bool is_read =
@@ -44,14 +44,14 @@ void verify(const Job& job, const Made& made, const OnnxOptions& options,
       if (is_read) sample[inputs[i].name] = array_of(tensors[i]);
     }
     samples.push_back(std::move(sample));
+    const KeptBuffers kept(module);
     expected.push_back(module.forward(copied(run)));
   }
   const convert::MadeRun judged =
       convert::run_made(file, samples, options.evaluator, options.onnxruntime);
   report->errors.assign(made.output_types.size(), 0);
   for (std::size_t r = 0; r < expected.size(); ++r) {
-    std::vector<at::Tensor> wanted;
-    collect_tensors(expected[r], &wanted);
+    const std::vector<at::Tensor> wanted = outputs_in(expected[r]);
     for (std::size_t i = 0; i < made.output_types.size() && i < wanted.size(); ++i) {
       const at::Tensor got = tensor_of(judged.outputs[r][i], made.output_types[i]);
       const double error = got.defined() ? difference_of(wanted[i], got).error

@@ -39,9 +39,29 @@ void describe_slice(const Call& call, View* view) {
   };
 }
 
+/// The same at a place that follows from inputs, counted from the front.
+void describe_dynamic_select(const Call& call, View* view) {
+  Builder& g = call.g;
+  for (std::size_t k = 0; k < g.variants(); ++k) {
+    if (example_of(call.arg("index"), k).toScalar().to<std::int64_t>() < 0) return;
+  }
+  const std::int64_t axis = call.dim();
+  const std::string index = call.list("index");
+  view->take = [&g, axis, index](const std::string& base) {
+    return g.op("Gather", {base, g.op("Squeeze", {index})}, {{"axis", axis}});
+  };
+  view->put = [&g, axis, index](const std::string& base, const std::string& written) {
+    const std::string before = g.op("Slice", {base, g.ints({0}), index, g.ints({axis})}),
+                      behind = g.op("Slice", {base, g.op("Add", {index, g.ints({1})}),
+                                              g.ints({kEnd}), g.ints({axis})});
+    return g.op("Concat", {before, g.op("Unsqueeze", {written, g.ints({axis})}), behind},
+                {{"axis", axis}});
+  };
+}
+
 void describe_select(const Call& call, View* view) {
   Builder& g = call.g;
-  if (!call.arg("index").is_constant()) return;
+  if (!call.arg("index").is_constant()) return describe_dynamic_select(call, view);
   const std::int64_t axis = call.dim(), index = call.i("index");
   view->take = [&g, axis, index](const std::string& base) {
     return g.op("Gather", {base, g.integer(index)}, {{"axis", axis}});

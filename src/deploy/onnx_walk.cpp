@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "deploy/files/script_file.h"
+
 namespace mezzo::deploy::detail {
 namespace {
 
@@ -20,19 +22,6 @@ const std::set<std::string>& static_facts() {
       "prim::is_cuda",      "prim::layout",       "prim::requires_grad", "aten::is_complex",
       "aten::__is__",       "aten::__isnot__",    "prim::is_sparse",     "aten::isinstance",
       "prim::is_quantized", "aten::__contains__", "aten::ndimension"};
-  return names;
-}
-
-/// The tensor itself, as far as a model for use is concerned.
-const std::set<std::string>& identities() {
-  static const std::set<std::string> names = {
-      "aten::detach",         "aten::contiguous",      "aten::alias",
-      "aten::dropout",        "aten::clone",           "aten::feature_dropout",
-      "aten::alpha_dropout",  "aten::requires_grad",   "aten::cpu",
-      "aten::detach_",        "aten::resolve_conj",    "aten::dropout_",
-      "aten::lift",           "aten::lift_fresh",      "aten::resolve_neg",
-      "aten::requires_grad_", "aten::lift_fresh_copy", "aten::feature_alpha_dropout",
-      "prim::unchecked_cast"};
   return names;
 }
 
@@ -52,6 +41,18 @@ std::string row_name(const c10::FunctionSchema& schema) {
   return name;
 }
 
+/// Sequences of other layouts than LibTorch believes reach no operator that looks at them.
+void refuse_packed(const jit::Node& node, const std::vector<OnnxValue>& operands) {
+  for (const OnnxValue& operand : operands) {
+    if (operand.operand()->is_packed)
+      raise<UnsupportedError>("export_onnx", node.kind().toQualString(), " reads a packed ",
+                              "sequence, which is a padded one in ONNX; pad it first");
+    if (operand.operand()->kind == Operand::Kind::kGrown)
+      raise<UnsupportedError>("export_onnx", node.kind().toQualString(), " reads a list whose ",
+                              "length follows from the inputs; stack it first");
+  }
+}
+
 bool all_equal(const std::vector<c10::IValue>& values) {
   return std::all_of(values.begin(), values.end(), [&](const c10::IValue& value) {
     return value.isScalar() && value.tagKind() == values[0].tagKind() && value == values[0];
@@ -59,6 +60,18 @@ bool all_equal(const std::vector<c10::IValue>& values) {
 }
 
 }  // namespace
+
+const std::set<std::string>& identities() {
+  static const std::set<std::string> names = {
+      "aten::detach",         "aten::contiguous",      "aten::alias",
+      "aten::dropout",        "aten::clone",           "aten::feature_dropout",
+      "aten::alpha_dropout",  "aten::requires_grad",   "aten::cpu",
+      "aten::detach_",        "aten::resolve_conj",    "aten::dropout_",
+      "aten::lift",           "aten::lift_fresh",      "aten::resolve_neg",
+      "aten::requires_grad_", "aten::lift_fresh_copy", "aten::feature_alpha_dropout",
+      "prim::unchecked_cast"};
+  return names;
+}
 
 const OnnxValue& Walker::value(const jit::Value* value) const {
   return values_.at(value);
@@ -126,10 +139,16 @@ void Walker::attribute(const Node& node) {
   if (got.isObject()) paths_[&got.toObjectRef()] = path;
   if (got.isTensor()) {
     last_module_ = outer;
+    // One operand, so that a read sees what was written before.
+    const auto known = attributes_.find({&owner.toObjectRef(), name});
+    if (known != attributes_.end() &&
+        known->second.operand()->examples.size() == g_.variants())
+      return set(node.output(), known->second);
     if (g_.writes_in_place && got.toTensor().defined()) got = got.toTensor().detach().clone();
   }
   OnnxValue operand = constant_of(got, g_.variants());
   operand.operand()->path = got.isTensor() ? path : "";
+  if (got.isTensor()) attributes_.insert_or_assign({&owner.toObjectRef(), name}, operand);
   set(node.output(), std::move(operand));
 }
 
@@ -147,7 +166,8 @@ void Walker::node(const Node& node) {
     raise<UnsupportedError>("export_onnx", "the module keeps the attribute '",
                             node.s(c10::attr::name), "' from call to call, which a model of ONNX ",
                             "does not; make it an input and an output");
-  } else if (!structure(node) && !lists(node) && !dictionaries(node)) {
+  } else if (!grown_lists(node) && !structure(node) && !lists(node) && !dictionaries(node) &&
+             !packed_sequences(node)) {
     operation(node);
   }
 }
@@ -158,11 +178,29 @@ Results Walker::evaluate(const Node& node, const std::vector<OnnxValue>& operand
   for (std::size_t k = 0; k < g_.variants(); ++k) {
     jit::Stack stack;
     for (const OnnxValue& operand : operands) stack.push_back(example_of(operand, k));
-    run(stack);
-    for (std::size_t i = 0; i < results.size(); ++i)
-      results[i].push_back(stack.at(stack.size() - results.size() + i));
+    const jit::Stack given = is_imagined(k) ? stack : jit::Stack();
+    try {
+      run(stack);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      fail(node, reason_of(error));
+    }
+    std::vector<c10::IValue> own(stack.end() - static_cast<std::ptrdiff_t>(results.size()),
+                                 stack.end());
+    if (is_imagined(k) && counts_values(node) &&
+        !std::all_of(operands.begin(), operands.end(),
+                     [](const OnnxValue& one) { return is_constant(one); }))
+      imagine_lengths(node, given, &own);
+    for (std::size_t i = 0; i < results.size(); ++i) results[i].push_back(std::move(own[i]));
   }
   return results;
+}
+
+void Walker::fail(const Node& node, const std::string& why) const {
+  if (imagines_) throw ImaginedRunFailed();
+  raise("export_onnx", "the module does not run on these inputs: ", why, "\n  at ",
+        place_of(node));
 }
 
 void Walker::operation(const Node& node) {
@@ -180,6 +218,7 @@ void Walker::operation(const Node& node) {
       for (const c10::IValue& example : from.operand()->examples)
         copy->examples.push_back(example.isTensor() ? example.toTensor().clone() : example);
       copy->is_constant = from.operand()->is_constant;
+      copy->is_packed = from.operand()->is_packed;
       if (!copy->is_constant) copy->name = g_.name_of(from);
       set(node.output(), OnnxValue(std::move(copy)));
     } else {
@@ -195,6 +234,7 @@ void Walker::operation(const Node& node) {
         g_.name_of(operand);
     }
   }
+  refuse_packed(node, operands);
   const bool constant = std::all_of(operands.begin(), operands.end(),
                                     [](const OnnxValue& one) { return is_constant(one); });
   Results results = evaluate(node, operands);
@@ -262,8 +302,10 @@ std::vector<OnnxValue> Walker::by_row(const Node& node, const std::vector<OnnxVa
   const c10::FunctionSchema& schema = node.schema();
   const Row* const row = find_row(row_name(schema));
   if (row == nullptr) {
+    const std::string why(why_not_in_onnx(row_name(schema)));
     raise<UnsupportedError>("export_onnx", "the operator ", schema.operator_name(),
-                            " cannot be said in ONNX by this version; say how with ",
+                            " cannot be said in ONNX by this version",
+                            why.empty() ? "" : " (" + why + ")", "; say how with ",
                             "options.translate[\"", node.kind().toQualString(),
                             "\"], or compute it from others");
   }

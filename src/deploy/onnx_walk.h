@@ -5,6 +5,9 @@
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <exception>
+#include <map>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -13,9 +16,15 @@
 
 namespace mezzo::deploy::detail {
 
+/// The imagined run (onnx_imagined.cpp) asks for what the module cannot do.
+struct ImaginedRunFailed : std::exception {};
+
 class Walker {
  public:
-  Walker(Builder& builder, const OnnxOptions& options) : g_(builder), options_(options) {}
+  /// With `imagines` the last of the builder's sets of inputs is the first one again, and sizes
+  /// that follow from values differ there.
+  Walker(Builder& builder, const OnnxOptions& options, bool imagines)
+      : g_(builder), options_(options), imagines_(imagines), runs_(builder.variants()) {}
 
   /// Gives the values of the graph's inputs, the module first, and goes through it.
   OnnxValue run(const torch::jit::Graph& graph, std::vector<OnnxValue> inputs);
@@ -27,9 +36,50 @@ class Walker {
   bool structure(const Node& node);
   bool lists(const Node& node);
   bool dictionaries(const Node& node);
+  /// An operand as it is, to be taken back to, with the memory of it that may be written.
+  struct Kept {
+    std::shared_ptr<Operand> operand;
+    Operand::Kind kind;
+    std::string name, path;
+    std::vector<c10::IValue> examples;
+    std::vector<OnnxValue> elements;
+    std::vector<c10::IValue> keys;
+    bool is_constant;
+    std::size_t version, view_version;
+    std::vector<at::Tensor> tensors;
+  };
+  using Snapshot = std::vector<Kept>;
+  Snapshot keep() const;
+  void restore(const Snapshot& snapshot);
   void branch(const Node& node);
-  void loop(const Node& node);
+  /// One side of a branch: its results, the tensors and numbers in them with their examples, and
+  /// its nodes.
+  struct Side {
+    std::vector<OnnxValue> results, leaves;
+    std::vector<std::vector<c10::IValue>> examples;
+    std::shared_ptr<convert::MadeGraph> body;
+  };
+  std::vector<std::shared_ptr<Operand>> written_by(const Node& node);
+  Side side_of(const torch::jit::Block& block,
+               const std::vector<std::shared_ptr<Operand>>& written);
   void dynamic_branch(const Node& node, const OnnxValue& condition);
+  /// A loop that is being unrolled ends when inputs say so.
+  struct EndsByInputs : std::exception {};
+  void loop(const Node& node);
+  void unroll(const Node& node);
+  class DynamicLoop;
+  void dynamic_loop(const Node& node);
+  void grow(const OnnxValue& list, const Names& scans, std::vector<c10::IValue> examples);
+  void append_to_grown(const Node& node, const OnnxValue& list, const OnnxValue& element);
+  std::string of_grown(const Node& node, const std::vector<OnnxValue>& operands,
+                       at::ScalarType result);
+  bool grown_lists(const Node& node);
+  bool packed_sequences(const Node& node);
+  bool is_imagined(std::size_t run) const {
+    return imagines_ && run + 1 == runs_ && g_.variants() == runs_;
+  }
+  /// The examples cannot be run through a node.
+  [[noreturn]] void fail(const Node& node, const std::string& why) const;
   void operation(const Node& node);
   void attribute(const Node& node);
   /// A list of sizes of the first operand, which change from run to run.
@@ -53,13 +103,23 @@ class Walker {
 
   Builder& g_;
   const OnnxOptions& options_;
+  bool imagines_;
+  std::size_t runs_;
   std::unordered_map<const torch::jit::Value*, OnnxValue> values_;
   std::unordered_map<const c10::ivalue::Object*, std::string> paths_;
+  std::map<std::pair<const c10::ivalue::Object*, std::string>, OnnxValue> attributes_;  // tensors
   std::string last_module_;
 };
 
 /// Describes how views are taken again, and put back (onnx_views.cpp). Leaves the view
 /// without either where nothing is known.
 void describe_view(const Call& call, View* view);
+
+/// Does the length of the node's results follow from the values of its operands? (onnx_imagined.cpp)
+bool counts_values(const torch::jit::Node& node);
+
+/// Lets such results have another length.
+void imagine_lengths(const torch::jit::Node& node, const torch::jit::Stack& operands,
+                     std::vector<c10::IValue>* results);
 
 }  // namespace mezzo::deploy::detail

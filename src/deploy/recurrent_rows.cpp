@@ -2,6 +2,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "deploy/onnx_call.h"
 
@@ -60,19 +61,18 @@ Names layer_weights(C c, const Kind& kind, std::span<const at::Tensor> weights, 
 
 /// One layer after the other; each gives [time, directions, batch, hidden].
 Names recurrent(C c, const Kind& kind) {
-  if (!c.takes("input"))
-    c.refuse(
-        "packed sequences cannot be said in ONNX; give padded ones, and the lengths to what reads "
-        "the results");
+  // A packed sequence is a padded one here, [time, batch, width], and its batch sizes are lengths.
+  const bool packed = c.takes("batch_sizes");
   const std::vector<at::Tensor> weights = weights_of(c);
-  const bool biases = c.b("has_biases"), both = c.b("bidirectional"), first = c.b("batch_first");
+  const bool biases = c.b("has_biases"), both = c.b("bidirectional"),
+             first = !packed && c.b("batch_first");
   const std::int64_t layers = c.i("num_layers"), directions = both ? 2 : 1;
   const std::size_t each = (biases ? 4U : 2U) * static_cast<std::size_t>(directions);
   const std::int64_t hidden = weights[1].size(1);
   if (weights.size() != each * static_cast<std::size_t>(layers))
     c.refuse("projections cannot be said in ONNX");
-  const bool batched = c.rank("input") == 3;
-  std::string x = c.x("input");
+  const bool batched = packed || c.rank("input") == 3;
+  std::string x = c.x(packed ? "data" : "input");
   if (!batched) x = c.unsqueezed(x, {first ? 0 : 1});
   if (first) x = c.transposed(x, 3, 0, 1);
   const std::vector<OnnxValue> states =
@@ -86,13 +86,15 @@ Names recurrent(C c, const Kind& kind) {
     Names in = {x};
     for (std::string& one : layer_weights(c, kind, own, biases, kind.op + std::to_string(layer)))
       in.push_back(std::move(one));
-    in.emplace_back();
+    in.push_back(packed ? c.x("batch_sizes", at::kInt) : "");
     for (const std::string& state : given)
       in.push_back(layers == 1 ? state
                                : c.sliced(state, 0, layer * directions, (layer + 1) * directions));
     OnnxAttributes attributes{{"hidden_size", hidden},
                               {"direction", std::string(both ? "bidirectional" : "forward")}};
     if (kind.op == "GRU") attributes["linear_before_reset"] = std::int64_t{1};
+    if (kind.activation == "Relu")
+      attributes["activations"] = std::vector<std::string>(both ? 2 : 1, kind.activation);
     const Names out = c.g.ops(kind.op, in, attributes, kind.has_cell ? 3 : 2);
     if (both) {
       x = c.one("Reshape",
@@ -165,6 +167,10 @@ constexpr Row kRecurrent[] = {
     {"rnn_tanh", 13,
      [](C c) {
        return recurrent(c, {"RNN", {0}, "Tanh", false});
+     }},
+    {"rnn_relu", 13,
+     [](C c) {
+       return recurrent(c, {"RNN", {0}, "Relu", false});
      }},
     {"lstm_cell", 13, lstm_cell},
     {"gru_cell", 13, gru_cell},

@@ -175,6 +175,13 @@ constexpr Row kReductions[] = {
     {"_softmax", 13, [](C c) { return softmax(c, "Softmax"); }},
     {"log_softmax", 13, [](C c) { return softmax(c, "LogSoftmax"); }},
     {"_log_softmax", 13, [](C c) { return softmax(c, "LogSoftmax"); }},
+    {"special_softmax", 13, [](C c) { return softmax(c, "Softmax"); }},
+    {"special_log_softmax", 13, [](C c) { return softmax(c, "LogSoftmax"); }},
+    {"_safe_softmax", 13,
+     [](C c) {
+       const std::string y = softmax(c, "Softmax")[0];
+       return Names{c.one("Where", {c.one("IsNaN", {y}), c.constant(0), y})};
+     }},
     {"softmin", 13,
      [](C c) {
        return Names{c.one("Softmax", {c.one("Neg", {c.x("self")})}, {{"axis", c.dim()}})};

@@ -8,7 +8,11 @@
 #include "messages.h"
 #include "mezzo/deploy.h"
 #include "mezzo/error.h"
+#include "dcgan/networks.h"
 #include "networks/networks.h"
+#include "networks/recent_networks.h"
+#include "run_file.h"
+#include "word_language_model/language_model.h"
 
 namespace mezzo::deploy {
 namespace {
@@ -85,6 +89,51 @@ TEST(OnnxNetworks, AGraphNetwork) {
 }
 TEST(OnnxNetworks, SlicesAndWritesInPlace) {
   expect_exported(Slicing(), {torch::randn({4, 6, 5})}, kBatch);
+}
+
+TEST(OnnxNetworks, AConvolutionalNetworkWithLayerNorms) {
+  expect_exported(Next(), {torch::randn({2, 3, 32, 32})}, kImage);
+}
+TEST(OnnxNetworks, AnEfficientNetwork) {
+  expect_exported(Efficient(), {torch::randn({2, 3, 32, 32})}, kImage);
+}
+TEST(OnnxNetworks, AttentionOverEdges) {
+  expect_exported(GraphAttention(), {torch::randn({7, 4}), torch::randint(0, 7, {2, 11})},
+                  {{"input_0", {{0, "nodes"}}}, {"input_1", {{1, "edges"}}}});
+}
+TEST(OnnxNetworks, SequencesOfDifferentLengths) {
+  Sentences net;
+  const at::Tensor x = torch::randn({3, 6, 4}), lengths = torch::tensor({4, 6, 2});
+  expect_exported(net, {x, lengths},
+                  {{"input_0", {{0, "batch"}, {1, "time"}}}, {"input_1", {{0, "batch"}}}});
+  // The longest sequence need not fill the tensor.
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("mezzo_packed_" + std::to_string(getpid()));
+  export_onnx(net, {x, lengths}, file, judged({}));
+  for (const at::Tensor& other : {torch::tensor({1, 3, 2}), torch::tensor({6, 6, 5})}) {
+    const auto [a, b, c, d, e] = net(x, other);
+    const double error = error_of_file(file, {"input_0", "input_1"}, {x, other},
+                                       c10::ivalue::Tuple::create(a, b, c, d, e));
+    EXPECT_LT(error, 1e-4) << other;
+  }
+  std::filesystem::remove(file);
+}
+
+TEST(OnnxNetworks, TheExamplesNetworks) {
+  torch::nn::Sequential simple(torch::nn::Linear(16, 8), torch::nn::ReLU(),
+                               torch::nn::Linear(8, 4));
+  expect_exported(simple, {torch::randn({3, 16})}, kBatch);
+  examples::DcganSizes sizes{16, 8, 4, 4, 1};
+  expect_exported(examples::make_generator(sizes), {torch::randn({2, 8, 1, 1})}, kBatch);
+  expect_exported(examples::make_discriminator(sizes), {torch::randn({2, 1, 16, 16})}, kBatch);
+  for (const char* kind : {"LSTM", "GRU", "RNN_TANH", "RNN_RELU"}) {
+    examples::LanguageModel model(examples::LanguageModelSizes{kind, 30, 8, 8, 2, 0.2, true});
+    const auto memory = model->empty_memory(3, at::kCPU);
+    DynamicAxes axes = {{"input_0", {{0, "time"}, {1, "columns"}}}};
+    for (std::size_t i = 0; i < memory.size(); ++i)
+      axes["input_" + std::to_string(i + 1)] = {{1, "columns"}};
+    expect_exported(model, {torch::randint(0, 30, {5, 3}), c10::IValue(memory)}, axes);
+  }
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // TorchScript modules written as source text.
 #pragma once
 
+#include <torch/csrc/jit/frontend/resolver.h>
+#include <torch/csrc/jit/frontend/sugared_value.h>
 #include <torch/script.h>
 #include <torch/torch.h>
 
@@ -15,15 +17,26 @@ namespace mezzo::deploy {
 using Tensors = std::vector<std::pair<std::string, at::Tensor>>;
 using Children = std::vector<std::pair<std::string, torch::jit::Module>>;
 
+/// torch and torchvision, as sources of TorchScript name them here: `torch.relu`, `vision.nms`.
+struct WithVision : torch::jit::NativeResolver {
+  std::shared_ptr<torch::jit::SugaredValue> resolveValue(const std::string& name,
+                                                         torch::jit::GraphFunction& function,
+                                                         const torch::jit::SourceRange& at) override {
+    if (name == "vision") return std::make_shared<torch::jit::BuiltinModule>("torchvision");
+    return NativeResolver::resolveValue(name, function, at);
+  }
+};
+
 /// A module in evaluation mode with these parameters, buffers, submodules and methods.
 inline torch::jit::Module scripted(const std::string& source, const Tensors& parameters = {},
-                                   const Children& children = {}, const Tensors& buffers = {}) {
+                                   const Children& children = {}, const Tensors& buffers = {},
+                                   const torch::jit::ResolverPtr& resolver = nullptr) {
   torch::jit::Module module("Net");
   module.register_attribute("training", c10::BoolType::get(), false);
   for (const auto& [name, tensor] : parameters) module.register_parameter(name, tensor, false);
   for (const auto& [name, tensor] : buffers) module.register_buffer(name, tensor);
   for (const auto& [name, child] : children) module.register_module(name, child);
-  module.define(source);
+  module.define(source, resolver);
   return module;
 }
 

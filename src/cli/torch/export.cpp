@@ -3,16 +3,14 @@
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
-#include <torch/csrc/jit/serialization/import.h>
 
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/torch/input_text.h"
 #include "cli/torch/part.h"
-#include "core/raise.h"
+#include "deploy/files/script_file.h"
 
 namespace mezzo::cli {
 namespace {
@@ -29,15 +27,10 @@ at::Tensor example_of(const std::string& text) {
 }  // namespace
 
 Json torch_export(const Json& request) {
+  constexpr const char* kWhere = "export";
   const auto model = request.at("model").get<std::string>();
-  std::optional<torch::jit::Module> module;
-  try {
-    module = torch::jit::load(model, at::kCPU);
-  } catch (const std::exception& error) {
-    const std::string text = error.what();
-    raise("export", "'", model,
-          "' is no TorchScript file that can be read: ", text.substr(0, text.find('\n')));
-  }
+  deploy::refuse_same_file(model, request.at("target").get<std::string>(), kWhere);
+  const torch::jit::Module module = deploy::load_script(model, kWhere);
   std::vector<at::Tensor> inputs;
   for (const Json& input : request.at("inputs"))
     inputs.push_back(example_of(input.get<std::string>()));
@@ -50,8 +43,12 @@ Json torch_export(const Json& request) {
   for (const Json& axis : request.at("dynamic"))
     options.dynamic_axes[axis.at(0).get<std::string>()][axis.at(1).get<std::int64_t>()] =
         axis.at(2).get<std::string>();
-  const deploy::ExportReport report =
-      deploy::export_onnx(*module, inputs, request.at("output").get<std::string>(), options);
+  deploy::ExportReport report;
+  try {
+    report = deploy::export_onnx(module, inputs, request.at("output").get<std::string>(), options);
+  } catch (...) {
+    deploy::rethrow_naming(model, kWhere);
+  }
   return {{"text", report.to_text()}, {"json", Json::parse(report.to_json())}};
 }
 

@@ -11,8 +11,9 @@ using TorchFunction = nlohmann::ordered_json (*)(const nlohmann::ordered_json& r
 /// Versions, devices, rates and compute modes. The request is ignored.
 nlohmann::ordered_json torch_info(const nlohmann::ordered_json& request);
 
-/// Exports a TorchScript file: model, output, inputs, dynamic, opset, tolerance, verify, evaluator,
-/// onnxruntime. Answers with the report as `text` and `json`.
+/// Exports a TorchScript file: model, output, target (what the caller makes of `output`), inputs,
+/// dynamic, opset, tolerance, verify, evaluator, onnxruntime. Answers with the report as `text` and
+/// `json`.
 nlohmann::ordered_json torch_export(const nlohmann::ordered_json& request);
 
 /// Checks a TorchScript file, `model`. Answers with the findings as `text` and `json`.

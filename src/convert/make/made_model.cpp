@@ -128,6 +128,9 @@ class Maker {
     } else if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
       for (const double each : *numbers) message->fields().push_back(fixed32(f::kFloats, each));
       finish(type::kFloats);
+    } else if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
+      for (const std::string& each : *texts) message->add(f::kStrings, std::string_view(each));
+      finish(type::kStrings);
     } else if (const auto* made = std::get_if<MadeTensor>(&value)) {
       message->add(f::kTensor, tensor(*made));
       finish(type::kTensor);

@@ -13,27 +13,14 @@
 
 #include "core/raise.h"
 #include "deploy/script/inlined.h"
+#include "deploy/values/collect_tensors.h"
 
 namespace mezzo::deploy::script {
 namespace {
 
 constexpr double kNoMatch = std::numeric_limits<double>::infinity();
 
-void collect_tensors(const c10::IValue& value, std::vector<at::Tensor>& tensors) {
-  if (value.isTensor()) {
-    tensors.push_back(value.toTensor());
-  } else if (value.isTuple()) {
-    for (const c10::IValue& part : value.toTupleRef().elements()) collect_tensors(part, tensors);
-  } else if (value.isList()) {
-    for (const c10::IValue& part : value.toListRef()) collect_tensors(part, tensors);
-  } else if (value.isGenericDict()) {
-    for (const auto& part : value.toGenericDict()) collect_tensors(part.value(), tensors);
-  }
-}
-
 double error_of(const at::Tensor& original, const at::Tensor& converted) {
-  if (original.defined() != converted.defined()) return kNoMatch;
-  if (!original.defined()) return 0;
   if (original.sizes() != converted.sizes() || original.scalar_type() != converted.scalar_type())
     return kNoMatch;
   if (original.numel() == 0 || original.is_complex()) return 0;
@@ -61,11 +48,11 @@ c10::IValue run_copy(const torch::jit::Module& module, const std::vector<c10::IV
 
 }  // namespace
 
-void refuse_training(torch::jit::Graph& graph) {
+void refuse_training(torch::jit::Graph& graph, const char* where) {
   static constexpr std::array<std::string_view, 5> kDropouts{
       "aten::dropout", "aten::dropout_", "aten::feature_dropout", "aten::alpha_dropout",
       "aten::feature_alpha_dropout"};
-  for_each_node(graph.block(), [](torch::jit::Node* node) {
+  for_each_node(graph.block(), [&](torch::jit::Node* node) {
     const std::string_view name = node->kind().toQualString();
     const bool is_dropout = std::ranges::find(kDropouts, name) != kDropouts.end();
     const char* argument = is_dropout ? "train" : nullptr;
@@ -79,7 +66,7 @@ void refuse_training(torch::jit::Graph& graph) {
       if (mean && mean->isNone()) return;
     }
     const std::string place = module_of(*node);
-    raise<UnsupportedError>("convert_hybrid_block", name,
+    raise<UnsupportedError>(where, name,
                             place.empty() ? "" : " of '" + place + "'",
                             " was traced in training mode, which is part of the graph now; "
                             "expected a trace in evaluation mode");
@@ -91,8 +78,8 @@ double error_between(const torch::jit::Module& original, const torch::jit::Modul
   const c10::NoGradGuard no_gradients;
   std::vector<at::Tensor> wanted;
   std::vector<at::Tensor> got;
-  collect_tensors(run_copy(original, inputs), wanted);
-  collect_tensors(run_copy(converted, inputs), got);
+  collect_tensors(run_copy(original, inputs), &wanted);
+  collect_tensors(run_copy(converted, inputs), &got);
   if (wanted.size() != got.size()) return kNoMatch;
   double error = 0;
   for (std::size_t i = 0; i < wanted.size(); ++i)

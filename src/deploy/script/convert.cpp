@@ -14,6 +14,7 @@
 #include <unordered_set>
 
 #include "core/raise.h"
+#include "deploy/files/script_file.h"
 #include "deploy/script/apply.h"
 #include "deploy/script/check.h"
 #include "deploy/script/fold.h"
@@ -74,7 +75,7 @@ std::vector<ScriptMethod> open_methods(const torch::jit::Module& module, bool fo
     fold_settings(method.graph, module, written);
     unify_reads(*method.graph, module, written);
     place_by_parameters(*method.graph, module);
-    refuse_training(*method.graph);
+    refuse_training(*method.graph, kConvertScript);
   }
   return methods;
 }
@@ -229,11 +230,8 @@ void check_result(const torch::jit::Module& module, const torch::jit::Module& re
   try {
     error = error_between(original, result, options.check_with->values());
   } catch (const std::exception& failure) {
-    // The last line of TorchScript's errors says what happened.
-    std::string why = failure.what();
-    while (why.ends_with('\n')) why.pop_back();
     raise(kConvertScript, "check_with: the module or its conversion does not run on these inputs: ",
-          why.substr(why.rfind('\n') + 1));
+          reason_of(failure));
   }
   report.error = error;
   if (!(error <= tolerance)) {

@@ -1,0 +1,185 @@
+// Branches: taken during the export where their conditions follow from no input, ONNX's If where
+// they do.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "deploy/onnx_walk.h"
+
+namespace mezzo::deploy::detail {
+namespace {
+
+namespace jit = torch::jit;
+
+bool throws(const jit::Block& block) {
+  return std::any_of(block.nodes().begin(), block.nodes().end(), [](const jit::Node* node) {
+    return node->kind() == c10::prim::RaiseException;
+  });
+}
+
+void reach(const std::shared_ptr<Operand>& operand, std::set<std::shared_ptr<Operand>>* all) {
+  if (!all->insert(operand).second) return;
+  for (const OnnxValue& element : operand->elements) reach(element.operand(), all);
+  if (operand->view) reach(operand->view->base, all);
+}
+
+[[noreturn]] void refuse_results(const std::string& what) {
+  raise<UnsupportedError>("export_onnx", "a branch that follows from inputs gives ", what,
+                          "; let both sides give tensors and numbers of one type");
+}
+
+}  // namespace
+
+Walker::Snapshot Walker::keep() const {
+  std::set<std::shared_ptr<Operand>> all;
+  for (const auto& [value, operand] : values_) reach(operand.operand(), &all);
+  Snapshot snapshot;
+  for (const std::shared_ptr<Operand>& operand : all) {
+    Kept kept{operand,          operand->kind,    operand->name,    operand->path,
+              operand->examples, operand->elements, operand->keys,  operand->is_constant,
+              operand->version, operand->view ? operand->view->base_version : 0, {}};
+    // Weights are not written; others may be.
+    if (g_.writes_in_place && operand->path.empty()) {
+      for (const c10::IValue& example : operand->examples)
+        kept.tensors.push_back(example.isTensor() && example.toTensor().defined()
+                                   ? example.toTensor().detach().clone()
+                                   : at::Tensor());
+    }
+    snapshot.push_back(std::move(kept));
+  }
+  return snapshot;
+}
+
+void Walker::restore(const Snapshot& snapshot) {
+  for (const Kept& kept : snapshot) {
+    Operand& operand = *kept.operand;
+    operand.kind = kept.kind;
+    operand.name = kept.name;
+    operand.path = kept.path;
+    operand.examples = kept.examples;
+    operand.elements = kept.elements;
+    operand.keys = kept.keys;
+    operand.is_constant = kept.is_constant;
+    operand.version = kept.version;
+    if (operand.view) operand.view->base_version = kept.view_version;
+    for (std::size_t k = 0; k < kept.tensors.size(); ++k) {
+      if (!kept.tensors[k].defined()) continue;
+      const at::Tensor now = operand.examples[k].toTensor();
+      // Views share what they show, so that the memory is written and not replaced.
+      if (now.sizes() == kept.tensors[k].sizes()) now.detach().copy_(kept.tensors[k]);
+    }
+  }
+}
+
+void Walker::branch(const Node& node) {
+  const OnnxValue condition = value(node.input());
+  const auto take = [&](std::size_t side) {
+    const jit::Block& taken = *node.blocks()[side];
+    block(taken);
+    for (std::size_t i = 0; i < node.outputs().size(); ++i)
+      set(node.outputs()[i], value(taken.outputs()[i]));
+  };
+  if (condition.is_constant()) return take(condition.to_bool() ? 0 : 1);
+  // A model of ONNX cannot throw: what the module checks is taken to hold.
+  for (const std::size_t side : {0U, 1U}) {
+    if (throws(*node.blocks()[side])) return take(1 - side);
+  }
+  dynamic_branch(node, condition);
+}
+
+/// The tensors around a node that its blocks write in place. Both are gone through for that, and
+/// the outcome is thrown away.
+std::vector<std::shared_ptr<Operand>> Walker::written_by(const Node& node) {
+  std::vector<std::shared_ptr<Operand>> written;
+  const Snapshot before = keep();
+  for (const jit::Block* each : node.blocks()) {
+    g_.open_body();
+    block(*each);
+    g_.close_body({}, {});
+    for (const Kept& kept : before) {
+      if (kept.operand->elements.size() != kept.elements.size() ||
+          kept.operand->kind != kept.kind)
+        raise<UnsupportedError>("export_onnx", "a branch that follows from inputs changes a list, ",
+                                "which cannot be said in ONNX; change it behind the branch");
+      if (kept.operand->version == kept.version || kept.operand->view) continue;
+      if (std::find(written.begin(), written.end(), kept.operand) == written.end())
+        written.push_back(kept.operand);
+    }
+    restore(before);
+  }
+  return written;
+}
+
+/// One side: its nodes, and what it gives: results, then what was written.
+Walker::Side Walker::side_of(const jit::Block& block,
+                             const std::vector<std::shared_ptr<Operand>>& written) {
+  Side side;
+  const Snapshot before = keep();
+  g_.open_body();
+  this->block(block);
+  for (const jit::Value* output : block.outputs()) {
+    side.results.push_back(value(output));
+    leaves_of(value(output), &side.leaves);
+  }
+  for (const auto& operand : written) side.leaves.emplace_back(operand);
+  Names names;
+  for (const OnnxValue& leaf : side.leaves) {
+    std::vector<c10::IValue> examples;
+    for (std::size_t k = 0; k < g_.variants(); ++k) {
+      const c10::IValue example = example_of(leaf, k);
+      if (!example.isTensor() && !example.isScalar())
+        refuse_results("a value of type " + example.tagKind());
+      examples.push_back(example.isTensor() ? example.toTensor().detach().clone() : example);
+    }
+    names.push_back(g_.own_node("Identity", g_.state_of(leaf, element_type(examples[0]))));
+    side.examples.push_back(std::move(examples));
+  }
+  side.body = g_.close_body(names, {});
+  restore(before);
+  return side;
+}
+
+void Walker::dynamic_branch(const Node& node, const OnnxValue& condition) {
+  const bool is_tensor = example_of(condition, 0).isTensor();
+  std::vector<std::size_t> taken;
+  for (std::size_t k = 0; k < g_.variants(); ++k) {
+    const c10::IValue example = example_of(condition, k);
+    taken.push_back((is_tensor ? example.toTensor().item<bool>() : example.toBool()) ? 0 : 1);
+  }
+  std::string test = g_.state_of(condition, at::kBool);
+  if (!is_tensor) test = g_.op("Squeeze", {test});
+  const auto written = written_by(node);
+  const std::array<Side, 2> sides = {side_of(*node.blocks()[0], written),
+                                     side_of(*node.blocks()[1], written)};
+  if (sides[0].leaves.size() != sides[1].leaves.size())
+    refuse_results("lists of different lengths");
+  convert::MadeNode made;
+  made.op = "If";
+  made.inputs = {test};
+  made.attributes["then_branch"] = sides[0].body;
+  made.attributes["else_branch"] = sides[1].body;
+  std::vector<OnnxValue> leaves;
+  for (std::size_t l = 0; l < sides[0].leaves.size(); ++l) {
+    if (element_type(sides[0].examples[l][0]) != element_type(sides[1].examples[l][0]))
+      refuse_results("values of different types");
+    std::vector<c10::IValue> examples;
+    for (std::size_t k = 0; k < g_.variants(); ++k)
+      examples.push_back(sides[taken[k]].examples[l][k]);
+    made.outputs.push_back(g_.fresh("If_out"));
+    leaves.push_back(made_of(made.outputs.back(), std::move(examples)));
+  }
+  if (leaves.empty()) return;
+  g_.add_node(std::move(made));
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < node.outputs().size(); ++i)
+    set(node.outputs()[i], with_leaves(sides[0].results[i], leaves, &next));
+  const at::NoGradGuard no_grad;
+  for (const auto& operand : written) {
+    const Operand& result = *leaves[next++].operand();
+    for (std::size_t k = 0; k < g_.variants(); ++k)
+      operand->examples[k].toTensor().copy_(result.examples[k].toTensor());
+    write(OnnxValue(operand), result.name);
+  }
+}
+
+}  // namespace mezzo::deploy::detail

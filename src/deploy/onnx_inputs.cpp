@@ -1,0 +1,171 @@
+// The inputs of an export: their names, their axes, and the runs that show what changes.
+#include <ATen/ops/scalar_tensor.h>
+
+#include <algorithm>
+
+#include "deploy/files/script_file.h"
+#include "deploy/kept_buffers.h"
+#include "deploy/onnx_job.h"
+#include "deploy/onnx_operand.h"
+
+namespace mezzo::deploy {
+
+bool is_number_input(const Job& job, std::size_t argument) {
+  if (argument >= job.given) return false;
+  return job.runs[0][argument].isScalar();
+}
+
+std::vector<at::Tensor> inputs_in(const Job& job, const std::vector<c10::IValue>& run) {
+  std::vector<at::Tensor> tensors;
+  for (std::size_t a = 0; a < run.size(); ++a) {
+    if (is_number_input(job, a)) {
+      tensors.push_back(at::scalar_tensor(run[a].toScalar(), detail::element_type(run[a])));
+    } else {
+      collect_tensors(run[a], &tensors);
+    }
+  }
+  return tensors;
+}
+
+std::vector<at::Tensor> outputs_in(const c10::IValue& result) {
+  if (result.isScalar())
+    return {at::scalar_tensor(result.toScalar(), detail::element_type(result))};
+  std::vector<at::Tensor> tensors;
+  const auto add = [&](const c10::IValue& part) {
+    for (at::Tensor& tensor : outputs_in(part)) tensors.push_back(std::move(tensor));
+  };
+  if (result.isTuple()) {
+    for (const c10::IValue& part : result.toTupleRef().elements()) add(part);
+  } else if (result.isList()) {
+    for (const c10::IValue& part : result.toListRef()) add(part);
+  } else if (result.isGenericDict()) {
+    for (const auto& item : result.toGenericDict()) add(item.value());
+  } else {
+    collect_tensors(result, &tensors);
+  }
+  return tensors;
+}
+
+std::vector<NamedInput> named_inputs(const Job& job, const OnnxOptions& options) {
+  std::vector<NamedInput> inputs;
+  for (const at::Tensor& tensor : inputs_in(job, job.runs[0]))
+    inputs.push_back({"input_" + std::to_string(inputs.size()), tensor});
+  std::size_t next = 0;
+  for (std::size_t a = 0; a < job.runs[0].size() && a < job.argument_names.size(); ++a) {
+    std::vector<at::Tensor> inside;
+    collect_tensors(job.runs[0][a], &inside);
+    const std::size_t count = is_number_input(job, a) ? 1 : inside.size();
+    for (std::size_t i = 0; i < count; ++i)
+      inputs[next++].name =
+          count > 1 ? c10::str(job.argument_names[a], "_", i) : job.argument_names[a];
+  }
+  if (options.input_names.empty()) return inputs;
+  if (options.input_names.size() != inputs.size())
+    raise<ConfigError>(kWho, "input_names has ", options.input_names.size(),
+                       " names, and the examples hold ", inputs.size(), " tensors");
+  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].name = options.input_names[i];
+  return inputs;
+}
+
+namespace {
+
+/// Which of the inputs are tensors to LibTorch.
+std::vector<std::size_t> places_of_tensors(const Job& job) {
+  std::vector<std::size_t> places;
+  std::size_t next = 0;
+  for (std::size_t a = 0; a < job.runs[0].size(); ++a) {
+    std::vector<at::Tensor> inside;
+    collect_tensors(job.runs[0][a], &inside);
+    if (is_number_input(job, a)) ++next;
+    for (std::size_t i = 0; i < inside.size(); ++i) places.push_back(next++);
+  }
+  return places;
+}
+
+}  // namespace
+
+DynamicAxes axes_by_number(const Job& job, const DynamicAxes& axes,
+                           const std::vector<NamedInput>& inputs) {
+  const std::vector<std::size_t> places = places_of_tensors(job);
+  DynamicAxes numbered;
+  for (const auto& [name, dimensions] : axes) {
+    std::string own = name;
+    for (std::size_t t = 0; t < places.size(); ++t) {
+      if (inputs[places[t]].name == name || std::to_string(places[t]) == name)
+        own = "input_" + std::to_string(t);
+    }
+    numbered[own].insert(dimensions.begin(), dimensions.end());
+  }
+  return numbered;
+}
+
+std::vector<AxisOfInputs> axes_of(const Job& job, const DynamicAxes& axes,
+                                  const std::vector<NamedInput>& inputs) {
+  std::vector<NamedInput> tensors;
+  for (const std::size_t place : places_of_tensors(job))
+    tensors.push_back({"input_" + std::to_string(tensors.size()), inputs[place].tensor});
+  return settle_axes(axes_by_number(job, axes, inputs), tensors, kWho);
+}
+
+void settle_arguments(Job* job) {
+  const auto& arguments = job->module.get_method("forward").function().getSchema().arguments();
+  std::vector<c10::IValue>& values = job->runs[0];
+  job->given = values.size();
+  if (values.size() + 1 > arguments.size())
+    raise<ConfigError>(kWho, "the module takes ", arguments.size() - 1,
+                       " arguments, and there are ", values.size(), " examples");
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    job->argument_names.push_back(arguments[i].name());
+    if (i <= job->given) {
+      const auto kind = arguments[i].type()->kind();
+      c10::IValue& value = values[i - 1];
+      const bool wants_number = kind == c10::TypeKind::IntType ||
+                                kind == c10::TypeKind::FloatType ||
+                                kind == c10::TypeKind::BoolType;
+      if (!wants_number || !value.isTensor() || value.toTensor().numel() != 1) continue;
+      const at::Scalar number = value.toTensor().item();
+      value = kind == c10::TypeKind::IntType     ? c10::IValue(number.to<std::int64_t>())
+              : kind == c10::TypeKind::FloatType ? c10::IValue(number.to<double>())
+                                                 : c10::IValue(number.to<bool>());
+    } else if (arguments[i].default_value()) {
+      values.push_back(*arguments[i].default_value());
+    } else {
+      raise<ConfigError>(kWho, "the module takes ", arguments.size() - 1,
+                         " arguments; there is no example for '", arguments[i].name(), "'");
+    }
+  }
+}
+
+void add_runs(Job* job, const std::vector<AxisOfInputs>& axes) {
+  std::string why;
+  torch::jit::Module module = job->module;
+  for (const std::int64_t step : {1, 2, 3, 4, 8, 16, 32, 64}) {
+    std::vector<std::int64_t> sizes;
+    for (std::size_t a = 0; a < axes.size(); ++a)
+      sizes.push_back(axes[a].size + step * (step < 4 ? static_cast<std::int64_t>(a) + 1 : 1));
+    std::vector<c10::IValue> inputs = resized(job->runs[0], axes, sizes);
+    try {
+      const at::NoGradGuard no_grad;
+      const KeptBuffers kept(module);
+      module.forward(copied(inputs));
+      job->runs.push_back(std::move(inputs));
+    } catch (const std::exception& error) {
+      if (why.empty()) why = reason_of(error);
+    }
+    if (job->runs.size() == 3) return;
+  }
+  if (job->runs.size() > 1) return;
+  raise<UnsupportedError>(
+      kWho, "the axis '", axes[0].name,
+      "' cannot be dynamic: the module runs at no other sizes that were tried. It said: ", why);
+}
+
+std::vector<c10::IValue> imagined_run(const Job& job) {
+  std::vector<c10::IValue> run = copied(job.runs[0]);
+  for (std::size_t a = 0; a < run.size(); ++a) {
+    if (is_number_input(job, a) && run[a].isInt()) run[a] = run[a].toInt() + 1;
+  }
+  return run;
+}
+
+}  // namespace mezzo::deploy
