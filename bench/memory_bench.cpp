@@ -1,5 +1,6 @@
 // Bytes of tensors in training: what is alive between two steps, and what a step takes beside it;
-// at every level, with parts that run again in the backward pass, and with deferred unscaling.
+// at every level, with parts that run again in the backward pass, with deferred unscaling, and with
+// split masters.
 #include <torch/torch.h>
 
 #include <memory>
@@ -39,9 +40,11 @@ struct MemoryRow {
   const char* level;
   int segments = 1;
   bool defers = false;
+  bool splits = false;
 
   std::string name() const {
-    return std::string(level) + (defers ? ", deferred unscaling" : "") +
+    return std::string(level) + (splits ? ", split masters" : "") +
+           (defers ? ", deferred unscaling" : "") +
            (segments > 1 ? ", recomputed in " + std::to_string(segments) + " segments" : "");
   }
 };
@@ -56,9 +59,12 @@ Bytes bytes_of(const MemoryRow& row) {
   auto alive = std::make_unique<LiveBytes>();
   DeepGelu net(row.segments);
   optim::FusedAdam adam(net->parameters(), optim::FusedAdamOptions(1e-4));
-  auto [model, optimizer] = amp::initialize(
-      net, adam,
-      {.opt_level = row.level, .loss_scale = 64.0, .verbosity = 0, .defer_unscale = row.defers});
+  auto [model, optimizer] = amp::initialize(net, adam,
+                                            {.opt_level = row.level,
+                                             .loss_scale = 64.0,
+                                             .verbosity = 0,
+                                             .defer_unscale = row.defers,
+                                             .split_masters = row.splits});
   const auto step = [&, &model = model, &optimizer = optimizer] {
     optimizer.zero_grad();
     amp::scale_loss(model(x).square().mean(), optimizer).backward();
@@ -84,7 +90,9 @@ void run_memory(Report& report, const Settings& settings) {
   for (const MemoryRow& row :
        {MemoryRow{"O0"}, MemoryRow{"O1"}, MemoryRow{"O2"}, MemoryRow{"O3"}, MemoryRow{"O4"},
         MemoryRow{"O5"}, MemoryRow{"O1", 1, true}, MemoryRow{"O2", 1, true}, MemoryRow{"O0", 4},
-        MemoryRow{"O2", 4}, MemoryRow{"O5", 4}, MemoryRow{"O2", 4, true}}) {
+        MemoryRow{"O2", 4}, MemoryRow{"O5", 4}, MemoryRow{"O2", 4, true},
+        MemoryRow{"O5", 1, false, true}, MemoryRow{"O5", 1, true, true},
+        MemoryRow{"O5", 4, false, true}}) {
     if (!settings.wants(row.name())) continue;
     const Bytes ours = bytes_of(row);
     const auto add = [&](const char* what, double own, double peer) {

@@ -52,6 +52,16 @@ class StepSuite {
     add(name, c, step_bytes(c) + kUnscaled, ours_unscaled_before(c), composite(c, false), 1.0);
   }
 
+  /// The same step with float masters.
+  void compare_split(StepCase c) {
+    const std::string name = case_name(c) + ", split masters";
+    if (!settings_.wants(name)) return;
+    Contestant whole = ours(c);
+    whole.name = "float masters";
+    c.splits = true;
+    add(name, c, step_bytes(c), ours(c), whole, 1.0);
+  }
+
   void update_alone() {
     const std::string name = "update pass alone, one tensor (30 bytes per parameter)";
     if (!settings_.wants(name)) return;
@@ -137,9 +147,12 @@ torch::nn::Sequential two_layers(std::int64_t width) {
   return torch::nn::Sequential(layer(), torch::nn::ReLU(), layer());
 }
 
-/// Runs iterations of a level with FusedAdam; `look` is called before each step, gradients done.
+/// Runs iterations of a level with FusedAdam; `look` is called before each step, gradients done,
+/// and `rest` where there are none.
 template <typename Look>
-void train(const amp::Options& options, std::int64_t width, int iterations, const Look& look) {
+void train(
+    const amp::Options& options, std::int64_t width, int iterations, const Look& look,
+    const std::function<void(int, double)>& rest = [](int, double) {}) {
   torch::nn::Sequential net = two_layers(width);
   const double parameters = 2.0 * static_cast<double>(width * width);
   optim::FusedAdam adam(net->parameters(), optim::FusedAdamOptions(1e-4));
@@ -147,6 +160,7 @@ void train(const amp::Options& options, std::int64_t width, int iterations, cons
   const at::Tensor x = torch::randn({1, width}).mul_(0.01);
   for (int i = 0; i < iterations; ++i) {
     optimizer.zero_grad();
+    rest(i, parameters);
     amp::scale_loss(model(x).square().mean(), optimizer).backward();
     look(i, parameters);
     optimizer.step();
@@ -178,25 +192,37 @@ void bytes_per_parameter(Report& report) {
     const char* name;
     const char* level;
     bool deferred;
+    bool splits;
     double expected;
+    double at_rest;
   };
-  constexpr Row kRows[] = {{"default", "O4", false, 18},
-                           {"default", "O5", false, 20},
-                           {"defer_unscale", "O4", true, 16},
-                           {"defer_unscale", "O5", true, 16}};
+  // One bit a weight tells ties apart.
+  constexpr double kTies = 0.125;
+  constexpr Row kRows[] = {
+      {"default", "O4", false, false, 18, 14},
+      {"default", "O5", false, false, 20, 14},
+      {"defer_unscale", "O4", true, false, 16, 14},
+      {"defer_unscale", "O5", true, false, 16, 14},
+      {"split_masters", "O5", false, true, 18 + kTies, 12 + kTies},
+      {"defer_unscale and split_masters", "O5", true, true, 14 + kTies, 12 + kTies}};
   set_compute_mode(at::kBFloat16, ComputeMode::kNative);
   for (const Row& row : kRows) {
     double most = 0;
+    double at_rest = 0;
     {
       const LiveBytes live;
+      const auto note = [&live](double& into) {
+        return [&](int i, double parameters) {
+          if (i == 2) into = static_cast<double>(live.now()) / parameters;
+        };
+      };
       train({.opt_level = row.level,
              .loss_scale = "dynamic",
              .init_loss_scale = 1024,
              .verbosity = 0,
-             .defer_unscale = row.deferred},
-            1024, 3, [&](int i, double parameters) {
-              if (i == 2) most = static_cast<double>(live.now()) / parameters;
-            });
+             .defer_unscale = row.deferred,
+             .split_masters = row.splits},
+            1024, 3, note(most), note(at_rest));
     }
     report.add(
         {.name = std::string("bytes per parameter, FusedAdam, ") + row.level + ", " + row.name,
@@ -205,6 +231,13 @@ void bytes_per_parameter(Report& report) {
          .peer = row.expected,
          .peer_name = "weights, copies, gradients and state",
          .target = 0.99});
+    report.add({.name = std::string("bytes per parameter without gradients, FusedAdam, ") +
+                        row.level + ", " + row.name,
+                .unit = "bytes",
+                .ours = at_rest,
+                .peer = row.at_rest,
+                .peer_name = "weights, copies and state",
+                .target = 0.99});
   }
   set_compute_mode(at::kBFloat16, ComputeMode::kAuto);
 }
@@ -226,6 +259,8 @@ void run_step(Report& report, const Settings& settings) {
     suite.compare_defaults({resnet50()});
     suite.compare({many_small()}, 3, 10);
     suite.compare({.list = resnet50(), .rule = Rule::kSgd}, 1.25, 3);
+    for (const Rule rule : {Rule::kAdamW, Rule::kSgd})
+      suite.compare_split({.list = resnet50(), .grad = at::kBFloat16, .rule = rule});
     suite.allocations();
     for (const at::ScalarType grad : {at::kFloat, at::kBFloat16}) {
       suite.compare({gpt2(), grad, at::kBFloat16}, grad == at::kFloat ? 1.25 : 1.5, 5);

@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include "bridge/split_masters.h"
 #include "mezzo/optim.h"
 #include "optim/step_context.h"
 #include "scaling/finite_check.h"
@@ -41,9 +42,10 @@ std::vector<at::Tensor> empty_like(const std::vector<at::Tensor>& tensors, at::S
 class Lender final : public optim::StepContext {
  public:
   std::vector<at::Tensor> grads, copies;
+  std::vector<bridge::SplitRest> rests;  // none: masters are whole
   optim::LowCopy low_copy(const at::Tensor&) override {
     const std::size_t i = next_++;
-    return {&grads[i], &copies[i], std::nullopt};
+    return {&grads[i], &copies[i], std::nullopt, rests.empty() ? nullptr : &rests[i]};
   }
   void stepped(bool) override { next_ = 0; }
 
@@ -68,6 +70,10 @@ struct Fused {
     }
     lender->grads = make_gradients(c);
     lender->copies = empty_like(params, c.copy);
+    for (std::size_t i = 0; c.splits && i < params.size(); ++i) {
+      lender->rests.push_back(bridge::split_master(params[i].detach(), lender->copies[i]));
+      params[i].set_data(bridge::without_memory(params[i], "a split master"));
+    }
     optim::set_step_context(*optimizer, lender);
   }
 };
@@ -199,7 +205,8 @@ Contestant torch_optim(const StepCase& c) {
 double step_bytes(const StepCase& c) {
   const double grad = c.grad == at::kFloat ? 4 : 2;
   const double weight_and_state = c.rule == Rule::kAdamW ? 24 : 16;
-  return 2 * grad + weight_and_state + 2;
+  // A float master and its copy, or two halves of a master.
+  return 2 * grad + weight_and_state + (c.splits ? 0 : 2);
 }
 
 }  // namespace mezzo::bench

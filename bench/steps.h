@@ -18,6 +18,7 @@ struct StepCase {
   at::ScalarType grad = at::kFloat;
   at::ScalarType copy = at::kBFloat16;
   Rule rule = Rule::kAdamW;
+  bool splits = false;  // ours: bfloat16 weights and what they lack of their masters
 };
 
 /// A step that can be called again and again. It owns its tensors.
@@ -39,7 +40,8 @@ Contestant composite(const StepCase&, bool check_low);
 /// torch::optim's class, with the foreach check before it and the foreach copy after it.
 Contestant torch_optim(const StepCase&);
 
-/// Bytes per parameter that ours moves: gradients twice, weight and state in and out, the copy.
+/// Bytes per parameter that ours moves: gradients twice, weight and state in and out, the copy, or
+/// with split masters what stands beside the weight.
 double step_bytes(const StepCase&);
 
 /// Gradients like a network's, for those that are measured alone.

@@ -85,6 +85,19 @@ struct Options {
   /// one parameter, gradients are unscaled when the scope is left, as by default.
   bool defer_unscale = false;
 
+  /// Float masters at O5 take 2 bytes (and a bit) instead of 4 beside their bfloat16 weights: a
+  /// weight is its master rounded, and what it lacks stands beside it. Weights, masters and
+  /// optimizer state are the same bits as without, in memory, files and averages. For FusedAdam,
+  /// FusedSGD and FusedLAMB, given as they are; other optimizers and levels are a ConfigError.
+  ///
+  /// In the optimizer's groups masters have gradients, but no values: reading those throws.
+  /// `master_params` and `Model::named_masters` give them values, and with them their 4 bytes,
+  /// until the next step. The groups' bare `step` throws. Weights that are written in place, and
+  /// not by load_model_state_dict and its like, become their masters' values as a whole; what
+  /// masters had beyond bfloat16 is then gone in that tensor, elements that kept their value
+  /// included.
+  bool split_masters = false;
+
   /// Look for infinities and NaNs and skip the step that has one. Unset: whenever the scale is
   /// dynamic or not 1.
   std::optional<bool> check_finite = {};

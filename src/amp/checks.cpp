@@ -5,6 +5,7 @@
 #include "amp/module_types.h"
 #include "amp/session.h"
 #include "core/raise.h"
+#include "optim/kinds.h"
 
 namespace mezzo::amp::detail {
 namespace {
@@ -60,6 +61,19 @@ void check_ownership(const std::vector<std::shared_ptr<torch::nn::Module>>& modu
   }
 }
 
+void check_split_masters(const std::vector<OptimizerRef>& optimizers) {
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    const torch::optim::Optimizer& inner = *optimizers[i].inner;
+    const optim::OptimizerKind* const kind = optim::kind_of(inner);
+    const bool splits = kind != nullptr && kind->steps_split_masters;
+    if (splits && !optimizers[i].step) continue;
+    raise<ConfigError>(
+        kInChecks, "split_masters: optimizer ", i, " is ",
+        splits ? "wrapped in something that reads masters" : optim::name_of(inner),
+        "; give a FusedAdam, FusedSGD or FusedLAMB itself, or leave split_masters off");
+  }
+}
+
 }  // namespace
 
 void check_arguments(const std::vector<std::shared_ptr<torch::nn::Module>>& modules,
@@ -74,6 +88,7 @@ void check_arguments(const std::vector<std::shared_ptr<torch::nn::Module>>& modu
   Claims::check(modules, optimizers);
   if (!plan.keep_types) check_types(modules);
   check_ownership(modules, optimizers);
+  if (plan.split_masters) check_split_masters(optimizers);
 }
 
 }  // namespace mezzo::amp::detail

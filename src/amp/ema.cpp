@@ -26,7 +26,7 @@ constexpr std::string_view kInEma = "ema";
 at::Tensor source_of(Session& session, const at::Tensor& parameter) {
   const Weight* weight = session.weights().find(parameter);
   const bool has_master = weight != nullptr && weight->master.defined();
-  return (has_master ? weight->master : parameter).detach();
+  return has_master ? master_value(*weight) : parameter.detach();
 }
 
 }  // namespace

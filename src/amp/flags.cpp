@@ -77,6 +77,7 @@ const std::map<std::string, Setter>& setters() {
        [](Options& o, S k, S v) { o.init_loss_scale = to_number<double>(k, v); }},
       {"growth_interval", [](Options& o, S k, S v) { o.growth_interval = to_number<int>(k, v); }},
       {"verbosity", [](Options& o, S k, S v) { o.verbosity = to_number<int>(k, v); }},
+      {"split_masters", [](Options& o, S k, S v) { o.split_masters = to_bool(k, v); }},
       {"defer_unscale", [](Options& o, S k, S v) { o.defer_unscale = to_bool(k, v); }},
       {"check_finite", [](Options& o, S k, S v) { o.check_finite = to_bool(k, v); }},
       {"protect_batchnorm", [](Options& o, S k, S v) { o.protect_batchnorm = to_bool(k, v); }},

@@ -15,6 +15,10 @@ class FusedStep::Lending {
     step_.lends_casts_ = casts;
     step_.loans_.begin(casts ? slots.size() : 0);
     step_.not_lent_.clear();
+    for (Slot& slot : slots) {
+      if (slot.has_master() && slot.entry->is_split() && !bridge::can_split(slot.weight))
+        give_memory(*slot.entry);
+    }
   }
   ~Lending() { step_.slots_ = nullptr; }
   Lending(const Lending&) = delete;
@@ -80,6 +84,7 @@ optim::LowCopy FusedStep::low_copy(const at::Tensor& parameter) {
   lent.source_grad = &grad;
   if (slot->has_master()) {
     lent.copy = &slot->weight;
+    if (slot->entry->is_split()) lent.rest = &slot->entry->rest;
   } else if (lends_casts_) {
     if (const casting::CastLoan* const loan = loans_.lend(slot->weight)) {
       lent.copy = &loan->copy;

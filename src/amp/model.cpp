@@ -223,8 +223,10 @@ torch::OrderedDict<std::string, at::Tensor> ModelHandle::named_masters() const {
   weights.absorb();
   torch::OrderedDict<std::string, at::Tensor> masters;
   for (const auto& item : module().named_parameters()) {
-    const Weight* weight = weights.find(item.value());
-    if (weight != nullptr && weight->master.defined()) masters.insert(item.key(), weight->master);
+    Weight* weight = weights.find(item.value());
+    if (weight == nullptr || !weight->master.defined()) continue;
+    give_memory(*weight);
+    masters.insert(item.key(), weight->master);
   }
   return masters;
 }
@@ -237,6 +239,8 @@ void ModelHandle::publish_masters() const {
     if (weight != nullptr && weight->master.defined()) published.push_back(weight);
   }
   weights.publish(published);
+  if (!state()->session().plan().split_masters) return;
+  for (Weight* weight : published) split_master(*weight);
 }
 
 void ModelHandle::zero_grad(bool set_to_none) const {
@@ -261,8 +265,10 @@ void ModelHandle::zero_grad(bool set_to_none) const {
 
 void ModelHandle::to(at::Device device, bool non_blocking) const {
   const HiddenGradients hidden(state()->session());
-  module().to(device, non_blocking);
   Session& session = state()->session();
+  session.weights().absorb();
+  for (const auto& optimizer : session.optimizers()) optimizer->slots().give_masters_memory();
+  module().to(device, non_blocking);
   session.weights().absorb();
   for (const auto& optimizer : session.optimizers()) optimizer->leave_buckets();
   for (const at::Tensor& parameter : module().parameters()) move_gradient(parameter, non_blocking);
@@ -278,6 +284,7 @@ void ModelHandle::to(at::Device device, bool non_blocking) const {
           tensor = tensor.to(slot.weight.device(), non_blocking);
       });
     }
+    optimizer->slots().split_masters();
   }
 }
 

@@ -42,9 +42,12 @@ void assign(Session& session, const std::vector<Assignment>& assignments) {
   for (const Assignment& one : assignments) {
     at::Tensor target = one.target;
     Weight* weight = session.weights().find(target);
+    const bool was_split = weight != nullptr && weight->is_split();
+    if (was_split) give_memory(*weight);
     if (weight != nullptr && weight->master.defined()) weight->master.copy_(one.value);
     target.copy_(weight != nullptr && weight->master.defined() ? weight->master : one.value);
     if (weight != nullptr) WeightTable::agree(*weight);
+    if (was_split) split_master(*weight);
   }
 }
 
@@ -90,6 +93,7 @@ void read(torch::serialize::InputArchive& archive, const torch::nn::Module& modu
 
 at::Tensor float_value(Session& session, const at::Tensor& tensor) {
   const Weight* weight = session.weights().find(tensor);
+  if (weight != nullptr && weight->is_split()) return master_value(*weight);
   const at::Tensor source = weight != nullptr && weight->master.defined() ? weight->master : tensor;
   const at::Tensor value = source.detach();
   return is_low(value) ? value.to(at::kFloat) : value.clone();

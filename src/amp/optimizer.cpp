@@ -125,6 +125,11 @@ void Optimizer::protect(const std::vector<at::Tensor>& tensors) {
 }
 
 std::vector<at::Tensor> master_params(const Optimizer& optimizer) {
+  detail::OptimizerState& state = *optimizer.shared();
+  if (state.session().plan().split_masters) {
+    state.session().weights().absorb();
+    state.slots().give_masters_memory();
+  }
   std::vector<at::Tensor> params;
   for (const auto& group : optimizer.inner().param_groups()) {
     params.insert(params.end(), group.params().begin(), group.params().end());

@@ -104,6 +104,7 @@ void OptimizerSlots::rebuild() {
   places_ = std::move(places);
   was_synced_ = true;
   find_models();
+  split_masters();
   witness_.look(slots_, inner_);
 }
 
@@ -198,6 +199,19 @@ bool OptimizerSlots::shares_weights(const OptimizerSlots& other) const {
   return std::ranges::any_of(other.slots_, [&](const Slot& slot) {
     return mine.contains(slot.weight.unsafeGetTensorImpl());
   });
+}
+
+void OptimizerSlots::split_masters() {
+  if (!session_.plan().split_masters) return;
+  for (const Slot& slot : slots_) {
+    if (slot.has_master()) split_master(*slot.entry);
+  }
+}
+
+void OptimizerSlots::give_masters_memory() {
+  for (const Slot& slot : slots_) {
+    if (slot.has_master()) give_memory(*slot.entry);
+  }
 }
 
 void OptimizerSlots::publish_masters() {

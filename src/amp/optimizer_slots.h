@@ -65,6 +65,10 @@ class OptimizerSlots {
   std::vector<at::Tensor> weights() const;
   bool shares_weights(const OptimizerSlots& other) const;
 
+  /// Masters let go of their memory (Options::split_masters), or have some again.
+  void split_masters();
+  void give_masters_memory();
+
   /// The masters' values go to their weights.
   void publish_masters();
 

@@ -218,6 +218,7 @@ std::shared_ptr<const StepRecord> OptimizerStep::finish(bool applied) {
 void OptimizerStep::end() {
   snapshot_.forget();
   scope_.forget_verdict();
+  slots_.split_masters();
   slots_.note_step();
 }
 

@@ -69,6 +69,22 @@ void check_against_level(const amp::Options& options, const Level& level) {
   }
 }
 
+/// A split master is a bfloat16 weight and what it lacks of a float.
+void check_split_masters(const Options& options, const Plan& plan) {
+  const Level& level = *plan.level;
+  if (!options.split_masters) return;
+  const bool is_bfloat16 = level.low == DType::kBFloat16 && plan.convert == at::kBFloat16;
+  if (level.master_weights.value_or(false) && is_bfloat16 && plan.masters) return;
+  if (level.master_weights.value_or(false) && level.low == DType::kBFloat16) {
+    raise<ConfigError>(
+        kInProperties, "split_masters splits float masters of bfloat16 weights, but ",
+        plan.masters ? "cast_model_type asks for other weights" : "master_weights is off",
+        "; leave that option unset");
+  }
+  raise<ConfigError>(kInProperties, "split_masters has no meaning at ", level.name,
+                     "; choose O5, which has bfloat16 weights with float masters");
+}
+
 void check_numbers(const amp::Options& options) {
   if (options.num_losses < 1) {
     raise<ConfigError>(kInProperties, "num_losses is ", options.num_losses, "; expected 1 or more");
@@ -172,6 +188,8 @@ Plan resolve(const amp::Options& options) {
   }
   plan.keep_batch_norms = properties.keep_batchnorm_fp32.value_or(false);
   plan.masters = properties.master_weights.value_or(false);
+  check_split_masters(options, plan);
+  plan.split_masters = options.split_masters;
   plan.outputs = options.cast_model_outputs;
   plan_scaling(options, plan);
   return plan;
@@ -197,6 +215,8 @@ std::string describe(const amp::Options& options, const Plan& plan, bool is_floa
     text << "\nmezzo: these keep float:";
     for (const std::string& pattern : options.keep_float) text << " '" << pattern << "'";
   }
+  if (plan.split_masters)
+    text << "\nmezzo: masters are split: 16 bits beside each weight instead of a float";
   if (options.num_losses > 1)
     text << "\nmezzo: " << options.num_losses << " losses with a scale each";
   return text.str();

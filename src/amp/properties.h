@@ -21,6 +21,7 @@ struct Plan {
   at::ScalarType low = at::kHalf;
   bool keep_batch_norms = false;
   bool masters = false;
+  bool split_masters = false;             // only with masters, of bfloat16 weights
   std::optional<at::ScalarType> outputs;  // empty: low types become float
   bool check_finite = false;
   scaling::ScaleRules scale_rules;

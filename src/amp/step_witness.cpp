@@ -8,6 +8,7 @@
 
 #include "amp/optimizer_slots.h"
 #include "amp/param_state.h"
+#include "bridge/split_masters.h"
 
 namespace mezzo::amp::detail {
 namespace {
@@ -50,8 +51,8 @@ StepWitness::Seen StepWitness::see(const at::Tensor& parameter,
   if (!parameter.has_storage() || parameter.is_inference()) return seen;
   seen.value.storage = parameter.storage().unsafeGetStorageImpl();
   seen.value.version = parameter._version();
-  const bool readable =
-      parameter.device().is_cpu() && parameter.scalar_type() == at::kFloat && parameter.numel() > 0;
+  const bool readable = parameter.device().is_cpu() && parameter.scalar_type() == at::kFloat &&
+                        parameter.numel() > 0 && bridge::has_memory(parameter);
   if (readable) seen.value.first = *parameter.const_data_ptr<float>();
   return seen;
 }

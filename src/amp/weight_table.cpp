@@ -31,6 +31,11 @@ Samples first_middle_last(const at::Tensor& tensor) {
   return {values[0], values[n / 2], values[n - 1]};
 }
 
+constexpr const char* kNoMemory =
+    "mezzo: this float master has no memory (Options::split_masters): its values are in its weight "
+    "and in 16 bits beside it. master_params(optimizer) and model_state_dict(model) give values; "
+    "what they gave has memory until the next step";
+
 /// The tensor's storage read as another type.
 at::Tensor storage_as(const at::Tensor& tensor, at::ScalarType type) {
   return at::empty({0}, tensor.options().dtype(type).requires_grad(false))
@@ -49,15 +54,61 @@ void take_values(at::Tensor& master, const at::Tensor& values) {
   master.copy_(at::where(same, master, values.to(master.scalar_type())));
 }
 
+/// A split master takes the values of a tensor that was written, and has memory again. A tensor
+/// that only went to another device is as it was: what stands beside it follows.
+void take_into_split(Weight& weight, const at::Tensor& values) {
+  const at::Tensor& tensor = weight.tensor;
+  at::Tensor& remainder = weight.rest.remainder;
+  const bool moved = values.device() != remainder.device() &&
+                     values.scalar_type() == at::kBFloat16 &&
+                     bridge::same_layout(values, remainder);
+  at::Tensor master;
+  if (moved) {
+    master = bridge::join_master(values.to(remainder.device()), weight.rest).to(values.device());
+  } else {
+    master = bridge::is_dense(tensor)
+                 ? bridge::empty_laid_out_as(tensor, at::kFloat)
+                 : at::empty(tensor.sizes(), tensor.options().dtype(at::kFloat));
+    master.copy_(values);
+  }
+  weight.rest = {};
+  weight.master.set_data(master);
+}
+
 }  // namespace
 
 Samples samples_of(const at::Tensor& tensor) {
   const bool readable = tensor.device().is_cpu() && tensor.numel() > 0 && tensor.has_storage() &&
-                        bridge::is_dense(tensor);
+                        bridge::has_memory(tensor) && bridge::is_dense(tensor);
   if (!readable) return {};
   if (tensor.element_size() == sizeof(std::uint16_t))
     return first_middle_last<std::uint16_t>(tensor);
   return tensor.scalar_type() == at::kFloat ? first_middle_last<std::uint32_t>(tensor) : Samples();
+}
+
+at::Tensor master_value(const Weight& weight) {
+  return weight.is_split() ? bridge::join_master(weight.tensor, weight.rest)
+                           : weight.master.detach();
+}
+
+void give_memory(Weight& weight) {
+  if (!weight.is_split()) return;
+  weight.master.set_data(master_value(weight));
+  weight.rest = {};
+  weight.master_version = weight.master._version();
+  weight.master_samples = samples_of(weight.master);
+}
+
+void split_master(Weight& weight) {
+  if (!weight.master.defined() || weight.is_split() || !bridge::can_split(weight.tensor)) return;
+  if (weight.master.device() != weight.tensor.device() ||
+      !bridge::same_layout(weight.master, weight.tensor)) {
+    return;
+  }
+  if (WeightTable::master_was_written(weight) || WeightTable::tensor_was_written(weight)) return;
+  weight.rest = bridge::split_master(weight.master, weight.tensor);
+  weight.master.set_data(bridge::without_memory(weight.master, kNoMemory));
+  WeightTable::agree(weight);
 }
 
 Weight& WeightTable::add(Weight weight) {
@@ -128,8 +179,10 @@ void WeightTable::absorb_differences(const std::vector<Weight*>& weights) {
   std::vector<Weight*> compared;
   std::vector<at::Tensor> differ;
   for (Weight* weight : weights) {
-    if (!weight->master.defined() || master_was_written(*weight) || weight->tensor.numel() == 0)
+    if (!weight->master.defined() || weight->is_split() || master_was_written(*weight) ||
+        weight->tensor.numel() == 0) {
       continue;
+    }
     const at::Tensor differs = weight->master.to(weight->kept).ne(weight->tensor).any();
     compared.push_back(weight);
     differ.push_back(differ.empty() ? differs : differs.to(differ.front().device()));
@@ -173,7 +226,10 @@ void WeightTable::absorb_one(Weight& weight) {
             "initialize returned, or with load_model_state_dict");
     }
   }
-  if (weight.master.defined()) {
+  const bool was_split = weight.is_split();
+  if (was_split) {
+    take_into_split(weight, values);
+  } else if (weight.master.defined()) {
     if (weight.master.device() != tensor.device()) {
       weight.master.set_data(weight.master.to(tensor.device()));
     }
@@ -188,6 +244,7 @@ void WeightTable::absorb_one(Weight& weight) {
     tensor.set_data(values.to(weight.kept));
   }
   agree(weight);
+  if (was_split) split_master(weight);
 }
 
 void WeightTable::publish(const std::vector<Weight*>& weights) {
@@ -196,18 +253,22 @@ void WeightTable::publish(const std::vector<Weight*>& weights) {
   std::vector<at::Tensor> tensors;
   std::vector<at::Tensor> masters;
   for (Weight* weight : weights) {
+    if (weight->is_split()) continue;  // its tensor is the newer one, if anything is
     tensors.push_back(weight->tensor);
     masters.push_back(weight->master);
   }
+  if (tensors.empty()) return;
   at::_foreach_copy_(tensors, masters);
-  for (Weight* weight : weights) agree(*weight);
+  for (Weight* weight : weights) {
+    if (!weight->is_split()) agree(*weight);
+  }
 }
 
 void WeightTable::restore() {
   const at::NoGradGuard no_grad;
   for (auto& [key, weight] : weights_) {
     at::Tensor& tensor = weight.tensor;
-    const at::Tensor values = weight.master.defined() ? weight.master.detach() : tensor.detach();
+    const at::Tensor values = weight.master.defined() ? master_value(weight) : tensor.detach();
     // A gradient of another type than its tensor would be refused.
     at::Tensor grad = weight.master.defined() ? weight.master.grad() : tensor.grad();
     tensor.mutable_grad().reset();

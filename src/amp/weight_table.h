@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bridge/split_masters.h"
 #include "core/torch.h"
 
 namespace mezzo::amp::detail {
@@ -25,6 +26,7 @@ struct Weight {
   at::ScalarType kept;      // the type it has under the level
   at::ScalarType original;  // the type it gets back at the end
   std::string name;
+  bridge::SplitRest rest = {};  // defined: the master has no memory, tensor and this are its values
 
   // How it looked when tensor and master last agreed.
   std::uint32_t version = 0;
@@ -33,7 +35,21 @@ struct Weight {
   // Bits of single values of both, on hosts: what is written through data() moves no version.
   Samples samples = {};
   Samples master_samples = {};
+
+  bool is_split() const { return rest.defined(); }
 };
+
+/// A master's values, float and detached: its own memory, or a new tensor where it is split.
+at::Tensor master_value(const Weight& weight);
+
+/// Note [Split masters in training]: with Options::split_masters a master is a tensor without
+/// memory that is listed, keyed and given gradients like any other; a fused step reads and writes
+/// the weight and `rest` in its place. Who wants to write the master, or to hand it out, gives it
+/// memory first (give_memory), and training goes on with it as at any level with masters. At the
+/// end of each step masters that nobody has written since are split again (split_master).
+void give_memory(Weight& weight);
+/// Not if master or weight were written and not told yet, nor if the kernels cannot.
+void split_master(Weight& weight);
 
 /// Keeps tensors and masters in agreement whoever writes.
 ///
@@ -42,7 +58,9 @@ struct Weight {
 /// type. Version counter and storage tell; the values then go to the master, and the tensor gets
 /// its type again. Low values that the master rounds to leave it as it is. Writes through data()
 /// move no version: `absorb` compares single values, on hosts, and all values of all weights once
-/// it has found such a write; `absorb_values` compares all.
+/// it has found such a write; `absorb_values` compares all. A split master has no values to compare
+/// with: of a tensor that was written it takes all values, and elsewhere it keeps what stands
+/// beside the weight.
 ///
 /// Threads: `absorb` may run in several threads at once; everything else belongs to the training
 /// loop.

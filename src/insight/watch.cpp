@@ -171,7 +171,8 @@ std::unordered_map<const c10::TensorImpl*, at::Tensor> detail::Watching::stepped
   std::unordered_map<const c10::TensorImpl*, at::Tensor> found;
   if (optimizer().session().enabled()) {
     for (const auto& slot : optimizer().slots().all())
-      found.emplace(slot.weight.unsafeGetTensorImpl(), slot.master);
+      found.emplace(slot.weight.unsafeGetTensorImpl(),
+                    slot.has_master() ? amp::detail::master_value(*slot.entry) : slot.master);
   } else {
     for (const auto& group : optimizer().inner().param_groups()) {
       for (const at::Tensor& parameter : group.params())

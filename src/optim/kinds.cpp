@@ -124,6 +124,7 @@ OptimizerKind kind(std::string_view name, const StateKind& state) {
           .weight_decay = decay_in<OwnOptions>,
           .eps = no_eps,
           .make_states = nullptr,
+          .steps_split_masters = false,
           .evaluates_again = false};
 }
 
@@ -172,8 +173,16 @@ std::string name_of_fused_adam(const torch::optim::Optimizer& adam) {
   return decoupled == 0 ? "Adam" : std::string(kEitherAdam);
 }
 
+/// A row of an optimizer whose kernels take split masters.
+template <typename Optimizer, typename OwnOptions>
+OptimizerKind splitting_kind(std::string_view name, const StateKind& state) {
+  OptimizerKind row = kind<Optimizer, OwnOptions>(name, state);
+  row.steps_split_masters = true;
+  return row;
+}
+
 OptimizerKind fused_adam_kind() {
-  OptimizerKind row = kind<FusedAdam, FusedAdamOptions>("AdamW", kAdamState);
+  OptimizerKind row = splitting_kind<FusedAdam, FusedAdamOptions>("AdamW", kAdamState);
   row.name_by_options = name_of_fused_adam;
   return row;
 }
@@ -188,10 +197,10 @@ std::span<const OptimizerKind> optimizer_kinds() {
       adagrad_kind(),
       kind<torch::optim::RMSprop, torch::optim::RMSpropOptions>("RMSprop", kRmspropState),
       lbfgs_kind(),
-      kind<FusedSGD, FusedSGDOptions>("SGD", kSgdState),
+      splitting_kind<FusedSGD, FusedSGDOptions>("SGD", kSgdState),
       fused_adam_kind(),
       kind<FusedAdagrad, FusedAdagradOptions>("Adagrad", kAdagradState),
-      kind<FusedLAMB, FusedLAMBOptions>("FusedLAMB", kAdamState),
+      splitting_kind<FusedLAMB, FusedLAMBOptions>("FusedLAMB", kAdamState),
       kind<FusedNovoGrad, FusedNovoGradOptions>("FusedNovoGrad", kAdamState),
   };
   return kinds;

@@ -48,6 +48,8 @@ struct OptimizerKind {
   /// Makes the states that the class makes at construction and expects ever after; null for a class
   /// that makes a state when it needs one.
   void (*make_states)(torch::optim::Optimizer&);
+  /// Does it step masters that are split into a weight and what stands beside it?
+  bool steps_split_masters;
   /// Does it evaluate its closure more than once, or after it has moved weights?
   bool evaluates_again;
 };

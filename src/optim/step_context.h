@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "bridge/split_masters.h"
 #include "core/torch.h"
 #include "mezzo/optim.h"
 
@@ -21,6 +22,10 @@ struct LowCopy {
   /// kHalf or kBFloat16: `copy` is float and holds numbers rounded to that type, for processors
   /// that compute the low type in float.
   std::optional<at::ScalarType> rounded_to;
+  /// A split master (bridge/split_masters.h): the parameter is float and has no memory, `copy` is
+  /// its bfloat16 weight, and this stands beside it. For optimizers whose row in kinds.cpp says
+  /// `steps_split_masters`, on devices that have kernels.
+  const bridge::SplitRest* rest = nullptr;
 };
 
 class StepContext {

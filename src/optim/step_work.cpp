@@ -108,13 +108,22 @@ void StepWork::add(const char* optimizer, const Stepped& stepped, const Asked& a
     held_.push_back(readable_gradient(optimizer, stepped, *grad, is_double));
     grad = &held_.back();
   }
+  if (asked.lent.rest == nullptr && !bridge::has_memory(param)) {
+    raise<ConfigError>(optimizer, name_of(stepped),
+                       " is a split master, which has no memory; call step() of the handle that "
+                       "initialize returned");
+  }
   kernels::StepRow& row = rows.emplace_back();
-  row.param = param.mutable_data_ptr();
+  row.param = asked.lent.rest == nullptr ? param.mutable_data_ptr() : nullptr;
   row.grad = grad->const_data_ptr();
   row.count = param.numel();
   row.param_dtype = *param_dtype;
   row.grad_dtype = direct ? *grad_dtype : *bridge::kernel_dtype(grad->scalar_type());
-  if (asked.lent.copy != nullptr) add_copy(optimizer, stepped, asked.lent, row);
+  if (asked.lent.rest != nullptr) {
+    add_split(optimizer, stepped, asked.lent, row);
+  } else if (asked.lent.copy != nullptr) {
+    add_copy(optimizer, stepped, asked.lent, row);
+  }
   lent_.push_back(asked.lent);
   parameters.push_back(stepped);
   if (const auto* cuda = bridge::cuda_kernels(param.device()))
@@ -125,6 +134,11 @@ void StepWork::add_elsewhere(const char* optimizer, const Stepped& stepped, cons
   const at::Tensor& param = *stepped.param;
   const at::Tensor& grad = *asked.grad;
   const LowCopy& lent = asked.lent;
+  if (lent.rest != nullptr) {
+    raise<ConfigError>(optimizer, name_of(stepped),
+                       " is a split master, and its device has no "
+                       "kernels; set split_masters to false");
+  }
   for (const at::Tensor& tensor : {param, grad}) {
     if (tensor.layout() != at::kStrided || !bridge::kernel_dtype(tensor.scalar_type()) ||
         tensor.sizes() != param.sizes() || tensor.device() != param.device()) {
@@ -192,10 +206,26 @@ void StepWork::add_copy(const char* optimizer, const Stepped& stepped, const Low
   row.copy = copy.mutable_data_ptr();
 }
 
+void StepWork::add_split(const char* optimizer, const Stepped& stepped, const LowCopy& lent,
+                         kernels::StepRow& row) {
+  const at::Tensor& weight = *lent.copy;
+  if (!bridge::can_split(weight) || weight.device() != stepped.param->device() ||
+      !bridge::same_layout(weight, *stepped.param)) {
+    raise<ConfigError>(optimizer, "the bfloat16 weight (", bridge::describe(weight), ", strides ",
+                       weight.strides(), ") does not fit ", name_of(stepped), ", strides ",
+                       stepped.param->strides());
+  }
+  row.param = weight.mutable_data_ptr();
+  row.param_dtype = DType::kBFloat16;
+  row.remainder = lent.rest->remainder.mutable_data_ptr();
+  row.ties = static_cast<std::uint32_t*>(lent.rest->ties.mutable_data_ptr());
+}
+
 StepWork::Written StepWork::written_by(std::size_t i) const {
   const auto count =
       static_cast<std::size_t>(device.has(i) ? parameters[i].param->numel() : rows[i].count);
-  return {rows[i].param, rows[i].copy, count * size_of(rows[i].param_dtype), rows[i].copy_kind};
+  return {rows[i].param, rows[i].copy, rows[i].remainder, count * size_of(rows[i].param_dtype),
+          rows[i].copy_kind};
 }
 
 void StepWork::check_overlaps(const char* optimizer) {
@@ -214,6 +244,9 @@ void StepWork::check_overlaps(const char* optimizer) {
     if (row.copy != nullptr) {
       const std::size_t copy_bytes = lent_[i].copy->element_size();
       extents_.push_back({row.copy, count * copy_bytes, i, true});
+    }
+    if (row.remainder != nullptr) {
+      extents_.push_back({row.remainder, count * sizeof(std::uint16_t), i, true});
     }
   }
   if (const auto overlap = bridge::find_overlap(extents_)) {

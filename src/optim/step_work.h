@@ -183,6 +183,8 @@ class StepWork {
   void add(const char* optimizer, const Stepped& stepped, const Asked& asked);
   void add_copy(const char* optimizer, const Stepped& stepped, const LowCopy& lent,
                 kernels::StepRow& row);
+  void add_split(const char* optimizer, const Stepped& stepped, const LowCopy& lent,
+                 kernels::StepRow& row);
   void add_elsewhere(const char* optimizer, const Stepped& stepped, const Asked& asked);
   at::Tensor readable_gradient(const char* optimizer, const Stepped& stepped,
                                const at::Tensor& grad, bool like_double);
@@ -196,7 +198,7 @@ class StepWork {
   std::vector<LowCopy> lent_;
   std::vector<kernels::Input> gradients_;
   struct Written {
-    const void *param, *copy;
+    const void *param, *copy, *remainder;
     std::size_t bytes;  // of the weight; 0 where LibTorch's operators step it
     kernels::CopyKind copy_kind;
     friend bool operator==(const Written&, const Written&) = default;

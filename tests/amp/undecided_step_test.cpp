@@ -157,6 +157,24 @@ TEST_P(UndecidedStep, TrainsSkipsAndCountsAsOnTheHost) {
   EXPECT_NE(heard.texts.find("step skipped: loss 0"), std::string::npos) << heard.texts;
 }
 
+TEST_P(UndecidedStep, SplitMastersTrainLikeFloatOnes) {
+  const testing_cuda::KernelsAt kernels(place());
+  const auto train = [&](bool splits) {
+    Options o5 = options();
+    o5.opt_level = "O5";
+    o5.split_masters = splits;
+    UndecidedTraining ours(device(), o5);
+    for (int step = 0; step < 6; ++step) ours.step(step, step == 2 ? kInfinity : 1);
+    EXPECT_EQ(ours.optimizer().skipped_steps(), 1);
+    const at::Tensor master = ours.sgd.param_groups()[0].params()[0];
+    EXPECT_EQ(master.storage().nbytes() == 0, splits);
+    return ours.values();
+  };
+  const std::vector<at::Tensor> split = train(true);
+  const std::vector<at::Tensor> whole = train(false);
+  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(torch::equal(split[i], whole[i])) << i;
+}
+
 TEST_P(UndecidedStep, WhatASkippedStepLeftDoesNotSpoilTheNextOne) {
   const testing_cuda::KernelsAt kernels(place());
   UndecidedTraining ours(device(), options());
