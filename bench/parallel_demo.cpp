@@ -1,4 +1,4 @@
-// What several processes pay in a training step of the demo (examples/fashion_mnist.cpp) to decide
+// The cost for several processes, in a training step of the demo (examples/fashion_mnist.cpp), to decide
 // together, and to compare their weights.
 #include <torch/torch.h>
 

@@ -161,8 +161,8 @@ void Session::watch_low_tensors(const torch::nn::Module& module) {
   }
 }
 
-/// What stays float in a low network: what the options name, and at the levels that keep float
-/// masters the tables of positions.
+/// The tensors that stay float in a low network: those that the options name, and at the levels
+/// that keep float masters the tables of positions.
 std::unordered_set<const c10::TensorImpl*> Session::floats_of(const torch::nn::Module& module) {
   auto kept = kept_float_.in(module);
   if (!plan_.level->master_weights.value_or(false) || !is_low(*plan_.convert)) return kept;

@@ -26,7 +26,7 @@ class SharedFlag {
              const std::vector<at::Tensor>& values,
              std::function<const at::Tensor&(std::size_t)> weight_of);
 
-  /// What all of them decided. Once.
+  /// The common decision. Once.
   Session::Verdict wait();
 
  private:

@@ -39,7 +39,7 @@ class StrayTraining {
 
  private:
   class Hook;
-  /// What tells that a weight was written.
+  /// The signs that a weight was written.
   struct Look {
     std::uint32_t version = 0;
     std::array<std::uint16_t, 3> bits{};  // on hosts: the first value, the middle and the last

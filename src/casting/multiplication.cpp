@@ -20,7 +20,7 @@ bool is_letter(char letter) {
   return std::isalpha(static_cast<unsigned char>(letter)) != 0;
 }
 
-// What an equation says of each letter.
+// The places of each letter of an equation.
 struct Letters {
   std::array<std::int64_t, kLetters> size{};  // the largest; 0: it does not occur
   std::array<int, kLetters> count{};          // in all operands

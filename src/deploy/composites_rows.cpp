@@ -82,9 +82,10 @@ Names log_of_sum(C c, double base) {
   std::string gap = c.one("Neg", {c.one("Abs", {c.one("Sub", {a, b})})});
   gap = or_zero(c, not_a_number(c, gap), gap);  // two infinities of one sign
   const double scale = std::log(base);
-  std::string tail =
-      c.one("Log", {c.one("Add", {c.one("Exp", {scale == 1 ? gap : c.one("Mul", {gap, c.constant(scale)})}),
-                                  c.constant(1)})});
+  std::string tail = c.one(
+      "Log",
+      {c.one("Add", {c.one("Exp", {scale == 1 ? gap : c.one("Mul", {gap, c.constant(scale)})}),
+                     c.constant(1)})});
   if (scale != 1) tail = c.one("Div", {tail, c.constant(scale)});
   return {c.one("Add", {c.one("Max", {a, b}), tail})};
 }
@@ -92,8 +93,8 @@ Names log_of_sum(C c, double base) {
 Names times_log(C c, bool one_plus) {
   const std::string x = c.x("self", c.out_type()), y = c.x("other", c.out_type());
   const std::string inner = one_plus ? c.one("Add", {y, c.constant(1)}) : y;
-  const std::string nothing = c.one("And", {c.one("Equal", {x, c.constant(0)}),
-                                            c.one("Not", {not_a_number(c, y)})});
+  const std::string nothing =
+      c.one("And", {c.one("Equal", {x, c.constant(0)}), c.one("Not", {not_a_number(c, y)})});
   return {or_zero(c, nothing, c.one("Mul", {x, c.one("Log", {inner})}))};
 }
 
@@ -105,8 +106,7 @@ Names with_sign_of(C c) {
 
 Names step(C c) {
   const std::string x = c.x("self", c.out_type()), zero = c.constant(0);
-  const std::string above =
-      c.one("Where", {c.one("Greater", {x, zero}), c.constant(1), zero});
+  const std::string above = c.one("Where", {c.one("Greater", {x, zero}), c.constant(1), zero});
   return {c.one("Where", {c.one("Equal", {x, zero}), c.x("values", c.out_type()), above})};
 }
 
@@ -156,8 +156,7 @@ Names neighbours_difference(C c) {
 Names trapezoids(C c) {
   const std::string y = c.x("y", c.out_type());
   const std::int64_t rank = c.rank("y"), axis = c.dim("dim", "y");
-  std::string sides =
-      c.one("Add", {c.sliced(y, axis, 1, kLast), c.sliced(y, axis, 0, -1)});
+  std::string sides = c.one("Add", {c.sliced(y, axis, 1, kLast), c.sliced(y, axis, 0, -1)});
   if (c.takes("x")) {
     std::string x = c.x("x", c.out_type());
     const std::int64_t own = c.rank("x") == 1 ? 0 : axis;
@@ -183,7 +182,8 @@ Names distance(C c) {
   const std::string size = c.one("Abs", {off});
   if (std::isinf(p)) return {c.reduced(p > 0 ? "ReduceMax" : "ReduceMin", size, {}, false, rank)};
   if (p == 0) {
-    const std::string apart = c.g.cast(c.one("Greater", {size, c.constant(0)}), at::kBool, c.out_type());
+    const std::string apart =
+        c.g.cast(c.one("Greater", {size, c.constant(0)}), at::kBool, c.out_type());
     return {c.reduced("ReduceSum", apart, {}, false, rank)};
   }
   const std::string sum =
@@ -203,8 +203,8 @@ Names place_among(C c, std::string_view bounds, bool right) {
   if (own > 1) all = c.unsqueezed(all, {own - 1});
   const std::string before = c.one(right ? "LessOrEqual" : "Less", {all, x});
   const std::int64_t joint = std::max(rank + 1, own > 1 ? own + 1 : own);
-  return {c.reduced("ReduceSum", c.g.cast(before, at::kBool, c.out_type()), {joint - 1}, false,
-                    joint)};
+  return {
+      c.reduced("ReduceSum", c.g.cast(before, at::kBool, c.out_type()), {joint - 1}, false, joint)};
 }
 
 Names search_sorted(C c) {
@@ -242,8 +242,7 @@ Names spaced(C c, double base) {
       c.g.cast(c.one("Range", {c.g.integer(0), steps, c.g.integer(1)}), at::kLong, type);
   const std::string gaps = c.g.cast(
       c.one("Max", {c.one("Sub", {steps, c.g.integer(1)}), c.g.integer(1)}), at::kLong, type);
-  const std::string each =
-      c.one("Div", {c.one("Sub", {number("end"), number("start")}), gaps});
+  const std::string each = c.one("Div", {c.one("Sub", {number("end"), number("start")}), gaps});
   std::string x = c.one("Add", {number("start"), c.one("Mul", {count, each})});
   if (base != 1) x = c.one("Pow", {c.g.number(base, type), x});
   return {c.g.cast(x, type, c.out_type())};
@@ -273,9 +272,13 @@ constexpr Row kComposites[] = {
                                   c.one("Pow", {c.constant(2), c.x("other", c.out_type())})})};
      }},
     {"isposinf", 13,
-     [](C c) { return Names{c.one("IsInf", {c.x()}, {{"detect_negative", std::int64_t{0}}})}; }},
+     [](C c) {
+       return Names{c.one("IsInf", {c.x()}, {{"detect_negative", std::int64_t{0}}})};
+     }},
     {"isneginf", 13,
-     [](C c) { return Names{c.one("IsInf", {c.x()}, {{"detect_positive", std::int64_t{0}}})}; }},
+     [](C c) {
+       return Names{c.one("IsInf", {c.x()}, {{"detect_positive", std::int64_t{0}}})};
+     }},
     {"isin", 13, is_in},
     {"nansum", 13, sum_of_numbers},
     {"diff", 13, neighbours_difference},

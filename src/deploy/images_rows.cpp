@@ -189,7 +189,8 @@ Names nms(C c) {
 /// The first column of the regions is the image's number.
 Names align_regions(C c) {
   const std::string rois = c.x("rois");
-  const std::string number = c.g.cast(c.squeezed(c.sliced(rois, 1, 0, 1), {1}), c.type("rois"), at::kLong);
+  const std::string number =
+      c.g.cast(c.squeezed(c.sliced(rois, 1, 0, 1), {1}), c.type("rois"), at::kLong);
   const bool half = c.b("aligned");
   return {c.one("RoiAlign", {c.x("input"), c.sliced(rois, 1, 1, 5), number},
                 {{"mode", std::string("avg")},

@@ -105,8 +105,7 @@ Names cross_entropy_of_logits(C c) {
 
 Names hinge_embedding(C c) {
   const std::string x = c.x("self"), t = c.x("target", c.out_type()), zero = c.constant(0);
-  const std::string margin =
-      c.one("Max", {c.one("Sub", {c.constant(c.d("margin")), x}), zero});
+  const std::string margin = c.one("Max", {c.one("Sub", {c.constant(c.d("margin")), x}), zero});
   const std::string far = c.one("Where", {c.one("Equal", {t, c.constant(1)}), zero, margin});
   const std::string near = c.one("Where", {c.one("Equal", {t, c.constant(-1)}), zero, x});
   return as_wanted(c, c.one("Add", {far, near}), joint_rank(c, "self", "target"));
@@ -131,12 +130,12 @@ Names cosine_similarity(C c) {
   const std::string a = c.x("x1", c.out_type()), b = c.x("x2", c.out_type());
   const auto length = [&](const std::string& x, std::string_view name) {
     const std::int64_t own = axis - (rank - c.rank(name));
-    return c.one("Max", {c.reduced("ReduceL2", x, {own}, true, c.rank(name)),
-                         c.constant(c.d("eps"))});
+    return c.one("Max",
+                 {c.reduced("ReduceL2", x, {own}, true, c.rank(name)), c.constant(c.d("eps"))});
   };
-  return {sum_over(c, c.one("Mul", {c.one("Div", {a, length(a, "x1")}),
-                                    c.one("Div", {b, length(b, "x2")})}),
-                   axis, rank)};
+  return {sum_over(
+      c, c.one("Mul", {c.one("Div", {a, length(a, "x1")}), c.one("Div", {b, length(b, "x2")})}),
+      axis, rank)};
 }
 
 Names cosine_embedding(C c) {
@@ -146,13 +145,11 @@ Names cosine_embedding(C c) {
   const auto square = [&](const std::string& x) {
     return c.one("Add", {sum_over(c, c.one("Mul", {x, x}), rank - 1, rank), c.constant(kEps)});
   };
-  const std::string cosine =
-      c.one("Div", {sum_over(c, c.one("Mul", {a, b}), rank - 1, rank),
-                    c.one("Sqrt", {c.one("Mul", {square(a), square(b)})})});
+  const std::string cosine = c.one("Div", {sum_over(c, c.one("Mul", {a, b}), rank - 1, rank),
+                                           c.one("Sqrt", {c.one("Mul", {square(a), square(b)})})});
   const std::string zero = c.constant(0);
   const std::string near = c.one("Sub", {c.constant(1), cosine});
-  const std::string far =
-      c.one("Max", {c.one("Sub", {cosine, c.constant(c.d("margin"))}), zero});
+  const std::string far = c.one("Max", {c.one("Sub", {cosine, c.constant(c.d("margin"))}), zero});
   const std::string loss =
       c.one("Add", {c.one("Where", {c.one("Equal", {t, c.constant(1)}), near, zero}),
                     c.one("Where", {c.one("Equal", {t, c.constant(-1)}), far, zero})});
@@ -163,8 +160,8 @@ Names triplet_margin(C c) {
   const double p = c.d("p"), eps = c.d("eps");
   const std::int64_t rank = c.rank("anchor");
   const auto distance = [&](std::string_view a, std::string_view b) {
-    const std::string off = c.one(
-        "Abs", {c.one("Add", {c.one("Sub", {c.x(a), c.x(b)}), c.constant(eps)})});
+    const std::string off =
+        c.one("Abs", {c.one("Add", {c.one("Sub", {c.x(a), c.x(b)}), c.constant(eps)})});
     if (p == 2) return c.reduced("ReduceL2", off, {rank - 1}, false, rank);
     const std::string sum = sum_over(c, c.one("Pow", {off, c.constant(p)}), rank - 1, rank);
     return c.one("Pow", {sum, c.constant(1 / p)});
@@ -186,9 +183,9 @@ Names poisson(C c) {
     loss = c.one("Sub", {x, c.one("Mul", {t, c.one("Log", {guarded})})});
   }
   if (c.b("full")) {
-    const std::string stirling = c.one(
-        "Add", {c.one("Sub", {c.one("Mul", {t, c.one("Log", {t})}), t}),
-                times(c, c.one("Log", {times(c, t, 2 * std::numbers::pi)}), 0.5)});
+    const std::string stirling =
+        c.one("Add", {c.one("Sub", {c.one("Mul", {t, c.one("Log", {t})}), t}),
+                      times(c, c.one("Log", {times(c, t, 2 * std::numbers::pi)}), 0.5)});
     const std::string large = c.one("Greater", {t, c.constant(1)});
     loss = c.one("Add", {loss, c.one("Where", {large, stirling, c.constant(0)})});
   }
@@ -198,9 +195,10 @@ Names poisson(C c) {
 /// ONNX's loss of log-probabilities, or of scores, at the classes that the target names.
 Names of_classes(C c, const std::string& op) {
   const std::int64_t way = c.i("reduction");
-  OnnxAttributes attributes{
-      {"reduction", std::string(way == kEach ? "none" : way == kMean ? "mean" : "sum")},
-      {"ignore_index", c.i("ignore_index")}};
+  OnnxAttributes attributes{{"reduction", std::string(way == kEach   ? "none"
+                                                      : way == kMean ? "mean"
+                                                                     : "sum")},
+                            {"ignore_index", c.i("ignore_index")}};
   const bool batched = c.rank() > 1;
   Names in = {batched ? c.x() : c.unsqueezed(c.x(), {0}),
               batched ? c.x("target") : c.unsqueezed(c.x("target"), {0})};

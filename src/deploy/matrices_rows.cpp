@@ -84,9 +84,8 @@ Names cross_product(C c) {
 }
 
 Names outer_sum(C c) {
-  const std::string product =
-      c.one("Mul", {c.unsqueezed(c.x("vec1", c.out_type()), {1}),
-                    c.unsqueezed(c.x("vec2", c.out_type()), {0})});
+  const std::string product = c.one("Mul", {c.unsqueezed(c.x("vec1", c.out_type()), {1}),
+                                            c.unsqueezed(c.x("vec2", c.out_type()), {0})});
   return {c.one("Add", {c.one("Mul", {c.x("self", c.out_type()), c.constant(c.d("beta"))}),
                         c.one("Mul", {product, c.constant(c.d("alpha"))})})};
 }
@@ -108,16 +107,14 @@ Names on_diagonal(C c, const std::string& x, std::int64_t rank, std::int64_t off
   // Above the main diagonal a value stands in the column behind its place, below it in the row.
   std::vector<std::int64_t> pads(static_cast<std::size_t>(2 * rank), 0);
   pads[static_cast<std::size_t>(rank - 1)] = std::abs(offset);
-  const std::string values =
-      offset == 0 ? x : c.one("Pad", {x, c.g.ints(pads), c.constant(0)});
+  const std::string values = offset == 0 ? x : c.one("Pad", {x, c.g.ints(pads), c.constant(0)});
   const std::string lines = c.unsqueezed(values, {offset >= 0 ? rank - 1 : rank});
   return {c.one("Where", {diagonal_mask(c, size, size, offset), lines, c.constant(0)})};
 }
 
 Names trace_of(C c) {
   const std::string x = c.x("self", c.out_type());
-  const std::string inside =
-      diagonal_mask(c, c.sizes(x, 0, 1), c.sizes(x, 1, 2), 0);
+  const std::string inside = diagonal_mask(c, c.sizes(x, 0, 1), c.sizes(x, 1, 2), 0);
   return {c.reduced("ReduceSum", c.one("Where", {inside, x, c.constant(0)}), {}, false, 2)};
 }
 

@@ -70,7 +70,8 @@ std::string by_channel(C c, std::string_view name) {
 }
 
 Names group_norm(C c) {
-  const std::int64_t groups = c.i(c.takes("group") ? "group" : "num_groups"), rank = c.rank("input");
+  const std::int64_t groups = c.i(c.takes("group") ? "group" : "num_groups"),
+                     rank = c.rank("input");
   if (c.g.opset() >= 21 && c.has("weight") && c.has("bias"))
     return {c.one("GroupNormalization", {c.x("input"), c.x("weight"), c.x("bias")},
                   {{"num_groups", groups}, {"epsilon", c.d("eps")}})};
@@ -105,8 +106,10 @@ Names rms_norm(C c) {
 }
 
 constexpr Row kNorms[] = {
-    {"batch_norm", 13, batch_norm}, {"instance_norm", 13, instance_norm},
-    {"layer_norm", 13, layer_norm}, {"group_norm", 13, group_norm},
+    {"batch_norm", 13, batch_norm},
+    {"instance_norm", 13, instance_norm},
+    {"layer_norm", 13, layer_norm},
+    {"group_norm", 13, group_norm},
     {"rms_norm", 13, rms_norm},
     {"native_layer_norm", 13, layer_norm},
     {"native_batch_norm", 13,

@@ -35,9 +35,17 @@ Walker::Snapshot Walker::keep() const {
   for (const auto& [value, operand] : values_) reach(operand.operand(), &all);
   Snapshot snapshot;
   for (const std::shared_ptr<Operand>& operand : all) {
-    Kept kept{operand,          operand->kind,    operand->name,    operand->path,
-              operand->examples, operand->elements, operand->keys,  operand->is_constant,
-              operand->version, operand->view ? operand->view->base_version : 0, {}};
+    Kept kept{operand,
+              operand->kind,
+              operand->name,
+              operand->path,
+              operand->examples,
+              operand->elements,
+              operand->keys,
+              operand->is_constant,
+              operand->version,
+              operand->view ? operand->view->base_version : 0,
+              {}};
     // Weights are not written; others may be.
     if (g_.writes_in_place && operand->path.empty()) {
       for (const c10::IValue& example : operand->examples)
@@ -97,8 +105,7 @@ std::vector<std::shared_ptr<Operand>> Walker::written_by(const Node& node) {
     block(*each);
     g_.close_body({}, {});
     for (const Kept& kept : before) {
-      if (kept.operand->elements.size() != kept.elements.size() ||
-          kept.operand->kind != kept.kind)
+      if (kept.operand->elements.size() != kept.elements.size() || kept.operand->kind != kept.kind)
         raise<UnsupportedError>("export_onnx", "a branch that follows from inputs changes a list, ",
                                 "which cannot be said in ONNX; change it behind the branch");
       if (kept.operand->version == kept.version || kept.operand->view) continue;

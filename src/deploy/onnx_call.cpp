@@ -224,9 +224,9 @@ std::string Call::reduced(std::string_view op, const std::string& tensor,
 }
 
 std::vector<std::span<const Row>> all_rows() {
-  return {elementwise_rows(), comparison_rows(), reduction_rows(), shape_rows(), index_rows(),
-          product_rows(),     image_rows(),      norm_rows(),      factory_rows(),
-          recurrent_rows(),   composite_rows(),  loss_rows(),      matrix_rows(),   window_rows()};
+  return {elementwise_rows(), comparison_rows(), reduction_rows(), shape_rows(),   index_rows(),
+          product_rows(),     image_rows(),      norm_rows(),      factory_rows(), recurrent_rows(),
+          composite_rows(),   loss_rows(),       matrix_rows(),    window_rows()};
 }
 
 const Row* find_row(std::string_view name) {

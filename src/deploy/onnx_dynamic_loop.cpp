@@ -148,12 +148,12 @@ class Walker::DynamicLoop {
   LoopBody function_;
   std::vector<Turns> runs_;
   std::vector<const Turn*> samples_;
-  std::vector<std::size_t> run_of_;     // of each sample
-  std::vector<OnnxValue> given_;        // what the node carries, as it is before the loop
-  std::vector<bool> stays_;             // is the same in all turns
-  std::vector<State> states_;           // leaves of what is carried, then tensors that are written
-  std::size_t own_states_ = 0;          // the former
-  std::vector<std::size_t> written_;    // captured tensors
+  std::vector<std::size_t> run_of_;   // of each sample
+  std::vector<OnnxValue> given_;      // what the node carries, as it is before the loop
+  std::vector<bool> stays_;           // is the same in all turns
+  std::vector<State> states_;         // leaves of what is carried, then tensors that are written
+  std::size_t own_states_ = 0;        // the former
+  std::vector<std::size_t> written_;  // captured tensors
   std::vector<Growth> growths_;
   std::map<const jit::Value*, OnnxValue> outside_;  // captured values as they are around the loop
 };
@@ -237,7 +237,9 @@ void Walker::DynamicLoop::add_captured() {
   for (std::size_t c = 0; c < captured.size(); ++c) {
     const OnnxValue outer = w_.value(captured[c]);
     outside_.emplace(captured[c], outer);
-    const auto any = [&](const auto& test) { return std::any_of(runs_.begin(), runs_.end(), test); };
+    const auto any = [&](const auto& test) {
+      return std::any_of(runs_.begin(), runs_.end(), test);
+    };
     if (any([&](const Turns& run) { return run.growths[c] != 0; }))
       growths_.push_back({captured[c], {}, c});
     if (!any([&](const Turns& run) { return run.is_written[c]; })) continue;
@@ -251,7 +253,8 @@ void Walker::DynamicLoop::add_captured() {
     if (!outer.operand()->view) continue;
     for (const std::size_t c : written_) {
       if (outer.operand()->view->base == outside_.at(captured[c]).operand())
-        raise<UnsupportedError>("export_onnx", "a loop whose turns follow from inputs reads a view ",
+        raise<UnsupportedError>("export_onnx",
+                                "a loop whose turns follow from inputs reads a view ",
                                 "of what it writes in place; take the view inside the loop");
     }
   }
@@ -300,10 +303,11 @@ Names Walker::DynamicLoop::results_of_body(const std::string& going) {
     for (const jit::Value* each : appended_to(body_, growth.list)) {
       const OnnxValue element = w_.value(each);
       if (element.operand()->kind != Operand::Kind::kValue)
-        raise<UnsupportedError>("export_onnx", "a list that grows in a loop holds lists or tuples, ",
+        raise<UnsupportedError>("export_onnx",
+                                "a list that grows in a loop holds lists or tuples, ",
                                 "which cannot be said in ONNX; let it hold tensors");
-      results.push_back(g_.own_node(
-          "Identity", g_.state_of(element, element_type(example_of(element, 0)))));
+      results.push_back(
+          g_.own_node("Identity", g_.state_of(element, element_type(example_of(element, 0)))));
       growth.scans.push_back(g_.fresh("Loop_out"));
     }
   }
@@ -337,9 +341,8 @@ void Walker::DynamicLoop::add_loop(const std::shared_ptr<convert::MadeGraph>& bo
   }
   made.inputs.push_back(turns);
   const bool always = condition.is_constant() && condition.to_bool();
-  made.inputs.push_back(always && !turns.empty()
-                            ? ""
-                            : g_.op("Squeeze", {g_.state_of(condition, at::kBool)}));
+  made.inputs.push_back(
+      always && !turns.empty() ? "" : g_.op("Squeeze", {g_.state_of(condition, at::kBool)}));
   for (const State& state : states_) {
     made.inputs.push_back(g_.state_of(state.before, state.type));
     made.outputs.push_back(state.result);

@@ -207,8 +207,8 @@ void finish_graph(Builder& builder, const std::vector<OnnxValue>& outputs,
 /// differ.
 Made make(const Job& job, const OnnxOptions& options, const std::vector<NamedInput>& inputs,
           const std::vector<AxisOfInputs>& axes, const jit::Graph& graph, bool imagines) {
-  Runs runs(job.runs.begin(),
-            job.runs.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(job.runs.size(), 2)));
+  Runs runs(job.runs.begin(), job.runs.begin() + static_cast<std::ptrdiff_t>(
+                                                     std::min<std::size_t>(job.runs.size(), 2)));
   if (imagines) runs.push_back(imagined_run(job));
   Builder builder(options.opset, runs.size());
   builder.writes_in_place = writes_in_place(*graph.block());

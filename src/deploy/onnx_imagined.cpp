@@ -47,8 +47,8 @@ std::int64_t axis_of_mask(const c10::IValue& indices) {
 
 bool counts_values(const jit::Node& node) {
   static const std::set<std::string> kNames = {
-      "aten::nonzero",    "aten::masked_select", "aten::nonzero_numpy",       "aten::argwhere",
-      "torchvision::nms", "aten::_unique2",      "aten::unique_consecutive",  "aten::unique_dim",
+      "aten::nonzero",    "aten::masked_select", "aten::nonzero_numpy",      "aten::argwhere",
+      "torchvision::nms", "aten::_unique2",      "aten::unique_consecutive", "aten::unique_dim",
       "aten::index",      "aten::_unique",       "aten::repeat_interleave"};
   const std::string kind = node.kind().toQualString();
   return kNames.contains(kind) || node.kind() == c10::prim::Loop ||
@@ -66,8 +66,8 @@ void imagine_lengths(const jit::Node& node, const jit::Stack& operands,
     const std::int64_t axis = axis_of_mask(operands.at(1));
     if (axis >= 0) shorten(0, axis);
   } else if (kind == "aten::repeat_interleave") {
-    const bool by_tensor = operands.at(0).isTensor() && operands.size() > 1 &&
-                           operands.at(1).isTensor();
+    const bool by_tensor =
+        operands.at(0).isTensor() && operands.size() > 1 && operands.at(1).isTensor();
     if (by_tensor && operands.size() > 2 && operands[2].isInt() && operands[2].toInt() >= 0)
       shorten(0, operands[2].toInt());
   } else if (results->at(0).isTensorList()) {

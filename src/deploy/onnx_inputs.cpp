@@ -120,8 +120,7 @@ void settle_arguments(Job* job) {
       const auto kind = arguments[i].type()->kind();
       c10::IValue& value = values[i - 1];
       const bool wants_number = kind == c10::TypeKind::IntType ||
-                                kind == c10::TypeKind::FloatType ||
-                                kind == c10::TypeKind::BoolType;
+                                kind == c10::TypeKind::FloatType || kind == c10::TypeKind::BoolType;
       if (!wants_number || !value.isTensor() || value.toTensor().numel() != 1) continue;
       const at::Scalar number = value.toTensor().item();
       value = kind == c10::TypeKind::IntType     ? c10::IValue(number.to<std::int64_t>())

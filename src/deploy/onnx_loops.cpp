@@ -67,14 +67,13 @@ void Walker::grow(const OnnxValue& list, const Names& scans, std::vector<c10::IV
     Names sides;
     for (const std::string& scan : scans) sides.push_back(g_.op("Unsqueeze", {scan, g_.ints({1})}));
     const std::string all = g_.op("Concat", sides, {{"axis", std::int64_t{1}}});
-    const std::string shape =
-        g_.op("Concat",
-              {g_.ints({-1}), g_.op("Slice", {g_.op("Shape", {all}), g_.ints({2}), g_.ints({kEndless})})},
-              {{"axis", std::int64_t{0}}});
+    const std::string shape = g_.op(
+        "Concat",
+        {g_.ints({-1}), g_.op("Slice", {g_.op("Shape", {all}), g_.ints({2}), g_.ints({kEndless})})},
+        {{"axis", std::int64_t{0}}});
     parts.push_back(g_.op("Reshape", {all, shape}));
   }
-  operand.name = parts.size() == 1 ? parts[0]
-                                   : g_.op("Concat", parts, {{"axis", std::int64_t{0}}});
+  operand.name = parts.size() == 1 ? parts[0] : g_.op("Concat", parts, {{"axis", std::int64_t{0}}});
   operand.kind = Operand::Kind::kGrown;
   operand.is_constant = false;
   operand.elements.clear();

@@ -50,12 +50,12 @@ std::string padded(const Call& call, const jit::Node& node, const std::string& l
   std::string x = call.x("data");
   const double padding = call.d("padding_value");
   if (padding != 0 || !is_recurrent(*node.input(0)->node())) {
-    const std::string steps = g.op(
-        "Range", {g.integer(0), g.op("Squeeze", {call.sizes(x, 0, 1)}), g.integer(1)});
+    const std::string steps =
+        g.op("Range", {g.integer(0), g.op("Squeeze", {call.sizes(x, 0, 1)}), g.integer(1)});
     std::vector<std::int64_t> behind(static_cast<std::size_t>(rank - 2));
     std::iota(behind.begin(), behind.end(), 2);
-    const std::string inside = g.op(
-        "Less", {call.unsqueezed(steps, {1}), call.unsqueezed(lengths, {0})});
+    const std::string inside =
+        g.op("Less", {call.unsqueezed(steps, {1}), call.unsqueezed(lengths, {0})});
     x = g.op("Where", {call.unsqueezed(inside, behind), x, call.constant(padding)});
   }
   const std::string longest = longest_of(call, lengths);
@@ -66,10 +66,9 @@ std::string padded(const Call& call, const jit::Node& node, const std::string& l
     const std::string more = g.op("Sub", {total, call.sizes(x, 0, 1)});
     const std::vector<std::int64_t> before(static_cast<std::size_t>(rank), 0),
         after(static_cast<std::size_t>(rank - 1), 0);
-    x = g.op("Pad", {x,
-                     g.op("Concat", {g.ints(before), more, g.ints(after)},
-                          {{"axis", std::int64_t{0}}}),
-                     call.constant(padding)});
+    x = g.op("Pad",
+             {x, g.op("Concat", {g.ints(before), more, g.ints(after)}, {{"axis", std::int64_t{0}}}),
+              call.constant(padding)});
   }
   return call.b("batch_first") ? turned(call, x, rank) : x;
 }
@@ -84,17 +83,16 @@ bool Walker::packed_sequences(const Node& node) {
   const std::vector<OnnxValue> operands = operands_of(node);
   const bool packs = kind == "aten::_pack_padded_sequence";
   if (packs && is_constant(operands[0]) && is_constant(operands[1])) return false;
-  const bool reads = std::any_of(operands.begin(), operands.end(), [](const OnnxValue& one) {
-    return one.operand()->is_packed;
-  });
+  const bool reads = std::any_of(operands.begin(), operands.end(),
+                                 [](const OnnxValue& one) { return one.operand()->is_packed; });
   if (!packs && !reads) return false;
   const Results results = evaluate(node, operands);
   const Call call(g_, node.schema(), operands, results);
   if (packs) {
     const std::string x = call.x("input");
     set(node.outputs()[0],
-        packed(made_of(call.b("batch_first") ? turned(call, x, call.rank("input")) : x,
-                       results[0])));
+        packed(
+            made_of(call.b("batch_first") ? turned(call, x, call.rank("input")) : x, results[0])));
     set(node.outputs()[1], packed(made_of(call.x("lengths", at::kLong), results[1])));
   } else if (kind == "aten::size") {
     // The first dimension of the batch sizes is as long as the longest sequence.

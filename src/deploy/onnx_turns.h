@@ -26,8 +26,8 @@ struct Turns {
   std::vector<Turn> samples;  // the first turns and the last; without turns: what the first was
   Turn after;
   std::int64_t count = 0;
-  std::vector<bool> is_written;          // of captured values: tensors that the body writes
-  std::vector<std::int64_t> growths;     // of captured values: how much a list grows in a turn
+  std::vector<bool> is_written;       // of captured values: tensors that the body writes
+  std::vector<std::int64_t> growths;  // of captured values: how much a list grows in a turn
 };
 
 /// The body of a loop as a function.
@@ -41,8 +41,7 @@ class LoopBody {
   /// Runs the loop on copies. `count` and `condition` are its first operands. With `turns` it runs
   /// that often, whatever they say.
   Turns run(std::int64_t count, bool condition, std::vector<c10::IValue> carried,
-            const std::vector<c10::IValue>& captured,
-            std::optional<std::int64_t> turns = {}) const;
+            const std::vector<c10::IValue>& captured, std::optional<std::int64_t> turns = {}) const;
 
  private:
   std::vector<torch::jit::Value*> captured_;

@@ -141,8 +141,7 @@ void Walker::attribute(const Node& node) {
     last_module_ = outer;
     // One operand, so that a read sees what was written before.
     const auto known = attributes_.find({&owner.toObjectRef(), name});
-    if (known != attributes_.end() &&
-        known->second.operand()->examples.size() == g_.variants())
+    if (known != attributes_.end() && known->second.operand()->examples.size() == g_.variants())
       return set(node.output(), known->second);
     if (g_.writes_in_place && got.toTensor().defined()) got = got.toTensor().detach().clone();
   }
@@ -199,8 +198,7 @@ Results Walker::evaluate(const Node& node, const std::vector<OnnxValue>& operand
 
 void Walker::fail(const Node& node, const std::string& why) const {
   if (imagines_) throw ImaginedRunFailed();
-  raise("export_onnx", "the module does not run on these inputs: ", why, "\n  at ",
-        place_of(node));
+  raise("export_onnx", "the module does not run on these inputs: ", why, "\n  at ", place_of(node));
 }
 
 void Walker::operation(const Node& node) {

@@ -115,7 +115,8 @@ class Walker {
 /// without either where nothing is known.
 void describe_view(const Call& call, View* view);
 
-/// Does the length of the node's results follow from the values of its operands? (onnx_imagined.cpp)
+/// Does the length of the node's results follow from the values of its operands?
+/// (onnx_imagined.cpp)
 bool counts_values(const torch::jit::Node& node);
 
 /// Lets such results have another length.

@@ -20,8 +20,7 @@ Names written_slices(C c, std::int64_t axis, const std::string& places, const st
   for (std::int64_t d = 0; d < c.rank(); ++d) {
     if (d != axis) around.push_back(d);
   }
-  const std::string all =
-      c.one("Expand", {c.unsqueezed(places, around), c.one("Shape", {source})});
+  const std::string all = c.one("Expand", {c.unsqueezed(places, around), c.one("Shape", {source})});
   return {c.one("ScatterElements", {c.x(), all, source}, {{"axis", axis}})};
 }
 
@@ -47,14 +46,11 @@ Names masked_scatter(C c) {
   const std::string x = c.x();
   const std::string mask = c.one("Expand", {c.x("mask", at::kBool), c.one("Shape", {x})});
   const std::string flat = c.one("Reshape", {mask, c.g.ints({-1})});
-  const std::string count =
-      c.one("CumSum", {c.g.cast(flat, at::kBool, at::kLong), c.g.integer(0)});
-  const std::string place =
-      c.one("Max", {c.one("Sub", {count, c.g.integer(1)}), c.g.integer(0)});
+  const std::string count = c.one("CumSum", {c.g.cast(flat, at::kBool, at::kLong), c.g.integer(0)});
+  const std::string place = c.one("Max", {c.one("Sub", {count, c.g.integer(1)}), c.g.integer(0)});
   const std::string values =
       c.one("Gather", {c.one("Reshape", {c.x("source"), c.g.ints({-1})}), place});
-  return {c.one("Where",
-                {mask, c.one("Reshape", {values, c.one("Shape", {x})}), x})};
+  return {c.one("Where", {mask, c.one("Reshape", {values, c.one("Shape", {x})}), x})};
 }
 
 Names put(C c) {
@@ -63,11 +59,11 @@ Names put(C c) {
   const std::string minus = c.g.ints({-1});
   OnnxAttributes attributes{{"axis", std::int64_t{0}}};
   if (adds) attributes["reduction"] = std::string("add");
-  const std::string flat = c.one("ScatterElements",
-                                 {c.one("Reshape", {c.x(), minus}),
-                                  c.one("Reshape", {c.x("index"), minus}),
-                                  c.one("Reshape", {c.x("source"), minus})},
-                                 attributes);
+  const std::string flat =
+      c.one("ScatterElements",
+            {c.one("Reshape", {c.x(), minus}), c.one("Reshape", {c.x("index"), minus}),
+             c.one("Reshape", {c.x("source"), minus})},
+            attributes);
   return {c.one("Reshape", {flat, c.one("Shape", {c.x()})})};
 }
 
@@ -75,8 +71,8 @@ Names put(C c) {
 std::string window_places(C c, const std::string& tensor, std::int64_t axis, std::int64_t length,
                           std::int64_t step, std::int64_t dilation) {
   const std::string size = c.sizes(tensor, axis, axis + 1);
-  const std::string end = c.one(
-      "Sub", {c.one("Squeeze", {size}), c.g.integer((length - 1) * dilation)});
+  const std::string end =
+      c.one("Sub", {c.one("Squeeze", {size}), c.g.integer((length - 1) * dilation)});
   const std::string begins = c.one("Range", {c.g.integer(0), end, c.g.integer(step)});
   std::vector<std::int64_t> within(static_cast<std::size_t>(length));
   for (std::size_t i = 0; i < within.size(); ++i)
@@ -122,10 +118,9 @@ Names image_of_patches(C c) {
   pads.insert(pads.end(), pads.begin(), pads.end());
   const bool batched = c.rank() == 3;
   const std::string x = batched ? c.x() : c.unsqueezed(c.x(), {0});
-  const std::string image = c.one("Col2Im", {x, c.list("output_size"), c.list("kernel_size")},
-                                  {{"dilations", c.is("dilation")},
-                                   {"pads", pads},
-                                   {"strides", c.is("stride")}});
+  const std::string image =
+      c.one("Col2Im", {x, c.list("output_size"), c.list("kernel_size")},
+            {{"dilations", c.is("dilation")}, {"pads", pads}, {"strides", c.is("stride")}});
   return {batched ? image : c.squeezed(image, {0})};
 }
 
@@ -146,12 +141,13 @@ Names embedding_bag(C c) {
   const std::string place = numbers_up_to(c, c.one("Shape", {indices}));
   const std::string begun =
       c.one("LessOrEqual", {c.unsqueezed(offsets, {0}), c.unsqueezed(place, {1})});
-  const std::string bag = c.one(
-      "Sub", {c.reduced("ReduceSum", c.g.cast(begun, at::kBool, at::kLong), {1}, false, 2),
-              c.g.integer(1)});
+  const std::string bag =
+      c.one("Sub", {c.reduced("ReduceSum", c.g.cast(begun, at::kBool, at::kLong), {1}, false, 2),
+                    c.g.integer(1)});
   const std::string bags = c.one("Shape", {offsets});
-  const std::string zeros = c.one("Expand", {c.constant(0), c.one("Concat", {bags, c.sizes(rows, 1, 2)},
-                                                                  {{"axis", std::int64_t{0}}})});
+  const std::string zeros = c.one(
+      "Expand",
+      {c.constant(0), c.one("Concat", {bags, c.sizes(rows, 1, 2)}, {{"axis", std::int64_t{0}}})});
   const OnnxAttributes adds{{"reduction", std::string("add")}};
   const std::string column = c.unsqueezed(bag, {1});
   std::string sum = c.one("ScatterND", {zeros, column, rows}, adds);
@@ -168,9 +164,9 @@ Names embedding_bag(C c) {
 /// Rounded to steps between two bounds.
 Names few_steps(C c, const std::string& scale, const std::string& zero) {
   const std::string x = c.x();
-  const std::string steps = c.one(
-      "Clip", {c.one("Add", {c.one("Round", {c.one("Div", {x, scale})}), zero}),
-               c.constant(c.d("quant_min")), c.constant(c.d("quant_max"))});
+  const std::string steps =
+      c.one("Clip", {c.one("Add", {c.one("Round", {c.one("Div", {x, scale})}), zero}),
+                     c.constant(c.d("quant_min")), c.constant(c.d("quant_max"))});
   return {c.one("Mul", {c.one("Sub", {steps, zero}), scale})};
 }
 
@@ -195,8 +191,8 @@ Names bounded_norms(C c) {
       c.reduced(p == 1 ? "ReduceL1" : "ReduceL2", c.x(), others, true, c.rank());
   const std::string most = c.constant(c.d("maxnorm"));
   const std::string factor = c.one("Div", {most, c.one("Add", {size, c.constant(1e-7)})});
-  return {c.one("Mul", {c.x(), c.one("Where", {c.one("Greater", {size, most}), factor,
-                                               c.constant(1)})})};
+  return {c.one("Mul",
+                {c.x(), c.one("Where", {c.one("Greater", {size, most}), factor, c.constant(1)})})};
 }
 
 Names weight_norm(C c) {
@@ -225,9 +221,7 @@ constexpr Row kWindows[] = {
     {"_embedding_bag", 16, embedding_bag},
     {"_embedding_bag_forward_only", 16, embedding_bag},
     {"fake_quantize_per_tensor_affine", 13,
-     [](C c) {
-       return few_steps(c, c.x("scale", c.out_type()), c.x("zero_point", c.out_type()));
-     }},
+     [](C c) { return few_steps(c, c.x("scale", c.out_type()), c.x("zero_point", c.out_type())); }},
     {"fake_quantize_per_channel_affine", 13, few_steps_by_channel},
     {"renorm", 13, bounded_norms},
     {"_weight_norm", 13, weight_norm},

@@ -38,8 +38,8 @@ FloatWhile::~FloatWhile() {
 void FloatWhile::widen(ModelState& model, const at::Tensor& tensor) {
   const mezzo::amp::detail::Weight* weight = model.session().weights().find(tensor);
   const bool has_master = weight != nullptr && weight->master.defined();
-  at::Tensor values =
-      has_master ? amp::detail::master_value(*weight).clone() : tensor.variable_data().to(at::kFloat);
+  at::Tensor values = has_master ? amp::detail::master_value(*weight).clone()
+                                 : tensor.variable_data().to(at::kFloat);
   changed_.push_back(
       {tensor, tensor.variable_data(), torch::autograd::impl::try_get_grad_accumulator(tensor)});
   changed_.back().tensor.set_data(values);

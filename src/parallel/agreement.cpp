@@ -36,7 +36,7 @@ std::unique_ptr<Pending> start_maximum(const at::Tensor& values, const ProcessGr
   return group.internals().flags().all_reduce(values, ReduceOp::kMax);
 }
 
-// What a rank says beside the number of its overflow. Ranks without data say nothing, as those do
+// A rank's words beside the number of its overflow. Ranks without data say nothing, as those do
 // that an exception took out of their step.
 constexpr double kFinite = 1;
 constexpr double kNotFinite = 0.5;

@@ -135,8 +135,8 @@ TEST_F(ExportCommand, LeavesNothingBehindWhenItFails) {
     EXPECT_EQ(failed.out, "");
     EXPECT_EQ(files(), before) << one.arguments;
   }
-  const auto same = cli::mezzo("export " + path("net.pt") + " -o " + path("net.pt") +
-                               " --input 1x3x8x8");
+  const auto same =
+      cli::mezzo("export " + path("net.pt") + " -o " + path("net.pt") + " --input 1x3x8x8");
   EXPECT_EQ(same.code, 2);
   EXPECT_THAT(same.err, HasSubstr("is the input; name another file"));
 }

@@ -50,11 +50,13 @@ class OnnxLoops : public ::testing::Test {
     }
   }
 
-  const std::filesystem::path file_ =
-      std::filesystem::temp_directory_path() / ("mezzo_loops_" + std::to_string(getpid()) + ".onnx");
+  const std::filesystem::path file_ = std::filesystem::temp_directory_path() /
+                                      ("mezzo_loops_" + std::to_string(getpid()) + ".onnx");
 };
 
-at::Tensor count(std::int64_t number) { return torch::tensor(number); }
+at::Tensor count(std::int64_t number) {
+  return torch::tensor(number);
+}
 
 TEST_F(OnnxLoops, AsManyTurnsAsANumberSays) {
   const auto module = scripted(

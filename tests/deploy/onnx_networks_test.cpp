@@ -5,10 +5,10 @@
 
 #include <filesystem>
 
+#include "dcgan/networks.h"
 #include "messages.h"
 #include "mezzo/deploy.h"
 #include "mezzo/error.h"
-#include "dcgan/networks.h"
 #include "networks/networks.h"
 #include "networks/recent_networks.h"
 #include "run_file.h"

@@ -66,10 +66,9 @@ class OnnxSweep : public ::testing::Test {
   /// compare.
   void compare(const std::string& body, const Inputs& inputs, int opset = 18) {
     torch::jit::Module module("Script");
-    ASSERT_EQ(message_of([&] {
-                module.define("def forward(self, x, y):\n  return " + body + "\n");
-              }),
-              "no error");
+    ASSERT_EQ(
+        message_of([&] { module.define("def forward(self, x, y):\n  return " + body + "\n"); }),
+        "no error");
     try {
       std::vector<c10::IValue> values;
       for (const at::Tensor& input : inputs) values.emplace_back(input.clone());
@@ -81,15 +80,14 @@ class OnnxSweep : public ::testing::Test {
     OnnxOptions options = judged_options();
     options.opset = opset;
     const std::string message = message_of([&] { export_onnx(module, inputs, file_, options); });
-    EXPECT_EQ(message, "no error") << body << " of " << inputs[0].scalar_type()
-                                   << inputs[0].sizes() << " and " << inputs[1].scalar_type()
-                                   << inputs[1].sizes();
+    EXPECT_EQ(message, "no error") << body << " of " << inputs[0].scalar_type() << inputs[0].sizes()
+                                   << " and " << inputs[1].scalar_type() << inputs[1].sizes();
   }
 
   int comparisons(const std::string& body) { return compared_[body]; }
 
-  const std::filesystem::path file_ =
-      std::filesystem::temp_directory_path() / ("mezzo_sweep_" + std::to_string(getpid()) + ".onnx");
+  const std::filesystem::path file_ = std::filesystem::temp_directory_path() /
+                                      ("mezzo_sweep_" + std::to_string(getpid()) + ".onnx");
   std::map<std::string, int> compared_;
 };
 
@@ -101,15 +99,20 @@ at::Tensor filled(at::IntArrayRef sizes, at::ScalarType type) {
 
 TEST_F(OnnxSweep, OperatorsOfOneTensor) {
   for (const char* name :
-       {"abs", "acos", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "deg2rad", "erf",
-        "erfc", "exp", "exp2", "expm1", "floor", "frac", "isfinite", "isinf", "isnan", "isneginf",
-        "isposinf", "log_sigmoid", "logical_not", "mish", "neg", "positive", "rad2deg", "reciprocal",
-        "relu", "relu6", "round", "selu", "sgn", "sigmoid", "sign", "silu", "sin", "sinh", "softplus",
-        "square", "tan", "tanh", "trunc", "hardsigmoid", "hardswish", "hardtanh", "elu", "celu",
-        "gelu", "hardshrink", "softshrink", "leaky_relu", "nan_to_num", "bitwise_not", "clone",
-        "detach", "ravel", "atleast_1d", "atleast_2d", "atleast_3d", "zeros_like", "ones_like",
-        "nonzero", "numel", "flatten", "sum", "mean", "prod", "max", "min", "argmax", "argmin",
-        "any", "all", "std", "var", "norm", "nansum", "count_nonzero"}) {
+       {"abs",         "acos",         "asin",        "asinh",      "atan",        "atanh",
+        "ceil",        "cos",          "cosh",        "deg2rad",    "erf",         "erfc",
+        "exp",         "exp2",         "expm1",       "floor",      "frac",        "isfinite",
+        "isinf",       "isnan",        "isneginf",    "isposinf",   "log_sigmoid", "logical_not",
+        "mish",        "neg",          "positive",    "rad2deg",    "reciprocal",  "relu",
+        "relu6",       "round",        "selu",        "sgn",        "sigmoid",     "sign",
+        "silu",        "sin",          "sinh",        "softplus",   "square",      "tan",
+        "tanh",        "trunc",        "hardsigmoid", "hardswish",  "hardtanh",    "elu",
+        "celu",        "gelu",         "hardshrink",  "softshrink", "leaky_relu",  "nan_to_num",
+        "bitwise_not", "clone",        "detach",      "ravel",      "atleast_1d",  "atleast_2d",
+        "atleast_3d",  "zeros_like",   "ones_like",   "nonzero",    "numel",       "flatten",
+        "sum",         "mean",         "prod",        "max",        "min",         "argmax",
+        "argmin",      "any",          "all",         "std",        "var",         "norm",
+        "nansum",      "count_nonzero"}) {
     const std::string body = std::string("torch.") + name + "(x)";
     for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kLong, at::kBool}) {
       if (type == at::kDouble && std::string(name) == "positive") continue;
@@ -126,23 +129,55 @@ TEST_F(OnnxSweep, OperatorsOfTwoTensorsBroadcast) {
     std::vector<std::int64_t> x, y;
   } sizes[] = {{{2, 3, 4}, {3, 1}}, {{0, 4}, {1, 4}}, {{3}, {}}, {{}, {}}};
   const std::pair<at::ScalarType, at::ScalarType> types[] = {
-      {at::kFloat, at::kFloat}, {at::kLong, at::kLong},   {at::kFloat, at::kLong},
+      {at::kFloat, at::kFloat}, {at::kLong, at::kLong},    {at::kFloat, at::kLong},
       {at::kLong, at::kFloat},  {at::kDouble, at::kFloat}, {at::kBool, at::kBool},
       {at::kInt, at::kLong}};
-  for (const char* body :
-       {"x + y", "x - y", "x * y", "x / y", "torch.maximum(x, y)", "torch.minimum(x, y)",
-        "torch.fmax(x, y)", "torch.fmin(x, y)", "torch.atan2(x, y)", "torch.hypot(x, y)",
-        "torch.logaddexp(x, y)", "torch.logaddexp2(x, y)", "torch.xlogy(x, y.abs())",
-        "torch.special_xlog1py(x, y.abs())", "torch.copysign(x, y)", "torch.heaviside(x, y)",
-        "torch.ldexp(x, y)", "x == y", "x != y", "x < y", "x <= y", "x > y", "x >= y",
-        "torch.logical_and(x, y)", "torch.logical_or(x, y)", "torch.logical_xor(x, y)",
-        "torch.bitwise_and(x, y)", "torch.bitwise_or(x, y)", "torch.bitwise_xor(x, y)",
-        "torch.where(x > y, x, y)", "torch.isclose(x, y)", "torch.lerp(x, y, 0.25)",
-        "torch.rsub(x, y)", "torch.pow(x.abs() + 1, y)", "torch.floor_divide(x, y.abs() + 1)",
-        "torch.remainder(x, y.abs() + 1)", "torch.fmod(x, y.abs() + 1)", "torch.dist(x, y)",
-        "torch.isin(x, y)", "torch.mse_loss(x, y)", "torch.l1_loss(x, y, 2)",
-        "torch.addcmul(x, x, y, value=2)", "torch.masked_fill(x, y > 0, 2)",
-        "torch.clamp(x, min=y)", "torch.broadcast_tensors([x, y])", "torch.meshgrid([x, y])"}) {
+  for (const char* body : {"x + y",
+                           "x - y",
+                           "x * y",
+                           "x / y",
+                           "torch.maximum(x, y)",
+                           "torch.minimum(x, y)",
+                           "torch.fmax(x, y)",
+                           "torch.fmin(x, y)",
+                           "torch.atan2(x, y)",
+                           "torch.hypot(x, y)",
+                           "torch.logaddexp(x, y)",
+                           "torch.logaddexp2(x, y)",
+                           "torch.xlogy(x, y.abs())",
+                           "torch.special_xlog1py(x, y.abs())",
+                           "torch.copysign(x, y)",
+                           "torch.heaviside(x, y)",
+                           "torch.ldexp(x, y)",
+                           "x == y",
+                           "x != y",
+                           "x < y",
+                           "x <= y",
+                           "x > y",
+                           "x >= y",
+                           "torch.logical_and(x, y)",
+                           "torch.logical_or(x, y)",
+                           "torch.logical_xor(x, y)",
+                           "torch.bitwise_and(x, y)",
+                           "torch.bitwise_or(x, y)",
+                           "torch.bitwise_xor(x, y)",
+                           "torch.where(x > y, x, y)",
+                           "torch.isclose(x, y)",
+                           "torch.lerp(x, y, 0.25)",
+                           "torch.rsub(x, y)",
+                           "torch.pow(x.abs() + 1, y)",
+                           "torch.floor_divide(x, y.abs() + 1)",
+                           "torch.remainder(x, y.abs() + 1)",
+                           "torch.fmod(x, y.abs() + 1)",
+                           "torch.dist(x, y)",
+                           "torch.isin(x, y)",
+                           "torch.mse_loss(x, y)",
+                           "torch.l1_loss(x, y, 2)",
+                           "torch.addcmul(x, x, y, value=2)",
+                           "torch.masked_fill(x, y > 0, 2)",
+                           "torch.clamp(x, min=y)",
+                           "torch.broadcast_tensors([x, y])",
+                           "torch.meshgrid([x, y])"}) {
     for (const auto& [a, b] : types) {
       for (const auto& each : sizes) compare(body, {filled(each.x, a), filled(each.y, b)});
     }
@@ -151,26 +186,62 @@ TEST_F(OnnxSweep, OperatorsOfTwoTensorsBroadcast) {
 }
 
 TEST_F(OnnxSweep, OperatorsAlongADimension) {
-  for (const char* call :
-       {"sum(x, [D], K)", "mean(x, [D], K)", "amax(x, [D], K)", "amin(x, [D], K)", "prod(x, D, K)",
-        "std(x, [D], True, K)", "var(x, [D], False, K)", "max(x, D, K)", "min(x, D, K)",
-        "argmax(x, D, K)", "argmin(x, D, K)", "any(x, D, K)", "all(x, D, K)",
-        "norm(x, 2, [D], K)", "norm(x, 1, [D], K)", "logsumexp(x, [D], K)", "nansum(x, [D], K)",
-        "linalg_vector_norm(x, 3, [D], K)", "count_nonzero(x, [D])", "cumsum(x, D)",
-        "softmax(x, D)", "log_softmax(x, D)", "special_softmax(x, D)", "sort(x, D)", "argsort(x, D)",
-        "topk(x, 1, D)", "kthvalue(x, 1, D, K)", "flip(x, [D])", "roll(x, [1], [D])",
-        "unbind(x, D)", "split(x, 2, D)", "chunk(x, 2, D)", "unsqueeze(x, D)", "squeeze(x, D)",
-        "select(x, D, 0)", "narrow(x, D, 0, 1)", "cat([x, x], D)", "stack([x, x], D)",
-        "diff(x, 1, D)", "trapezoid(x, dx=0.5, dim=D)", "glu(x, D)", "repeat_interleave(x, 2, D)",
-        "index_select(x, D, torch.zeros([2], dtype=4))", "tensor_split(x, 2, D)",
-        "slice_scatter(x, x * 2, D)", "select_scatter(x, torch.select(x, D, 0), D, 0)",
-        "cosine_similarity(x, x + 1, D)", "movedim(x, [D], [0])", "unflatten(x, D, [1, -1])"}) {
+  for (const char* call : {"sum(x, [D], K)",
+                           "mean(x, [D], K)",
+                           "amax(x, [D], K)",
+                           "amin(x, [D], K)",
+                           "prod(x, D, K)",
+                           "std(x, [D], True, K)",
+                           "var(x, [D], False, K)",
+                           "max(x, D, K)",
+                           "min(x, D, K)",
+                           "argmax(x, D, K)",
+                           "argmin(x, D, K)",
+                           "any(x, D, K)",
+                           "all(x, D, K)",
+                           "norm(x, 2, [D], K)",
+                           "norm(x, 1, [D], K)",
+                           "logsumexp(x, [D], K)",
+                           "nansum(x, [D], K)",
+                           "linalg_vector_norm(x, 3, [D], K)",
+                           "count_nonzero(x, [D])",
+                           "cumsum(x, D)",
+                           "softmax(x, D)",
+                           "log_softmax(x, D)",
+                           "special_softmax(x, D)",
+                           "sort(x, D)",
+                           "argsort(x, D)",
+                           "topk(x, 1, D)",
+                           "kthvalue(x, 1, D, K)",
+                           "flip(x, [D])",
+                           "roll(x, [1], [D])",
+                           "unbind(x, D)",
+                           "split(x, 2, D)",
+                           "chunk(x, 2, D)",
+                           "unsqueeze(x, D)",
+                           "squeeze(x, D)",
+                           "select(x, D, 0)",
+                           "narrow(x, D, 0, 1)",
+                           "cat([x, x], D)",
+                           "stack([x, x], D)",
+                           "diff(x, 1, D)",
+                           "trapezoid(x, dx=0.5, dim=D)",
+                           "glu(x, D)",
+                           "repeat_interleave(x, 2, D)",
+                           "index_select(x, D, torch.zeros([2], dtype=4))",
+                           "tensor_split(x, 2, D)",
+                           "slice_scatter(x, x * 2, D)",
+                           "select_scatter(x, torch.select(x, D, 0), D, 0)",
+                           "cosine_similarity(x, x + 1, D)",
+                           "movedim(x, [D], [0])",
+                           "unflatten(x, D, [1, -1])"}) {
     const std::string body = std::string("torch.") + call;
     for (const char* dim : {"0", "1", "-1"}) {
       for (const char* keep : {"False", "True"}) {
         std::string text = body;
         for (const auto& [from, to] : {std::pair{"D", dim}, std::pair{"K", keep}}) {
-          for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + 1))
+          for (std::size_t at = text.find(from); at != std::string::npos;
+               at = text.find(from, at + 1))
             if (!std::isalpha(text[at + 1]) && !std::isalpha(text[at - 1])) text.replace(at, 1, to);
         }
         for (const at::ScalarType type : {at::kFloat, at::kLong, at::kBool}) {
@@ -213,8 +284,7 @@ TEST_F(OnnxSweep, LossesInEveryReduction) {
           "torch.cross_entropy_loss(x, y, x[0], " + w + ", 2)",
           "torch.nll_loss2d(x.reshape(1, 4, 5, 1), y.reshape(1, 5, 1), None, " + w + ")"})
       compare(body, {x, classes});
-    for (const std::string& body :
-         {"torch.cosine_embedding_loss(x, x.flip(0), y, 0.2, " + w + ")"})
+    for (const std::string& body : {"torch.cosine_embedding_loss(x, x.flip(0), y, 0.2, " + w + ")"})
       compare(body, {x, signs});
   }
   EXPECT_EQ(compared_.size(), 69U);
@@ -223,28 +293,54 @@ TEST_F(OnnxSweep, LossesInEveryReduction) {
 TEST_F(OnnxSweep, CompositionsAndWindows) {
   const at::Tensor x = torch::randn({3, 4}), y = torch::randn({3, 4});
   const at::Tensor image = torch::randn({2, 3, 6, 8}), places = torch::tensor({2, 0, 1, 2, 2});
-  for (const char* body :
-       {"torch.hstack([x, y])", "torch.vstack([x, y])", "torch.dstack([x, y])",
-        "torch.column_stack([x, y[:, 0]])", "torch.hsplit(x, 2)", "torch.hsplit(x, [1, 3])",
-        "torch.inner(x, y)", "torch.tensordot(x, y, [0], [0])", "torch.tensordot(x, y, [1, 0], [1, 0])",
-        "torch.linalg_vecdot(x, y)", "torch.linalg_matmul(x, y.t())",
-        "torch.chain_matmul([x, y.t(), x])", "torch.linalg_multi_dot([x, y.t(), x])",
-        "torch.matrix_power(x[:, :3], 5)", "torch.linalg_det(x[:, :3])",
-        "torch.cross(x[:, :3], y[:, :3], 1)", "torch.linalg_cross(x[:, 1:], y[:, 1:])",
-        "torch.addr(x, x[:, 0], y[0], beta=0.5, alpha=2)", "torch.diag_embed(x)",
-        "torch.diag_embed(x, 1)", "torch.diag_embed(x, -2)", "torch.diagflat(x, 1)", "torch.trace(x)",
-        "torch.rot90(x, 1, [0, 1])", "torch.rot90(x, -1, [0, 1])", "torch.rot90(x, 2, [0, 1])",
-        "torch.bucketize(x, torch.sort(y[0])[0])",
-        "torch.bucketize(x, torch.sort(y[0])[0], right=True)",
-        "torch.searchsorted(torch.sort(y)[0], x)", "torch.allclose(x, y)", "torch.equal(x, x)",
-        "torch.dist(x, y, 1)", "torch.dist(x, y, 0)", "torch.diff(x, 2, -1)",
-        "torch.trapezoid(x, y, dim=-1)", "torch.masked_scatter(x, y > 0, y)",
-        "torch.put(x, torch.tensor([0, 5]), y[0, :2], accumulate=False)",
-        "torch.slice_scatter(x, y[:, :2], 1, 1, 3)", "torch.slice_scatter(x, y[:, :2], 1, 0, 4, 2)",
-        "torch.select_scatter(x, y[0], 0, -1)", "x.unfold(1, 2, 1)", "x.unfold(0, 3, 2)",
-        "torch.renorm(x, 2.0, 0, 1.0)", "torch._weight_norm(x, y[:, :1].abs(), 0)",
-        "torch.fake_quantize_per_tensor_affine(x, 0.1, 3, 0, 255)",
-        "torch._safe_softmax(x, -1)", "torch.nansum(x / (y > 0))", "torch.isin(x, y, invert=True)"})
+  for (const char* body : {"torch.hstack([x, y])",
+                           "torch.vstack([x, y])",
+                           "torch.dstack([x, y])",
+                           "torch.column_stack([x, y[:, 0]])",
+                           "torch.hsplit(x, 2)",
+                           "torch.hsplit(x, [1, 3])",
+                           "torch.inner(x, y)",
+                           "torch.tensordot(x, y, [0], [0])",
+                           "torch.tensordot(x, y, [1, 0], [1, 0])",
+                           "torch.linalg_vecdot(x, y)",
+                           "torch.linalg_matmul(x, y.t())",
+                           "torch.chain_matmul([x, y.t(), x])",
+                           "torch.linalg_multi_dot([x, y.t(), x])",
+                           "torch.matrix_power(x[:, :3], 5)",
+                           "torch.linalg_det(x[:, :3])",
+                           "torch.cross(x[:, :3], y[:, :3], 1)",
+                           "torch.linalg_cross(x[:, 1:], y[:, 1:])",
+                           "torch.addr(x, x[:, 0], y[0], beta=0.5, alpha=2)",
+                           "torch.diag_embed(x)",
+                           "torch.diag_embed(x, 1)",
+                           "torch.diag_embed(x, -2)",
+                           "torch.diagflat(x, 1)",
+                           "torch.trace(x)",
+                           "torch.rot90(x, 1, [0, 1])",
+                           "torch.rot90(x, -1, [0, 1])",
+                           "torch.rot90(x, 2, [0, 1])",
+                           "torch.bucketize(x, torch.sort(y[0])[0])",
+                           "torch.bucketize(x, torch.sort(y[0])[0], right=True)",
+                           "torch.searchsorted(torch.sort(y)[0], x)",
+                           "torch.allclose(x, y)",
+                           "torch.equal(x, x)",
+                           "torch.dist(x, y, 1)",
+                           "torch.dist(x, y, 0)",
+                           "torch.diff(x, 2, -1)",
+                           "torch.trapezoid(x, y, dim=-1)",
+                           "torch.masked_scatter(x, y > 0, y)",
+                           "torch.put(x, torch.tensor([0, 5]), y[0, :2], accumulate=False)",
+                           "torch.slice_scatter(x, y[:, :2], 1, 1, 3)",
+                           "torch.slice_scatter(x, y[:, :2], 1, 0, 4, 2)",
+                           "torch.select_scatter(x, y[0], 0, -1)",
+                           "x.unfold(1, 2, 1)",
+                           "x.unfold(0, 3, 2)",
+                           "torch.renorm(x, 2.0, 0, 1.0)",
+                           "torch._weight_norm(x, y[:, :1].abs(), 0)",
+                           "torch.fake_quantize_per_tensor_affine(x, 0.1, 3, 0, 255)",
+                           "torch._safe_softmax(x, -1)",
+                           "torch.nansum(x / (y > 0))",
+                           "torch.isin(x, y, invert=True)"})
     compare(body, {x, y});
   for (const char* body :
        {"torch.im2col(x, [2, 3], [1, 2], [1, 1], [2, 1])",

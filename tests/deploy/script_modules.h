@@ -19,9 +19,9 @@ using Children = std::vector<std::pair<std::string, torch::jit::Module>>;
 
 /// torch and torchvision, as sources of TorchScript name them here: `torch.relu`, `vision.nms`.
 struct WithVision : torch::jit::NativeResolver {
-  std::shared_ptr<torch::jit::SugaredValue> resolveValue(const std::string& name,
-                                                         torch::jit::GraphFunction& function,
-                                                         const torch::jit::SourceRange& at) override {
+  std::shared_ptr<torch::jit::SugaredValue> resolveValue(
+      const std::string& name, torch::jit::GraphFunction& function,
+      const torch::jit::SourceRange& at) override {
     if (name == "vision") return std::make_shared<torch::jit::BuiltinModule>("torchvision");
     return NativeResolver::resolveValue(name, function, at);
   }

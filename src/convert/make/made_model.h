@@ -28,9 +28,9 @@ struct MadeTensor {
 };
 
 struct MadeGraph;
-using MadeAttribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>,
-                                   std::vector<double>, MadeTensor, std::shared_ptr<MadeGraph>,
-                                   std::vector<std::string>>;
+using MadeAttribute =
+    std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>,
+                 MadeTensor, std::shared_ptr<MadeGraph>, std::vector<std::string>>;
 
 /// An operator. Names of values that are left out are empty.
 struct MadeNode {

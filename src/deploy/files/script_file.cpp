@@ -31,8 +31,7 @@ std::string reason_of(const std::exception& error) {
   std::string text = without_backtrace(error);
   text.erase(0, text.find_first_not_of('\n'));
   while (text.ends_with('\n')) text.pop_back();
-  if (text.starts_with("The following operation failed"))
-    return text.substr(text.rfind('\n') + 1);
+  if (text.starts_with("The following operation failed")) return text.substr(text.rfind('\n') + 1);
   return text.substr(0, text.find('\n'));
 }
 
@@ -47,8 +46,8 @@ torch::jit::Module load_script(const std::filesystem::path& path, const char* wh
                               ", which nobody has registered; load the library that does");
     }
     const std::string why = reason_of(error);
-    raise(where, "'", path.string(), "' is no TorchScript archive that can be read: ",
-          why.substr(0, why.find('.')));
+    raise(where, "'", path.string(),
+          "' is no TorchScript archive that can be read: ", why.substr(0, why.find('.')));
   }
 }
 

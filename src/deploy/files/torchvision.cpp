@@ -90,10 +90,9 @@ at::Tensor aligned_regions(const at::Tensor& input, const at::Tensor& rois, doub
               const double y = top + (static_cast<double>(i) +
                                       (static_cast<double>(a) + 0.5) / static_cast<double>(down)) *
                                          cell_height;
-              const double x =
-                  left + (static_cast<double>(j) +
-                          (static_cast<double>(b) + 0.5) / static_cast<double>(across)) *
-                             cell_width;
+              const double x = left + (static_cast<double>(j) + (static_cast<double>(b) + 0.5) /
+                                                                    static_cast<double>(across)) *
+                                          cell_width;
               sum += value_between(image[number][c], y, x);
             }
           }

@@ -66,8 +66,7 @@ void refuse_training(torch::jit::Graph& graph, const char* where) {
       if (mean && mean->isNone()) return;
     }
     const std::string place = module_of(*node);
-    raise<UnsupportedError>(where, name,
-                            place.empty() ? "" : " of '" + place + "'",
+    raise<UnsupportedError>(where, name, place.empty() ? "" : " of '" + place + "'",
                             " was traced in training mode, which is part of the graph now; "
                             "expected a trace in evaluation mode");
   });

@@ -53,7 +53,8 @@ TORCH_MODULE(Next);
 /// A block of EfficientNet: expansion, depthwise convolution, squeeze and excitation, projection.
 struct EfficientImpl : nn::Module {
   EfficientImpl() {
-    stem = register_module("stem", nn::Sequential(conv(3, 8, 3, 2), nn::BatchNorm2d(8), nn::SiLU()));
+    stem =
+        register_module("stem", nn::Sequential(conv(3, 8, 3, 2), nn::BatchNorm2d(8), nn::SiLU()));
     expand =
         register_module("expand", nn::Sequential(conv(8, 32, 1), nn::BatchNorm2d(32), nn::SiLU()));
     depth = register_module(
@@ -68,8 +69,7 @@ struct EfficientImpl : nn::Module {
     const Tensor scale = torch::sigmoid(
         excite(F::silu(squeeze(F::adaptive_avg_pool2d(wide, F::AdaptiveAvgPool2dFuncOptions(1))))));
     const Tensor z = project->forward(wide * scale) + y;
-    return head->forward(
-        F::adaptive_avg_pool2d(z, F::AdaptiveAvgPool2dFuncOptions(1)).flatten(1));
+    return head->forward(F::adaptive_avg_pool2d(z, F::AdaptiveAvgPool2dFuncOptions(1)).flatten(1));
   }
   nn::Sequential stem{nullptr}, expand{nullptr}, depth{nullptr}, project{nullptr}, head{nullptr};
   nn::Conv2d squeeze{nullptr}, excite{nullptr};
@@ -80,7 +80,8 @@ TORCH_MODULE(Efficient);
 struct SentencesImpl : nn::Module {
   SentencesImpl() {
     lstm = register_module(
-        "lstm", nn::LSTM(nn::LSTMOptions(4, 5).num_layers(2).bidirectional(true).batch_first(true)));
+        "lstm",
+        nn::LSTM(nn::LSTMOptions(4, 5).num_layers(2).bidirectional(true).batch_first(true)));
     gru = register_module("gru", nn::GRU(nn::GRUOptions(4, 3).batch_first(true)));
     rnn = register_module(
         "rnn", nn::RNN(nn::RNNOptions(4, 3).nonlinearity(torch::kReLU).batch_first(true)));
