@@ -1,5 +1,5 @@
-// The cost for several processes, in a training step of the demo (examples/fashion_mnist.cpp), to decide
-// together, and to compare their weights.
+// The cost for several processes, in a training step of the demo (examples/fashion_mnist.cpp), to
+// decide together, and to compare their weights.
 #include <torch/torch.h>
 
 #include <optional>

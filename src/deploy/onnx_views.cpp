@@ -123,4 +123,20 @@ void describe_view(const Call& call, View* view) {
   };
 }
 
+void Walker::write(const OnnxValue& target, const std::string& name) {
+  Operand& operand = *target.operand();
+  operand.name = name;
+  operand.is_constant = false;
+  operand.path.clear();
+  ++operand.version;
+  if (!operand.view) return;
+  if (!operand.view->put) {
+    raise<UnsupportedError>("export_onnx", "a write in place through a view of this kind cannot ",
+                            "be said in ONNX; write with index_put, slices or torch::where");
+  }
+  const OnnxValue base(operand.view->base);
+  write(base, operand.view->put(g_.name_of(base), name));
+  operand.view->base_version = operand.view->base->version;
+}
+
 }  // namespace mezzo::deploy::detail
