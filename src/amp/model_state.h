@@ -59,6 +59,7 @@ class ModelState {
 
   /// From here on an optimizer that trains low weights without masters is noticed.
   void watch_stray_training() { stray_training_.watch(session_, *module_); }
+  void note_load() { stray_training_.note_load(); }
 
   /// Calls made through the handle so far.
   std::int64_t calls() const noexcept { return calls_; }

@@ -49,6 +49,7 @@ void assign(Session& session, const std::vector<Assignment>& assignments) {
     if (weight != nullptr) WeightTable::agree(*weight);
     if (was_split) split_master(*weight);
   }
+  for (const auto& model : session.models()) model->note_load();
 }
 
 void write(torch::serialize::OutputArchive& archive, Session& session,

@@ -29,7 +29,7 @@ OverflowRanks::OverflowRanks(const at::Tensor& origin, bool averaged,
     return;
   }
   const auto found = parallel::origin_of(origin, group);
-  text_ = describe_origin(origin, found);
+  if (found) text_ = describe_origin(origin, found->rank);
   if (!text_.empty() && found->place) {
     parameter_ = name_of(static_cast<std::size_t>(*found->place));
   }
@@ -47,13 +47,11 @@ OverflowRanks OverflowRanks::of_averages(std::optional<std::vector<int>> before_
   return after;
 }
 
-std::string OverflowRanks::describe_origin(
-    const at::Tensor& origin, const std::optional<ranks::OverflowOrigin>& found) const {
-  if (!found) return {};
-  if (!averaged_) return on_ranks({found->rank});
+std::string OverflowRanks::describe_origin(const at::Tensor& origin, int rank) const {
+  if (!averaged_) return on_ranks({rank});
   // Averages that are the same everywhere do not tell whose gradient it was.
   if (parallel::is_on_all(origin)) return {};
-  return on_ranks({found->rank}) + " after the average, and finite on other ranks";
+  return on_ranks({rank}) + " after the average, and finite on other ranks";
 }
 
 void OverflowRanks::add(const OverflowRanks& later) {
@@ -70,7 +68,8 @@ std::string OverflowRanks::describe() const {
                            : on_ranks(*ranks_);
   }
   if (!origin_.defined()) return text_;
-  return describe_origin(origin_, parallel::origin_of(origin_, *group_));
+  const auto found = parallel::origin_of(origin_, *group_);
+  return found ? describe_origin(origin_, found->rank) : std::string();
 }
 
 }  // namespace mezzo::amp::detail

@@ -9,7 +9,6 @@
 
 #include "core/torch.h"
 #include "mezzo/process_group.h"
-#include "ranks/overflow_origin.h"
 
 namespace mezzo::amp::detail {
 
@@ -47,8 +46,7 @@ class OverflowRanks {
 
   OverflowRanks(const at::Tensor& origin, bool averaged, const parallel::ProcessGroup& group,
                 const std::function<std::string(std::size_t)>& name_of);
-  std::string describe_origin(const at::Tensor& origin,
-                              const std::optional<ranks::OverflowOrigin>& found) const;
+  std::string describe_origin(const at::Tensor& origin, int rank) const;
 
   std::optional<std::vector<int>> ranks_;
   std::string parameter_;

@@ -126,8 +126,9 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
   std::optional<SharedFlag> shared;
   if (checks && !delay_overflow_check) {
     std::vector<at::Tensor> values;
-    for (const GradientSum& sum : sums)
-      values.push_back(sum.fresh.defined() ? sum.fresh : sum.delayed);
+    values.reserve(2 * sums.size());
+    for (const GradientSum& sum : sums) values.push_back(sum.fresh);
+    for (const GradientSum& sum : sums) values.push_back(sum.delayed);
     shared.emplace(session, verdict.found_inf, raw, values,
                    [&](std::size_t i) -> const at::Tensor& { return sums[i].slot->weight; });
   }

@@ -23,7 +23,7 @@ SharedFlag::SharedFlag(const Session& session, at::Tensor flag,
   const auto place = [&]() -> std::optional<std::int64_t> {
     const std::size_t first = scaling::first_nonfinite(values);
     if (first == values.size()) return std::nullopt;
-    return static_cast<std::int64_t>(first);
+    return static_cast<std::int64_t>(first % count_);
   };
   agreement_.emplace(flag_, place, *group_);
 }

@@ -21,6 +21,7 @@ class SharedFlag {
  public:
   /// @param gradients  as the backward pass left them: have they been averaged?
   /// @param values     the same, which may have been moved and unscaled since: which is not finite?
+  ///                   If gradients are sums, the first terms of all, then the second ones
   /// @param weight_of  returns the weight that the gradient at a place belongs to; `wait` calls it
   SharedFlag(const Session& session, at::Tensor flag, const std::vector<at::Tensor>& gradients,
              const std::vector<at::Tensor>& values,

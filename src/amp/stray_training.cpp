@@ -55,6 +55,10 @@ StrayTraining::Look StrayTraining::look(const at::Tensor& weight) {
   return seen;
 }
 
+void StrayTraining::note_load() {
+  for (Watched& each : watched_) each.seen = look(each.weight);
+}
+
 void StrayTraining::note_training_call() {
   if (watched_.empty()) return;
   const Watched* trained = nullptr;

@@ -34,6 +34,9 @@ class StrayTraining {
   void watch(Session& session, const torch::nn::Module& module);
   void stop() noexcept;
 
+  /// After values of the network were loaded: no optimizer wrote those.
+  void note_load();
+
   /// Before a training call of the network. Throws Error when such weights are trained.
   void note_training_call();
 

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <sstream>
+
 #include "amp/training.h"
 #include "mezzo/amp.h"
 
@@ -119,6 +121,26 @@ TEST(StrayTraining, ClippingAndLoadingAndAnEvaluationBetweenStepsAreNone) {
         const torch::NoGradGuard no_grad;
         model(inputs());
         model.train();
+      }
+    }) << level;
+  }
+}
+
+TEST(StrayTraining, ValuesThatAreLoadedBetweenStepsAreNone) {
+  for (const std::string level : {"O2", "O5"}) {
+    TinyNet net;
+    torch::optim::SGD sgd(net->first->parameters(), 0.1);
+    auto [model, optimizer] = initialize(net, sgd, at_level(level));
+    EXPECT_NO_THROW({
+      for (int step = 0; step < 6; ++step) {
+        scale_loss(loss_of(model), optimizer).backward();
+        optimizer.step();
+        auto values = model_state_dict(model);
+        for (auto& item : values) item.value() = item.value() + 1;
+        load_model_state_dict(model, values);
+        std::stringstream file;
+        torch::save(model, file);
+        torch::load(model, file);
       }
     }) << level;
   }
