@@ -15,18 +15,20 @@ struct ForeignUpdates : testing::Test {
     const torch::NoGradGuard no_grad;
     net->weight.zero_();
   }
-  // The result of one weight of a network, so that it shows itself.
+  // The result of one weight of a network, so that it shows itself. It stands in a sum of two
+  // terms: a product over one element is a multiplication, and would run in float.
   at::Tensor cast_forward() {
     const Autocast scope(policy);
     return net(one).to(at::kFloat);
   }
   void expect_current(const at::Tensor& output) {
-    EXPECT_EQ(output.item<float>(), net->weight.item<float>());
+    EXPECT_EQ(output.item<float>(), net->weight[0][0].item<float>());
   }
 
-  torch::nn::Linear net{torch::nn::LinearOptions(1, 1).bias(false)};
+  torch::nn::Linear net{torch::nn::LinearOptions(2, 1).bias(false)};
   torch::optim::SGD sgd{net->parameters(), torch::optim::SGDOptions(1.0)};
-  at::Tensor one = torch::ones({1, 1});
+  at::Tensor one = torch::tensor({{1.0F, 0.0F}});
+
   Policy policy = Policy::defaults(at::kBFloat16);
 };
 
@@ -44,7 +46,7 @@ TEST_F(ForeignUpdates, ALoopWithAGradScalerMayEvaluateBeforeTheStep) {
     scaler.step(sgd);
     scaler.update();
   }
-  EXPECT_EQ(net->weight.item<float>(), 4);
+  EXPECT_EQ(net->weight[0][0].item<float>(), 4);
 }
 
 TEST_F(ForeignUpdates, AModelWithoutAnOptimizerFollowsABareOne) {

@@ -194,8 +194,8 @@ TEST_F(OnnxLoops, LengthsThatFollowFromValues) {
       "def forward(self, x: Tensor):\n"
       "  picked = x[x[:, 0] > 0]\n"
       "  places = torch.nonzero(x > 0)\n"
-      "  return picked.reshape(-1, 1, x.size(1)) * picked.size(0), places.t(),\n"
-      "         torch.masked_select(x, x > 0)\n");
+      "  return (picked.reshape(-1, 1, x.size(1)) * picked.size(0), places.t(),\n"
+      "          torch.masked_select(x, x > 0))\n");
   at::Tensor x = torch::tensor({{1.0f, -2.0f}, {-3.0f, 4.0f}, {5.0f, 6.0f}});
   expect_follows(module, {x}, {{-x}, {x.abs()}});
 }
