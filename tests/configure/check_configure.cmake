@@ -1,6 +1,7 @@
 # Each case configures the project with something wrong and asks for one line that says so.
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${WORK})
+include(${CMAKE_CURRENT_LIST_DIR}/fakes.cmake)
 
 # refused(NAME message-regex [cmake options])
 function(refused name expected)
@@ -13,21 +14,6 @@ function(refused name expected)
   elseif(NOT said MATCHES "${expected}")
     message(SEND_ERROR "${name}: expected /${expected}/ in: ${said}")
   endif()
-endfunction()
-
-# A folder that looks like LibTorch of a version.
-function(fake_libtorch folder minor)
-  file(WRITE ${folder}/include/ATen/core/Tensor.h "")
-  file(WRITE ${folder}/include/torch/headeronly/version.h
-       "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR ${minor}\n#define TORCH_VERSION_PATCH 1\n")
-  file(WRITE ${folder}/lib/libtorch_cpu.so "")
-  file(WRITE ${folder}/lib/libc10.so "")
-endfunction()
-
-# A program that calls itself a compiler or nvcc of some version.
-function(fake_program path text)
-  file(WRITE ${path} "#!/bin/sh\n${text}\n")
-  file(CHMOD ${path} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
 endfunction()
 
 set(real -DLIBTORCH=${LIBTORCH} -DCMAKE_CXX_COMPILER=${COMPILER})

@@ -1,19 +1,11 @@
 # Where LibTorch is looked for when nobody names it, with folders that only look like one. Arguments: ROOT, WORK.
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${WORK})
-
-function(fake_libtorch folder minor)
-  file(WRITE ${folder}/include/ATen/core/Tensor.h "")
-  file(WRITE ${folder}/include/torch/headeronly/version.h
-       "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR ${minor}\n#define TORCH_VERSION_PATCH 1\n")
-  file(WRITE ${folder}/lib/libtorch_cpu.so "")
-  file(WRITE ${folder}/lib/libc10.so "")
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/fakes.cmake)
 
 # A python3 whose torch lies there.
 function(fake_python path folder)
-  file(WRITE ${path} "#!/bin/sh\necho '${folder}'\n")
-  file(CHMOD ${path} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+  fake_program(${path} "echo '${folder}'")
 endfunction()
 
 file(WRITE ${WORK}/project/CMakeLists.txt "cmake_minimum_required(VERSION 3.25)
@@ -75,3 +67,4 @@ asked(gone "took <[^>]*/prefix/libtorch>" -DCMAKE_PREFIX_PATH=${WORK}/prefix ${a
 file(REMOVE_RECURSE ${WORK}/prefix)
 asked(gone "took <[^>]*/site-packages/torch>" ${all})
 file(REMOVE_RECURSE ${WORK})
+include(${CMAKE_CURRENT_LIST_DIR}/fakes.cmake)

@@ -2,31 +2,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/script.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "command_test.h"
 #include "deploy/files/torchvision.h"
-#include "script_modules.h"
 
 namespace mezzo::deploy {
 namespace {
 
 using ::testing::HasSubstr;
 
-class ExportCommand : public ::testing::Test {
+class ExportCommand : public CommandTest {
  protected:
-  void SetUp() override {
-    std::filesystem::create_directories(folder_);
-    torch::manual_seed(1);
-    conv_net().save(path("net.pt"));
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
   /// `mezzo export FILE -o out.onnx ARGUMENTS`
   cli::Outcome exported(const std::string& file, const std::string& arguments) const {
     return cli::mezzo("export " + path(file) + " -o " + path("out.onnx") + " --evaluator " +
@@ -39,9 +30,6 @@ class ExportCommand : public ::testing::Test {
     std::sort(names.begin(), names.end());
     return names;
   }
-
-  const std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / ("mezzo_export_command_" + std::to_string(getpid()));
 };
 
 TEST_F(ExportCommand, WritesAVerifiedModelAndReports) {

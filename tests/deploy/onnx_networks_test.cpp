@@ -21,11 +21,7 @@ using namespace networks;
 using ::testing::HasSubstr;
 
 OnnxOptions judged(DynamicAxes axes) {
-  OnnxOptions options;
-  options.evaluator = MEZZO_EVALUATOR;
-#ifdef MEZZO_ONNXRUNTIME
-  options.onnxruntime = MEZZO_ONNXRUNTIME;
-#endif
+  OnnxOptions options = judged_options();
   options.dynamic_axes = std::move(axes);
   return options;
 }

@@ -10,6 +10,7 @@
 #include "messages.h"
 #include "mezzo/deploy.h"
 #include "mezzo/error.h"
+#include "run_file.h"
 
 namespace mezzo::deploy {
 namespace {
@@ -32,14 +33,6 @@ class Folder {
   std::filesystem::path path_;
 };
 
-OnnxOptions with_judge(OnnxOptions options = {}) {
-  options.evaluator = MEZZO_EVALUATOR;
-#ifdef MEZZO_ONNXRUNTIME
-  options.onnxruntime = MEZZO_ONNXRUNTIME;
-#endif
-  return options;
-}
-
 /// A script with this body for `forward(self, x, y)`; both are float matrices unless given.
 torch::jit::Module script(const std::string& body) {
   torch::jit::Module module("Script");
@@ -55,7 +48,7 @@ struct Row {
 void expect_exported(const Row& row, const std::vector<at::Tensor>& inputs,
                      const DynamicAxes& axes) {
   const Folder folder;
-  OnnxOptions options = with_judge();
+  OnnxOptions options = judged_options();
   options.opset = row.opset;
   options.dynamic_axes = axes;
   const std::string message = message_of([&] {
@@ -360,7 +353,7 @@ def forward(self, x, y):
 )");
   const Folder folder;
   const at::Tensor x = torch::randn({4, 5}), y = torch::randn({4, 5});
-  EXPECT_NO_THROW(export_onnx(module, {x, y}, folder.file(), with_judge()));
+  EXPECT_NO_THROW(export_onnx(module, {x, y}, folder.file(), judged_options()));
 }
 
 TEST(OnnxOperators, BranchesListsDictionariesAndFixedLoops) {
@@ -381,19 +374,19 @@ def forward(self, x, y):
 )");
   const Folder folder;
   const at::Tensor x = torch::ones({2, 3}), y = torch::full({2, 3}, 2.0);
-  EXPECT_NO_THROW(export_onnx(module, {x, y}, folder.file(), with_judge()));
-  EXPECT_NO_THROW(export_onnx(module, {-x, y}, folder.file(), with_judge()));
+  EXPECT_NO_THROW(export_onnx(module, {x, y}, folder.file(), judged_options()));
+  EXPECT_NO_THROW(export_onnx(module, {-x, y}, folder.file(), judged_options()));
 }
 
 TEST(OnnxOperators, WhatCannotBeSaidIsNamed) {
   const Folder folder;
   const at::Tensor x = torch::randn({3, 3});
   EXPECT_THAT(message_of([&] {
-                export_onnx(script("torch.linalg_inv(x)"), {x, x}, folder.file(), with_judge());
+                export_onnx(script("torch.linalg_inv(x)"), {x, x}, folder.file(), judged_options());
               }),
               AllOf(HasSubstr("aten::linalg_inv"), HasSubstr("options.translate")));
   EXPECT_FALSE(std::filesystem::exists(folder.file()));
-  OnnxOptions old = with_judge();
+  OnnxOptions old = judged_options();
   old.opset = 13;
   EXPECT_THAT(message_of([&] {
                 export_onnx(script("torch.tril(x)"), {x, x}, folder.file(), old);
@@ -405,7 +398,7 @@ TEST(OnnxOperators, WhatCannotBeSaidIsNamed) {
 
 TEST(OnnxOperators, ACallersOwnTranslationComesFirst) {
   const Folder folder;
-  OnnxOptions options = with_judge();
+  OnnxOptions options = judged_options();
   int calls = 0;
   options.translate["aten::relu"] = [&](OnnxGraph& graph, const OnnxCall& call) {
     ++calls;

@@ -2,33 +2,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/script.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "cli/program.h"
-#include "script_modules.h"
+#include "command_test.h"
 
 namespace mezzo::deploy {
 namespace {
 
 using ::testing::HasSubstr;
 
-class ScriptCommand : public ::testing::Test {
+class ScriptCommand : public CommandTest {
  protected:
-  void SetUp() override {
-    std::filesystem::create_directories(folder_);
-    torch::manual_seed(1);
-    conv_net().save(path("net.pt"));
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
   bool is_there(const std::string& name) const { return std::filesystem::exists(path(name)); }
-
-  const std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / ("mezzo_script_command_" + std::to_string(getpid()));
 };
 
 TEST_F(ScriptCommand, ConvertsAFileAndReportsWhatBecameLow) {
