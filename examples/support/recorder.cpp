@@ -31,14 +31,14 @@ class Silence final : public mezzo::report::Sink {
   void write(const mezzo::report::Event&) override {}
 };
 
+}  // namespace
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
   return *middle;
 }
-
-}  // namespace
 
 Recorder::Recorder(const std::string& log, mezzo::report::RunStarted run,
                    std::function<Counters()> counters)

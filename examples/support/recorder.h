@@ -9,6 +9,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace torch::optim {
 class Optimizer;
@@ -24,6 +25,9 @@ struct Counters {
   double scale = 1;
   std::int64_t skipped_steps = 0, weight_casts = 0, activation_casts = 0;
 };
+
+/// The middle value, the upper one of two; 0 of nothing.
+double median(std::vector<double> values);
 
 class Recorder {
  public:
