@@ -29,9 +29,8 @@ struct Finding {
 /// - "vanishing": gradients lie below the numbers of their type in half of the watched steps or
 ///   more, or are zero where those of the float run are not (needs watch());
 /// - "dead": no gradient but zero reaches a parameter in any watched step (needs watch());
-/// - "skips": the explanations of skipped steps, the most frequent first (needs
-/// report::SkipExplained
-///   events, or messages with Options::explain_skips);
+/// - "skips": the explanations of skipped steps, the most frequent first (needs events
+///   report::SkipExplained, or messages with "; explained: ");
 /// - "rank": overflows come from some ranks alone;
 /// - "slow": a run takes longer than the float run of the report.
 /// Steps count from 1, as events do. Empty where nothing is found.
