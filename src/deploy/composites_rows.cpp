@@ -113,7 +113,7 @@ Names step(C c) {
 Names is_in(C c) {
   const std::string_view all = c.takes("elements") ? "elements" : "element",
                          some = c.takes("test_elements") ? "test_elements" : "test_element";
-  const at::ScalarType type = c.type(all);
+  const at::ScalarType type = c10::promoteTypes(c.type(all), c.type(some));
   const bool is_tensor = example_of(c.arg(all), 0).isTensor();
   std::string x = c.x(all, type);
   if (!is_tensor && !c.arg(all).is_constant()) x = c.one("Squeeze", {x});

@@ -24,6 +24,15 @@ Names binary(C c, std::string_view op) {
   return {c.one(op, {c.x("self", c.out_type()), c.x("other", c.out_type())})};
 }
 
+/// The larger or smaller of two, where neither is NaN; else the one that is a number.
+Names number_among(C c, std::string_view op) {
+  const std::string a = c.x("self", c.out_type()), b = c.x("other", c.out_type());
+  const std::string both = c.one(op, {a, b});
+  if (!at::isFloatingType(c.out_type())) return {both};
+  const std::string first = c.one("Where", {c.one("IsNaN", {b}), a, both});
+  return {c.one("Where", {c.one("IsNaN", {a}), b, first})};
+}
+
 /// Numbers of scripts are called a and b in their schemas.
 std::pair<std::string_view, std::string_view> sides(C c) {
   return c.takes("self") ? std::pair{"self", "other"} : std::pair{"a", "b"};
@@ -276,11 +285,19 @@ Names bit_logic(C c, std::string_view logical, std::string_view bitwise) {
   return binary(c, bitwise);
 }
 Names is_close(C c) {
-  const std::string a = c.x("self"), b = c.x("other");
+  const at::ScalarType type = c.is_float() ? c.type() : at::kFloat;
+  const std::string a = c.x("self", type), b = c.x("other", type);
   const std::string bound =
-      c.one("Add", {c.g.number(c.d("atol"), c.type()),
-                    c.one("Mul", {c.g.number(c.d("rtol"), c.type()), c.one("Abs", {b})})});
-  return {c.one("LessOrEqual", {c.one("Abs", {c.one("Sub", {a, b})}), bound})};
+      c.one("Add", {c.g.number(c.d("atol"), type),
+                    c.one("Mul", {c.g.number(c.d("rtol"), type), c.one("Abs", {b})})});
+  const std::string off = c.one("Abs", {c.one("Sub", {a, b})});
+  // An infinite bound is near to nothing but itself.
+  const std::string finite =
+      c.one("Less", {off, c.g.number(std::numeric_limits<double>::infinity(), type)});
+  const std::string near = c.one("And", {finite, c.one("LessOrEqual", {off, bound})});
+  const std::string close = c.one("Or", {c.one("Equal", {a, b}), near});
+  if (!c.has("equal_nan") || !c.b("equal_nan")) return {close};
+  return {c.one("Or", {close, c.one("And", {c.one("IsNaN", {a}), c.one("IsNaN", {b})})})};
 }
 Names is_finite(C c) {
   const std::string x = c.x("self");
@@ -288,9 +305,11 @@ Names is_finite(C c) {
 }
 Names nan_to_num(C c) {
   const std::string x = c.x("self");
-  const double most = c.type() == at::kFloat  ? std::numeric_limits<float>::max()
-                      : c.type() == at::kHalf ? 65504
-                                              : 3.38e38;
+  if (!c.is_float()) return {x};
+  const double most = c.type() == at::kFloat    ? std::numeric_limits<float>::max()
+                      : c.type() == at::kDouble ? std::numeric_limits<double>::max()
+                      : c.type() == at::kHalf   ? std::numeric_limits<c10::Half>::max()
+                                                : std::numeric_limits<c10::BFloat16>::max();
   const std::string low = c.constant(c.has("neginf") ? c.d("neginf") : -most),
                     high = c.constant(c.has("posinf") ? c.d("posinf") : most);
   std::string y =
@@ -358,8 +377,10 @@ constexpr Row kElementwise[] = {
     {"lerp", 13, lerp},
     {"square", 13,
      [](C c) {
-       return Names{c.one("Mul", {c.x("self"), c.x("self")})};
+       const std::string x = c.x("self", c.out_type());
+       return Names{c.one("Mul", {x, x})};
      }},
+    {"positive", 13, [](C c) { return Names{c.x("self")}; }},
     {"addcmul", 13, [](C c) { return add_product(c, "Mul"); }},
     {"addcdiv", 13, [](C c) { return add_product(c, "Div"); }},
     {"rsqrt", 13, [](C c) { return Names{c.one("Reciprocal", {c.unary("Sqrt")})}; }},
@@ -396,8 +417,8 @@ constexpr Row kElementwise[] = {
     {"clamp_max", 13, clamp},
     {"maximum", 13, [](C c) { return binary(c, "Max"); }},
     {"minimum", 13, [](C c) { return binary(c, "Min"); }},
-    {"fmax", 13, [](C c) { return binary(c, "Max"); }},
-    {"fmin", 13, [](C c) { return binary(c, "Min"); }},
+    {"fmax", 13, [](C c) { return number_among(c, "Max"); }},
+    {"fmin", 13, [](C c) { return number_among(c, "Min"); }},
     {"atan2", 13, atan2},
     {"arctan2", 13, atan2},
     {"gelu", 13, gelu},
@@ -455,7 +476,7 @@ constexpr Row kElementwise[] = {
      }},
     {"hypot", 13,
      [](C c) {
-       const std::string a = c.x("self"), b = c.x("other");
+       const std::string a = c.x("self", c.out_type()), b = c.x("other", c.out_type());
        return Names{c.one("Sqrt", {c.one("Add", {c.one("Mul", {a, a}), c.one("Mul", {b, b})})})};
      }},
     {"where", 13, where},

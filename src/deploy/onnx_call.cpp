@@ -139,6 +139,13 @@ std::string Call::neighbours_product(const std::string& tensor, const OnnxValue&
 
 /// Sizes that are equal in all runs are numbers, one that the tensor has at the same place is 0,
 /// and one other is -1. What is left is computed, as the one factor between two products.
+std::string Call::resized(const std::string& tensor, const std::vector<std::int64_t>& sizes) const {
+  const bool is_empty = std::count(sizes.begin(), sizes.end(), 0) > 0;
+  if (!is_empty) return g.op("Reshape", {tensor, g.ints(sizes)});
+  if (g.opset() < 14) refuse("its result has no elements, which needs opset 14; set options.opset");
+  return g.op("Reshape", {tensor, g.ints(sizes)}, {{"allowzero", std::int64_t{1}}});
+}
+
 std::string Call::reshaped(const std::string& tensor, const OnnxValue& like,
                            std::size_t result) const {
   const std::int64_t rank = out_rank(result);
@@ -149,6 +156,9 @@ std::string Call::reshaped(const std::string& tensor, const OnnxValue& like,
     wanted.push_back(fixed_out(d, result));
     if (wanted.back() < 0) open.push_back(d);
   }
+  if (open.empty()) return resized(tensor, wanted);
+  if (std::count(wanted.begin(), wanted.end(), 0) > 0)
+    refuse("its result has no elements, and sizes that follow from the model's inputs");
   if (open.size() == 1) {
     wanted[static_cast<std::size_t>(open[0])] = -1;
     return g.op("Reshape", {tensor, g.ints(wanted)});

@@ -90,6 +90,8 @@ class Call {
   /// The tensor with the sizes that the result has in each of the runs; `rank` is the tensor's.
   std::string reshaped(const std::string& tensor, const OnnxValue& like,
                        std::size_t result = 0) const;
+  /// The tensor with these sizes, of which a zero means no elements.
+  std::string resized(const std::string& tensor, const std::vector<std::int64_t>& sizes) const;
   std::string transposed(const std::string& tensor, std::int64_t rank, std::int64_t a,
                          std::int64_t b) const;
   std::string sliced(const std::string& tensor, std::int64_t axis, std::int64_t begin,

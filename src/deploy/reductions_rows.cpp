@@ -29,10 +29,19 @@ Names reduction(C c, std::string_view op) {
   return {reduce(c, op, c.x("self", c.out_type()))};
 }
 
-/// Takes booleans and integers as numbers.
-Names any_or_all(C c, std::string_view op) {
-  const std::string truth = c.g.cast(c.x("self", at::kBool), at::kBool, at::kInt);
-  return {c.g.cast(reduce(c, op, truth), at::kInt, c.out_type())};
+/// By a count, which is zero also of nothing.
+std::string any_of(C c, const std::string& truths) {
+  return c.g.cast(reduce(c, "ReduceSum", c.g.cast(truths, at::kBool, at::kLong)), at::kLong,
+                  at::kBool);
+}
+
+Names any(C c) {
+  return {c.g.cast(any_of(c, c.x("self", at::kBool)), at::kBool, c.out_type())};
+}
+
+Names all(C c) {
+  const std::string one_fails = any_of(c, c.one("Not", {c.x("self", at::kBool)}));
+  return {c.g.cast(c.one("Not", {one_fails}), at::kBool, c.out_type())};
 }
 
 /// max and min: of everything, along an axis with places, or of two tensors.
@@ -60,7 +69,8 @@ Names arg_extreme(C c, std::string_view op) {
   return {c.one(op, {flat}, {{"axis", std::int64_t{0}}, {"keepdims", std::int64_t{0}}})};
 }
 
-/// The number of elements that a variance is taken of, as a constant or from the shape.
+/// The number of elements that a variance is taken of, less the correction, but not below zero; as
+/// a constant or from the shape.
 std::string count_of(C c, const std::vector<std::int64_t>& axes, double correction) {
   double fixed = 1;
   bool is_fixed = true;
@@ -75,14 +85,16 @@ std::string count_of(C c, const std::vector<std::int64_t>& axes, double correcti
     is_fixed = is_fixed && c.fixed_size("self", place) >= 0;
     fixed *= static_cast<double>(c.fixed_size("self", place));
   }
-  if (is_fixed) return c.constant(fixed - correction);
+  if (is_fixed) return c.constant(std::max(fixed - correction, 0.0));
   for (const std::int64_t axis : all) {
     const std::int64_t place = axis < 0 ? axis + c.rank() : axis;
     const std::string size = c.sizes(c.x("self"), place, place + 1);
     product = product.empty() ? size : c.one("Mul", {product, size});
   }
-  return c.one("Sub", {c.g.cast(c.one("Squeeze", {product}), at::kLong, c.out_type()),
-                       c.constant(correction)});
+  const std::string less = c.one(
+      "Sub",
+      {c.g.cast(c.one("Squeeze", {product}), at::kLong, c.out_type()), c.constant(correction)});
+  return correction > 0 ? c.one("Max", {less, c.constant(0)}) : less;
 }
 
 Names variance(C c, bool root, bool with_mean) {
@@ -158,8 +170,8 @@ constexpr Row kReductions[] = {
     {"logsumexp", 13, [](C c) { return reduction(c, "ReduceLogSumExp"); }},
     {"amax", 13, [](C c) { return reduction(c, "ReduceMax"); }},
     {"amin", 13, [](C c) { return reduction(c, "ReduceMin"); }},
-    {"all", 13, [](C c) { return any_or_all(c, "ReduceMin"); }},
-    {"any", 13, [](C c) { return any_or_all(c, "ReduceMax"); }},
+    {"all", 13, all},
+    {"any", 13, any},
     {"max", 13, [](C c) { return extreme(c, true); }},
     {"min", 13, [](C c) { return extreme(c, false); }},
     {"argmax", 13, [](C c) { return arg_extreme(c, "ArgMax"); }},

@@ -318,7 +318,7 @@ Names repeat_interleave(C c) {
     x = c.one("Reshape", {x, c.g.ints({-1})});
   }
   std::vector<std::int64_t> repeats(static_cast<std::size_t>(rank + 1), 1),
-      sizes(static_cast<std::size_t>(rank), 0);
+      sizes(static_cast<std::size_t>(rank), 0), all;
   repeats[static_cast<std::size_t>(axis + 1)] = times;
   const std::string tiled = c.one("Tile", {c.unsqueezed(x, {axis + 1}), c.g.ints(repeats)});
   std::size_t open = 0;
@@ -331,6 +331,8 @@ Names repeat_interleave(C c) {
       open += fixed < 0;
     }
   }
+  for (std::int64_t d = 0; d < rank; ++d) all.push_back(c.fixed_out(d));
+  if (std::count(all.begin(), all.end(), -1) == 0) return {c.resized(tiled, all)};
   if (open > 0) c.refuse("sizes behind its axis follow from the model's inputs");
   return {c.one("Reshape", {tiled, c.g.ints(sizes)})};
 }

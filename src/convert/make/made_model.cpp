@@ -6,6 +6,7 @@
 #include "convert/engine/evaluate.h"
 #include "convert/engine/ort.h"
 #include "convert/graph/check.h"
+#include "convert/make/admit_types.h"
 #include "convert/onnx/fields.h"
 #include "convert/onnx/store.h"
 #include "core/raise.h"
@@ -150,19 +151,19 @@ std::uint64_t format_of(std::int64_t opset) {
   return 10;
 }
 
-}  // namespace
+std::string empty_model() {
+  return {"\x3a\x00", 2};
+}
 
-void store_made(const MadeModel& model, const std::filesystem::path& out, bool external) {
-  constexpr const char* kNothing = "\x3a\x00";  // a model with an empty graph
-  Document document(std::string(kNothing, 2));
-  const std::string producer = "Mezzo";
-  auto graph = Maker::graph(model.graph);
+/// Texts and tensors of the document are views into the model.
+void fill(Document& document, const MadeModel& model) {
+  static constexpr std::string_view kMezzo = "Mezzo";
+  constexpr std::uint32_t kProducer = 2, kProducerVersion = 3;
   Message made;
   made.add(field::model::kIrVersion, format_of(model.opsets.at("")));
-  constexpr std::uint32_t kProducer = 2, kProducerVersion = 3;
-  made.add(kProducer, std::string_view(producer));
+  made.add(kProducer, kMezzo);
   made.add(kProducerVersion, std::string_view(model.producer_version));
-  made.add(field::model::kGraph, std::move(graph));
+  made.add(field::model::kGraph, Maker::graph(model.graph));
   for (const auto& [domain, version] : model.opsets) {
     auto opset = std::make_unique<Message>();
     opset->add(field::opset::kDomain, std::string_view(domain));
@@ -170,7 +171,28 @@ void store_made(const MadeModel& model, const std::filesystem::path& out, bool e
     made.add(field::model::kOpsetImport, std::move(opset));
   }
   document.model().replace(std::move(made.fields()));
-  store_model(document, out, external);
+}
+
+TypesOfValues types_of(const MadeModel& model) {
+  Document document(empty_model());
+  fill(document, model);
+  const Graph graph(document);
+  TypesOfValues types;
+  for (const Value& value : graph.values) {
+    if (value.type.is_plain_tensor()) types.emplace(value.name, value.type.element);
+  }
+  return types;
+}
+
+}  // namespace
+
+void store_made(MadeModel model, const std::filesystem::path& out, bool external) {
+  admit_types(model, types_of(model));
+  {
+    Document document(empty_model());
+    fill(document, model);
+    store_model(document, out, external);
+  }
   Document written(out);
   const Graph read(written);
   const std::vector<Finding> findings = check_graph(read);

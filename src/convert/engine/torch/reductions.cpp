@@ -15,10 +15,10 @@
 #include <ATen/ops/nll_loss_nd.h>
 #include <ATen/ops/prod.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/sort.h>
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/sum.h>
-#include <ATen/ops/topk.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
@@ -70,11 +70,30 @@ Tensor mean(const Tensor& x, const Dims& axes, bool keep) {
   if (axes.empty()) return x;
   return at::mean(x.to(at::kDouble), axes, keep).to(x.scalar_type());
 }
+/// The least or the largest value of a type.
+at::Scalar limit_of(at::ScalarType type, bool largest) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (at::isFloatingType(type)) return largest ? kInfinity : -kInfinity;
+  const bool is_signed = type != at::kBool && type != at::kByte;
+  const auto bits = type == at::kBool ? 1 : 8 * c10::elementSize(type) - is_signed;
+  const std::uint64_t most = (std::uint64_t{1} << bits) - 1;
+  if (largest) return static_cast<std::int64_t>(most);
+  return is_signed ? -static_cast<std::int64_t>(most) - 1 : std::int64_t{0};
+}
+
+/// Of nothing it is the least value of the type, or the largest, which at::amax refuses.
+Tensor extreme(const Tensor& x, const Dims& axes, bool keep, bool largest) {
+  if (axes.empty()) return x;
+  const bool is_empty =
+      std::ranges::any_of(axes, [&](std::int64_t axis) { return x.size(axis) == 0; });
+  if (!is_empty) return largest ? at::amax(x, axes, keep) : at::amin(x, axes, keep);
+  return x.sum(axes, keep, x.scalar_type()).fill_(limit_of(x.scalar_type(), !largest));
+}
 Tensor largest(const Tensor& x, const Dims& axes, bool keep) {
-  return axes.empty() ? x : at::amax(x, axes, keep);
+  return extreme(x, axes, keep, true);
 }
 Tensor smallest(const Tensor& x, const Dims& axes, bool keep) {
-  return axes.empty() ? x : at::amin(x, axes, keep);
+  return extreme(x, axes, keep, false);
 }
 Tensor product(const Tensor& x, const Dims& axes, bool keep) {
   Tensor result = wide(x);
@@ -111,11 +130,14 @@ Tensors position(const Call& c) {
   return {last ? at::sub(at::sub(at::zeros_like(found), found), 1 - x.size(axis)) : found};
 }
 
+/// Of equal values the first comes first, which at::topk does not promise.
 Tensors top_k(const Call& c) {
+  const Tensor& x = c.in(0);
   const std::int64_t k = c.is_given("k") ? c.integer("k", 1) : c.list(1).at(0);
-  const auto [values, indices] = at::topk(c.in(0), k, wrapped(c.integer("axis", -1), c.in(0).dim()),
-                                          c.integer("largest", 1) != 0, true);
-  return {values, indices};
+  const std::int64_t axis = wrapped(c.integer("axis", -1), x.dim());
+  if (k > x.size(axis)) refuse("k is ", k, ", and the axis has ", x.size(axis), " elements");
+  const auto [values, indices] = at::sort(x, /*stable=*/true, axis, c.integer("largest", 1) != 0);
+  return {values.narrow(axis, 0, k).contiguous(), indices.narrow(axis, 0, k).contiguous()};
 }
 
 Tensors cumulative_sum(const Call& c) {

@@ -128,7 +128,11 @@ Tensors slice(const Call& c) {
     const std::int64_t end = back && ends[i] < -size ? -1 : place(ends[i]);
     const std::int64_t length = back ? begin - end : end - begin;
     const std::int64_t stride = std::abs(steps[i]);
-    const std::int64_t count = length <= 0 ? 0 : (length + stride - 1) / stride;
+    const std::int64_t count = length <= 0 || size == 0 ? 0 : (length + stride - 1) / stride;
+    if (count == 0) {
+      x = x.narrow(axis, 0, 0);
+      continue;
+    }
     const Tensor index = at::arange(count, at::kLong).mul(steps[i]).add(begin);
     x = at::index_select(x, axis, index);
   }
