@@ -73,8 +73,8 @@ class OptimizerStep {
   std::shared_ptr<const StepRecord> finish(bool applied);
   void end();
   std::string overflow_reason() const;
-  /// What goes behind the reason of a skipped step while such are to be explained. `at_once`: it was
-  /// skipped just now, and the gradients are gone.
+  /// What goes behind the reason of a skipped step while such are to be explained. `at_once`: it
+  /// was skipped just now, and the gradients are gone.
   std::string explanation(bool at_once);
   void tell_step(const StepRecord& record);
   void check_exhausted(const std::string& reason);

@@ -1,4 +1,5 @@
-// A room above explains skipped steps (Options::explain_skips): it registers here when it is linked.
+// A room above explains skipped steps (Options::explain_skips): it registers here when it is
+// linked.
 #pragma once
 
 #include <string>

@@ -9,8 +9,8 @@ class OptimizerState;
 
 namespace mezzo::insight {
 
-/// "; explained: mul (between stem and head) overflowed", or "; not explained: ..." with the reason.
-/// Right after the step, while its gradients are gone. Throws nothing.
+/// "; explained: mul (between stem and head) overflowed", or "; not explained: ..." with the
+/// reason. Right after the step, while its gradients are gone. Throws nothing.
 std::string explain_skip(mezzo::amp::detail::OptimizerState& optimizer);
 
 }  // namespace mezzo::insight

@@ -1,4 +1,5 @@
-// Options::explain_skips: the messages of the first skipped steps say why, and training is the same.
+// Options::explain_skips: the messages of the first skipped steps say why, and training is the
+// same.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,9 +36,9 @@ class Overheard {
 };
 
 /// Why one step of this network on this input was skipped.
-std::string reason_of_skip(const std::string& level, double input, Step middle,
-                           const Step& loss = [](const at::Tensor& y) { return y.sum(); },
-                           double scale = 16) {
+std::string reason_of_skip(
+    const std::string& level, double input, Step middle,
+    const Step& loss = [](const at::Tensor& y) { return y.sum(); }, double scale = 16) {
   Sandwich net(std::move(middle));
   torch::optim::SGD sgd(net->parameters(), 0.01);
   auto [model, optimizer] = amp::initialize(net, sgd,
