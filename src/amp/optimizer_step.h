@@ -73,7 +73,7 @@ class OptimizerStep {
   std::shared_ptr<const StepRecord> finish(bool applied);
   void end();
   std::string overflow_reason() const;
-  /// What goes behind the reason of a skipped step while such are to be explained. `at_once`: it
+  /// The text behind the reason of a skipped step while such are to be explained. `at_once`: it
   /// was skipped just now, and the gradients are gone.
   std::string explanation(bool at_once);
   void tell_step(const StepRecord& record);
