@@ -40,11 +40,13 @@ struct Kept {
   std::vector<std::shared_ptr<void>> lists;  ///< what cast tensor lists point at
   bool remembers = false;                    ///< are originals noted?
   bool keeps_pointers = false;               ///< does a shared_ptr stay the caller's own?
+  std::vector<at::Tensor>* seen = nullptr;   ///< takes every tensor as it comes, if set
   /// Cast tensors and their originals; a cast one is held, so that its address stays its own.
   std::unordered_map<const c10::TensorImpl*, std::pair<at::Tensor, at::Tensor>> originals;
 
   /// The tensor cast, and noted if asked.
   at::Tensor cast(const at::Tensor& tensor, const TensorCast& cast) {
+    if (seen != nullptr) seen->push_back(tensor);
     at::Tensor result = cast(tensor);
     if (remembers && !result.is_same(tensor))
       originals.try_emplace(result.unsafeGetTensorImpl(), result, tensor);

@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <unordered_map>
@@ -246,6 +247,25 @@ class CastArgument {
   Kept kept_;
   std::conditional_t<kIsCast, std::optional<Value>, Nothing> cast_;
 };
+
+/// The tensors in a value, in their order; undefined ones, too.
+template <typename T>
+std::vector<at::Tensor> tensors_in(const T& value) {
+  std::vector<at::Tensor> found;
+  Kept kept;
+  kept.keeps_pointers = true;
+  kept.seen = &found;
+  static_cast<void>(cast_value(value, TensorCast{}, kept));
+  return found;
+}
+
+/// Can a call with this argument be made again later? It is copied, its tensors by reference.
+template <typename Arg, typename Value = std::remove_cvref_t<Arg>>
+inline constexpr bool kCanBeRepeated =
+    std::is_copy_constructible_v<Value> && !std::is_pointer_v<Value> && !std::is_array_v<Value> &&
+    (std::is_arithmetic_v<Value> || std::is_enum_v<Value> || std::is_same_v<Value, std::string> ||
+     std::is_same_v<Value, std::nullopt_t> ||
+     (Castable<Value>::value && !Castable<Value>::borrows));
 
 }  // namespace mezzo::amp::detail
 

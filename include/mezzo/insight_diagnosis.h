@@ -30,7 +30,7 @@ struct Finding {
 ///   more, or are zero where those of the float run are not (needs watch());
 /// - "dead": no gradient but zero reaches a parameter in any watched step (needs watch());
 /// - "skips": the explanations of skipped steps, the most frequent first (needs events
-///   report::SkipExplained, or messages with "; explained: ");
+///   report::SkipExplained, or the messages of Options::explain_skips);
 /// - "rank": overflows come from some ranks alone;
 /// - "slow": a run takes longer than the float run of the report.
 /// Steps count from 1, as events do. Empty where nothing is found.

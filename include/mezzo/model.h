@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include <concepts>
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <optional>
@@ -43,6 +44,14 @@ class MEZZO_API CallGuard {
   ModelState& state_;
   std::unique_ptr<Scopes> scopes_;
 };
+
+/// Is the next call of a model kept, so that a skipped step can be explained
+/// (Options::explain_skips)?
+MEZZO_API bool keeps_calls(const ModelState& state);
+
+/// Keeps the call that was just made: how to make it again, and the tensors in its results.
+MEZZO_API void keep_call(ModelState& state, std::function<std::vector<at::Tensor>()> again,
+                         const std::vector<at::Tensor>& results);
 
 /// The base of every Model, whatever its network: the part that needs no template.
 class MEZZO_API ModelHandle {
@@ -164,11 +173,13 @@ class Model : public detail::ModelHandle {
   /// The network's forward, with the level's casts; default arguments of `forward` work.
   template <typename... Args>
   auto operator()(Args&&... args) const {
-    return run(
-        [this](auto&&... cast) -> decltype(auto) {
-          return network().forward(std::forward<decltype(cast)>(cast)...);
-        },
-        std::forward<Args>(args)...);
+    if constexpr ((detail::kCanBeRepeated<Args> && ...)) {
+      using Result = decltype(run_forward(std::forward<Args>(args)...));
+      if constexpr (holds_tensors<Result> && std::is_copy_constructible_v<Result>) {
+        if (detail::keeps_calls(*state())) return run_kept(std::forward<Args>(args)...);
+      }
+    }
+    return run_forward(std::forward<Args>(args)...);
   }
 
   /// The same.
@@ -212,6 +223,33 @@ class Model : public detail::ModelHandle {
 
  private:
   Impl& network() const { return detail::bare_network(*net_); }
+
+  template <typename... Args>
+  auto run_forward(Args&&... args) const {
+    return run(
+        [this](auto&&... cast) -> decltype(auto) {
+          return network().forward(std::forward<decltype(cast)>(cast)...);
+        },
+        std::forward<Args>(args)...);
+  }
+
+  /// The same, and the call is kept. It holds the network, but not this handle's state, which holds
+  /// the call.
+  template <typename... Args>
+  auto run_kept(Args&&... args) const {
+    std::tuple<std::remove_cvref_t<Args>...> given(args...);
+    auto result = run_forward(std::forward<Args>(args)...);
+    detail::keep_call(
+        *state(),
+        [net = *net_, weak = std::weak_ptr<detail::ModelState>(state()), given = std::move(given)] {
+          const Model model(net, weak.lock());
+          auto own = given;
+          return detail::tensors_in(std::apply(
+              [&](auto&... each) { return model.run_forward(static_cast<Args&&>(each)...); }, own));
+        },
+        detail::tensors_in(result));
+    return result;
+  }
 
   template <typename Function, typename... Args>
   auto run(Function&& function, Args&&... args) const {

@@ -125,6 +125,16 @@ struct Options {
   /// nothing is an error that lists what there is.
   std::vector<std::string> keep_float = {};
 
+  /// The messages of the first so many skipped steps, and StepResult::reason(), say which operator
+  /// failed: "...; explained: mul (between stem and head) overflowed". For it the model's last call
+  /// is made again, which leaves no trace and costs about three steps; until the next call its
+  /// arguments and the gradients that reached its results are held, by reference. The rest of the
+  /// program stays unknown: where the last call alone does not fail or cannot be made again (a call
+  /// of another function than `forward`, arguments by pointer, steps that a device decides), the
+  /// message says so, and insight::explain_overflow() can tell. 0: never. Not for networks that
+  /// communicate with other processes in their forward pass.
+  int explain_skips = 0;
+
   /// From command-line words: {"keep_batchnorm_fp32", "True"}. Keys are the names of the fields
   /// above (except `overflow_group`; `policy` names a TOML file, and `keep_float` is a list with
   /// commas); "None" leaves an option unset. An unknown key or a value of another kind throws

@@ -85,6 +85,7 @@ const std::map<std::string, Setter>& setters() {
       {"expect_equal_every",
        [](Options& o, S k, S v) { o.expect_equal_every = to_number<int>(k, v); }},
       {"keep_float", [](Options& o, S, S v) { o.keep_float = split_at_commas(v); }},
+      {"explain_skips", [](Options& o, S k, S v) { o.explain_skips = to_number<int>(k, v); }},
       {"policy", [](Options& o, S, S v) { o.policy = read_policy(v); }},
   };
   return table;

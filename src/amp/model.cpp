@@ -89,6 +89,7 @@ void ModelState::snapshot_before_training(Snapshot& snapshot) {
 void ModelState::before_call() {
   if (trial_ != nullptr) return recompute_weights(*module_);
   ++calls_;
+  if (session_.explains_skips()) forget_call();
   session_.take_writes();
   recompute_weights(*module_);
   const bool trains = module_->is_training();

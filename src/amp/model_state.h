@@ -1,7 +1,9 @@
 // The state behind a Model handle.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -11,6 +13,8 @@
 #include "mezzo/policy.h"
 
 namespace mezzo::amp::detail {
+
+struct LastCall;
 
 /// A network of a session.
 class ModelState {
@@ -61,6 +65,16 @@ class ModelState {
   void watch_stray_training() { stray_training_.watch(session_, *module_); }
   void note_load() { stray_training_.note_load(); }
 
+  /// Is the next call kept, so that a skipped step can be explained? Not in trials.
+  bool keeps_calls() const;
+  /// The call that was just made, in place of the one before: how to make it again, and the tensors
+  /// in its results, whose gradients are kept as they come. Calls may come from several threads.
+  void keep_call(std::function<std::vector<at::Tensor>()> again,
+                 const std::vector<at::Tensor>& results);
+  /// Null where the last call was not kept.
+  std::shared_ptr<const LastCall> last_call() const;
+  void forget_call();
+
   /// Calls made through the handle so far.
   std::int64_t calls() const noexcept { return calls_; }
 
@@ -77,6 +91,9 @@ class ModelState {
   const Trial* trial_ = nullptr;
   std::int64_t calls_ = 0;
   StrayTraining stray_training_;
+
+  mutable std::mutex last_call_mutex_;
+  std::shared_ptr<const LastCall> last_call_;
 };
 
 }  // namespace mezzo::amp::detail

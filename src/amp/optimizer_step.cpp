@@ -207,6 +207,7 @@ std::shared_ptr<const StepRecord> OptimizerStep::finish(bool applied) {
     }
     snapshot_.give_back();
     gradients_.drop();
+    record->reason += explanation(/*at_once=*/true);
   }
   last_ = record;
   end();

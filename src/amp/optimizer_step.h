@@ -73,6 +73,9 @@ class OptimizerStep {
   std::shared_ptr<const StepRecord> finish(bool applied);
   void end();
   std::string overflow_reason() const;
+  /// The text behind the reason of a skipped step while such are to be explained. `at_once`: it
+  /// was skipped just now, and the gradients are gone.
+  std::string explanation(bool at_once);
   void tell_step(const StepRecord& record);
   void check_exhausted(const std::string& reason);
   void tell_silent_parameters(std::int64_t steps);

@@ -103,6 +103,10 @@ void check_numbers(const amp::Options& options) {
                        "expect_equal_every compares the ranks of overflow_group, which is none(); "
                        "leave one of both unset");
   }
+  if (options.explain_skips < 0) {
+    raise<ConfigError>(kInProperties, "explain_skips is ", options.explain_skips,
+                       "; expected 0 (never) or how many skipped steps are to be explained");
+  }
   const auto check_scale = [](std::string_view name, double scale) {
     if (!(scale > 0) || !std::isfinite(static_cast<float>(scale)) ||
         static_cast<float>(scale) == 0) {

@@ -69,7 +69,10 @@ void Claims::claim(const Modules& modules, const std::vector<OptimizerRef>& opti
 }
 
 Session::Session(amp::Options options, Plan plan)
-    : options_(std::move(options)), plan_(std::move(plan)), kept_float_(options_.keep_float) {
+    : options_(std::move(options)),
+      plan_(std::move(plan)),
+      skips_to_explain_(options_.explain_skips),
+      kept_float_(options_.keep_float) {
   if (options_.enabled && plan_.check_finite) watch_.emplace();
 }
 

@@ -72,6 +72,11 @@ class Session {
     return optimizers_;
   }
 
+  /// Is the next skipped step to be explained (Options::explain_skips)?
+  bool explains_skips() const noexcept { return enabled() && skips_to_explain_ > 0; }
+  /// One of them was.
+  void note_explained();
+
   /// Gradients stay scaled until the step (Options::defer_unscale): not where two optimizers own a
   /// parameter, since the first one's step would take the gradient from the second one.
   bool defers_unscale() const;
@@ -120,6 +125,7 @@ class Session {
 
   amp::Options options_;
   Plan plan_;
+  int skips_to_explain_ = 0;
   KeptFloat kept_float_;
   Claims claims_;
   WeightTable weights_;

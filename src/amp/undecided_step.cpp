@@ -71,7 +71,7 @@ void OptimizerStep::take(const Decision& decision) {
   if (left_gradients) gradients_.drop();
   StepRecord record;
   record.applied = false;
-  record.reason = decision.reason + decision.ranks.describe();
+  record.reason = decision.reason + decision.ranks.describe() + explanation(/*at_once=*/false);
   record.scale_before.number = decision.scale_before;
   record.scale_after.number = decision.scale_after;
   tell_step(record);

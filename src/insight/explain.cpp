@@ -3,53 +3,19 @@
 #include <utility>
 
 #include "amp/session.h"
+#include "amp/skip_explainer.h"
 #include "insight/advisor.h"
 #include "insight/cause.h"
+#include "insight/first_fault.h"
 #include "insight/observer.h"
 #include "insight/ranks.h"
+#include "insight/skip_summary.h"
 #include "insight/step_trial.h"
-#include "insight/unobserved.h"
 #include "mezzo/insight_explain.h"
 
 namespace mezzo::insight {
 
 namespace {
-
-/// The first operator in full: the step runs once more, looked at closely there.
-Operator describe(StepTrial& step, const ModulePaths& paths, const Trace& trace, int origin,
-                  Explanation& into) {
-  const Unit& unit = trace.unit(origin);
-  Operator first;
-  first.name = trace.name_of(origin);
-  first.module = trace.module_of(origin);
-  first.backward = unit.backward;
-  if (unit.ordinal < 0) {
-    into.cause = unit.backward ? Cause::kGradientOverflow : Cause::kOverflow;
-    return first;
-  }
-  Observer observer(paths, unit.ordinal, unit.reads_fill);
-  step.run(observer);
-  const CloseUp& call = *observer.close_up();
-  first.inputs = call.inputs();
-  first.output = call.output();
-  const Unobserved unobserved;
-  Diagnosis diagnosis =
-      diagnose(call, unit.backward, unit.reads_fill, trace.weights_before(origin));
-  into.cause = diagnosis.cause;
-  if (!diagnosis.parameter.empty()) into.parameter = std::move(diagnosis.parameter);
-  return first;
-}
-
-void blame_leaves(const std::vector<const BadLeaf*>& leaves, Explanation& into) {
-  if (leaves.empty()) return;
-  into.cause = Cause::kBadInput;
-  for (const BadLeaf* leaf : leaves) {
-    if (leaf->weight == nullptr) continue;
-    into.cause = Cause::kExplodedWeights;
-    into.parameter = leaf->weight->name;
-    return;
-  }
-}
 
 /// "input of shape [4, 8] holds 1 NaN, the first at [2, 3]"
 std::string text_of(const BadLeaf& leaf) {
@@ -77,11 +43,7 @@ Explanation explain_here(const detail::Subject& subject, const std::function<at:
   result.parameter = outcome.first_bad;
   const Trace& trace = observer.trace();
   const Trace::Origin origin = trace.origin_of(outcome.bad_gradients);
-  if (origin.unit >= 0) {
-    result.first = describe(step, paths, trace, origin.unit, result);
-  } else {
-    blame_leaves(origin.leaves, result);
-  }
+  name_fault(step, paths, trace, origin, result);
   const StepOutcome in_float = step.attempt({.all_float = true}, 1);
   result.fails_in_float = in_float.ran && !in_float.passed;
   if (result.first && in_float.passed) {
@@ -97,6 +59,12 @@ Explanation explain_here(const detail::Subject& subject, const std::function<at:
   result.evaluations = step.runs();
   return result;
 }
+
+/// Skipped steps are explained wherever this room is linked (Options::explain_skips).
+const bool kExplainsSkips = [] {
+  mezzo::amp::detail::set_skip_explainer(&explain_skip);
+  return true;
+}();
 
 }  // namespace
 

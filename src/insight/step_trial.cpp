@@ -28,7 +28,7 @@ constexpr std::string_view kInTrial = "explain_overflow";
 }  // namespace
 
 StepTrial::StepTrial(const detail::Subject& subject, const std::function<at::Tensor()>& loss,
-                     int loss_id)
+                     int loss_id, std::optional<double> scale)
     : loss_(loss) {
   if (subject.optimizers.empty()) raise<ConfigError>(kInTrial, "got no optimizer");
   if (!loss) raise<ConfigError>(kInTrial, "got no function that computes the loss");
@@ -60,7 +60,7 @@ StepTrial::StepTrial(const detail::Subject& subject, const std::function<at::Ten
   }
   if (weights_.empty()) raise<ConfigError>(kInTrial, "the optimizers have no trainable parameters");
   generators_ = optimizers_.front()->snapshot().last_generator_states();
-  scale_ = failing_scale(loss_id);
+  scale_ = scale ? *scale : failing_scale(loss_id);
   for (auto& [tensor, gradient] : gradients_) tensor.mutable_grad().reset();
 }
 

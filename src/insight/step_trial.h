@@ -35,7 +35,9 @@ class StepTrial {
  public:
   static constexpr int kMostRuns = 12;
 
-  StepTrial(const detail::Subject& subject, const std::function<at::Tensor()>& loss, int loss_id);
+  /// `scale`: of the loss; unset: that of the step that failed.
+  StepTrial(const detail::Subject& subject, const std::function<at::Tensor()>& loss, int loss_id,
+            std::optional<double> scale = {});
   ~StepTrial();
   StepTrial(const StepTrial&) = delete;
   StepTrial& operator=(const StepTrial&) = delete;

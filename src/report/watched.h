@@ -23,7 +23,7 @@ struct SkipClusters {
   std::int64_t all = 0;
 };
 
-/// By SkipExplained events; if there are none, by messages with "; explained: ".
+/// By SkipExplained events; if there are none, by the messages of Options::explain_skips.
 SkipClusters clusters_of(const Run&);
 
 /// "97 of 100 explained skips: softmax (attn) overflowed".
