@@ -12,7 +12,7 @@
 namespace mezzo::convert {
 namespace {
 
-/// What an element is cast to, the nearest first.
+/// The types that an element is cast to, the nearest first.
 std::span<const Element> wider(Element element) {
   static constexpr Element kOfBits[] = {Element::kInt32, Element::kInt64, Element::kFloat};
   static constexpr Element kOfInt32[] = {Element::kInt64, Element::kDouble, Element::kFloat};

@@ -81,7 +81,7 @@ at::Scalar limit_of(at::ScalarType type, bool largest) {
   return is_signed ? -static_cast<std::int64_t>(most) - 1 : std::int64_t{0};
 }
 
-/// Of nothing it is the least value of the type, or the largest, which at::amax refuses.
+/// The extreme of nothing is the least value of the type, or the largest; at::amax refuses it.
 Tensor extreme(const Tensor& x, const Dims& axes, bool keep, bool largest) {
   if (axes.empty()) return x;
   const bool is_empty =
@@ -130,7 +130,7 @@ Tensors position(const Call& c) {
   return {last ? at::sub(at::sub(at::zeros_like(found), found), 1 - x.size(axis)) : found};
 }
 
-/// Of equal values the first comes first, which at::topk does not promise.
+/// Equal values keep their order, which at::topk does not promise.
 Tensors top_k(const Call& c) {
   const Tensor& x = c.in(0);
   const std::int64_t k = c.is_given("k") ? c.integer("k", 1) : c.list(1).at(0);
