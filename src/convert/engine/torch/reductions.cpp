@@ -75,10 +75,11 @@ at::Scalar limit_of(at::ScalarType type, bool largest) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (at::isFloatingType(type)) return largest ? kInfinity : -kInfinity;
   const bool is_signed = type != at::kBool && type != at::kByte;
-  const auto bits = type == at::kBool ? 1 : 8 * c10::elementSize(type) - is_signed;
-  const std::uint64_t most = (std::uint64_t{1} << bits) - 1;
-  if (largest) return static_cast<std::int64_t>(most);
-  return is_signed ? -static_cast<std::int64_t>(most) - 1 : std::int64_t{0};
+  const std::size_t bits = type == at::kBool ? 1 : 8 * c10::elementSize(type) - is_signed;
+  const std::int64_t most =
+      std::numeric_limits<std::int64_t>::max() >> (63 - std::min<std::size_t>(bits, 63));
+  if (largest) return most;
+  return is_signed ? -most - 1 : std::int64_t{0};
 }
 
 /// The extreme of nothing is the least value of the type, or the largest; at::amax refuses it.
