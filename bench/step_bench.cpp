@@ -200,10 +200,10 @@ void bytes_per_parameter(Report& report) {
   constexpr double kTies = 0.125;
   constexpr Row kRows[] = {
       {"default", "O4", false, false, 18, 14},
-      {"default", "O5", false, false, 20, 14},
+      {"default", "O5", false, false, 18, 14},
       {"defer_unscale", "O4", true, false, 16, 14},
       {"defer_unscale", "O5", true, false, 16, 14},
-      {"split_masters", "O5", false, true, 18 + kTies, 12 + kTies},
+      {"split_masters", "O5", false, true, 16 + kTies, 12 + kTies},
       {"defer_unscale and split_masters", "O5", true, true, 14 + kTies, 12 + kTies}};
   set_compute_mode(at::kBFloat16, ComputeMode::kNative);
   for (const Row& row : kRows) {

@@ -49,7 +49,9 @@ inline constexpr std::array kSuites{
     Suite{"step", "fused steps against LibTorch's operators and optimizers, and against memory",
           run_step},
     Suite{"layers", "normalisation and recurrent layers against LibTorch's", run_layers},
-    Suite{"memory", "bytes of a training step at every level, recomputed and deferred", run_memory},
+    Suite{"memory",
+          "bytes of a training step at every level, recomputed, deferred and with split masters",
+          run_memory},
     Suite{"train", "whole training steps at every level, against float and LibTorch's autocast",
           run_train},
 };
