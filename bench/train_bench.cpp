@@ -3,8 +3,10 @@
 #include <torch/torch.h>
 
 #include <ctime>
+#include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "allocations.h"
 #include "mezzo/amp.h"
@@ -160,8 +162,9 @@ void run_network(Report& report, const Settings& settings, const TrainNetworkRow
   compare_times(report, settings, name + ", processor time", ours, in_float, "float", std::nullopt);
   try {
     warm_up(native);
-  } catch (const c10::Error& error) {
-    report.heading(name + ": " + level.native + " throws: " + error.what_without_backtrace());
+  } catch (const std::exception& error) {  // oneDNN's are none of LibTorch's
+    const std::string what = error.what();
+    report.heading(name + ": " + level.native + " throws: " + what.substr(0, what.find('\n')));
     return;
   }
   compare_times(report, settings, name + ", processor time", ours, native, level.native, 1.0);

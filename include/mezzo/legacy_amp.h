@@ -117,7 +117,7 @@ class MEZZO_API AmpHandle {
 
 /// Opens a handle. Operators that are registered later are not part of it. Throws ConfigError while
 /// a network that amp::initialize returned is alive.
-[[nodiscard]] MEZZO_API AmpHandle init(InitOptions options = {});
+[[nodiscard]] MEZZO_API AmpHandle init(const InitOptions& options = {});
 
 // One set of annotations for both interfaces.
 using amp::float_function;

@@ -16,7 +16,7 @@ constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
 
 std::string at_least(C c, const OnnxValue& value, std::int64_t dims) {
   const at::Tensor example = example_of(value, 0).toTensor();
-  const std::string x = c.as(value, c.out_type());
+  std::string x = c.as(value, c.out_type());
   const std::int64_t rank = example.dim();
   if (rank >= dims) return x;
   if (rank == 0)

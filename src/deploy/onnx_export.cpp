@@ -289,13 +289,13 @@ ExportReport export_job(Job job, const fs::path& path, const OnnxOptions& option
                          "; move it to the CPU for the export");
     break;
   }
-  const Made made = make(&job, options, inputs, axes);
+  Made made = make(&job, options, inputs, axes);
   ExportReport report;
   report.nodes = made.nodes;
   report.warnings = job.warnings;
   const auto folder = platform::folder_beside(path, kWho);
   const fs::path file = folder->path() / path.filename();
-  convert::store_made(std::move(made.model), file, options.external_data);
+  convert::store_made(made.model, file, options.external_data);
   if (options.verify) verify(job, made, options, inputs, file, &report);
   platform::replace_with_data(file, path);
   return report;

@@ -7,8 +7,6 @@
 namespace mezzo::deploy::detail {
 namespace {
 
-namespace jit = torch::jit;
-
 OnnxValue container(Operand::Kind kind, const c10::TypePtr& type, std::vector<OnnxValue> elements) {
   auto operand = std::make_shared<Operand>();
   operand->kind = kind;

@@ -17,6 +17,7 @@ namespace {
 std::vector<const torch::nn::Module*> modules_behind(
     const std::vector<mezzo::amp::detail::ModelState*>& models) {
   std::vector<const torch::nn::Module*> modules;
+  modules.reserve(models.size());
   for (const auto* model : models) modules.push_back(&model->module());
   return modules;
 }

@@ -83,7 +83,7 @@ std::shared_ptr<mezzo::amp::detail::OptimizerState> only_optimizer(
 
 }  // namespace detail
 
-AmpHandle init(InitOptions options) {
+AmpHandle init(const InitOptions& options) {
   open_here.end_closed();
   auto state = std::make_shared<detail::HandleState>(options);
   state->open();

@@ -186,7 +186,7 @@ TypesOfValues types_of(const MadeModel& model) {
 
 }  // namespace
 
-void store_made(MadeModel model, const std::filesystem::path& out, bool external) {
+void store_made(MadeModel& model, const std::filesystem::path& out, bool external) {
   admit_types(model, types_of(model));
   {
     Document document(empty_model());

@@ -7,6 +7,8 @@
 
 #include <array>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 
 namespace mezzo::casting::sweep {
 namespace {
@@ -26,9 +28,13 @@ Isolated isolated(std::chrono::seconds limit,
                   const std::function<void(const std::function<void(const std::string&)>&)>& work) {
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) return {"no pipe\n", false};
+  // Some operators open files by a name that was drawn.
+  std::string place = (std::filesystem::temp_directory_path() / "mezzo_sweep_XXXXXX").string();
+  if (::mkdtemp(place.data()) == nullptr) return {"no folder\n", false};
   const pid_t child = ::fork();
   if (child == 0) {
     ::close(ends[0]);
+    if (::chdir(place.c_str()) != 0) ::_exit(1);
     const int silent = ::open("/dev/null", O_WRONLY);
     ::dup2(silent, STDERR_FILENO);
     work([&](const std::string& line) { write_all(ends[1], line + "\n"); });
@@ -53,6 +59,7 @@ Isolated isolated(std::chrono::seconds limit,
   ::close(ends[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
+  std::filesystem::remove_all(place);
   result.ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   return result;
 }
