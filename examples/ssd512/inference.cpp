@@ -29,7 +29,7 @@ double error_of(const at::Tensor& result, const at::Tensor& right) {
   return ((result - right).abs().max() / right.abs().max()).item<double>();
 }
 
-/// The tutorial's gluon model, saved and loaded besides.
+/// The tutorial's gluon model, which is then saved and loaded as well.
 void convert_network(const InferenceSettings& settings) {
   const at::Device device = device_of(settings.device);
   torch::manual_seed(static_cast<std::uint64_t>(settings.seed));
@@ -59,10 +59,12 @@ void convert_network(const InferenceSettings& settings) {
             << "Conversion and Inference completed successfully" << std::endl;
 }
 
-/// Computes the model as ONNX, which takes MXNet's place: no output may stop being finite.
-void run_symbol(const mx::Checkpoint& model, const InferenceSettings& settings) {
+/// Computes the model as ONNX, which takes MXNet's place: no output may stop being finite. Casts of
+/// MXNet's are undone on the way, so `options` says once more which operators run in which type, by
+/// ONNX's names.
+void run_symbol(const mx::Checkpoint& model, const InferenceSettings& settings,
+                mezzo::convert::Options options = {}) {
   const TemporaryFolder folder;
-  mezzo::convert::Options options;
   options.target_dtype = settings.dtype;
   options.verify = "run";
 #ifdef MEZZO_EVALUATOR
@@ -82,12 +84,17 @@ void convert_symbols(const InferenceSettings& settings) {
   run_symbol(mx::convert_model(model, options), settings);
   std::cout << "Conversion and Inference completed successfully" << std::endl;
 
-  // Convolutions alone in 16 bits, and parameters stored that way where they can be.
+  // Only convolutions run in 16 bits, and parameters are stored in 16 bits wherever possible.
   options.target_dtype_ops = {"Convolution"};
   options.fp32_ops = {"SoftmaxOutput", "FullyConnected"};
   options.cast_optional_params = true;
   const mx::Checkpoint result = mx::convert_model(model, options);
   const auto check_types = [&](const mx::Checkpoint& converted) {
+    for (const char* name : {"conv0_weight", "fc1_bias"}) {
+      expect(converted.arg_params.contains(name),
+             "the model has no parameter '" + std::string(name) +
+                 "', whose type the tutorial asserts; expected one like imagenet1k-resnet-18");
+    }
     const std::string convolution = converted.arg_params.dtype("conv0_weight");
     expect(convolution == settings.dtype, "conv0_weight is " + convolution);
     const std::string connected = converted.arg_params.dtype("fc1_bias");
@@ -99,7 +106,11 @@ void convert_symbols(const InferenceSettings& settings) {
   const mx::Checkpoint loaded = mx::load_checkpoint(prefix, 0);
   check_types(loaded);
   expect(loaded.symbol.to_json() == result.symbol.to_json(), "the saved graph is another one");
-  run_symbol(loaded, settings);
+  mezzo::convert::Options as_onnx;
+  as_onnx.target_dtype_ops = {"Conv"};
+  as_onnx.fp32_ops = {"Softmax", "Gemm", "MatMul"};
+  as_onnx.cast_optional_params = true;
+  run_symbol(loaded, settings, as_onnx);
   std::cout << "conv0_weight is " << settings.dtype << ", fc1_bias is float32\n"
             << "Conversion and Inference completed successfully\n"
             << "wrote " << prefix << "-symbol.json and " << prefix << "-0000.params" << std::endl;

@@ -68,6 +68,7 @@ std::string common_name(const std::string& name) {
   common = std::regex_replace(common, kOurs, "");
   common = std::regex_replace(common, kExpansion, "expand_");
   common = std::regex_replace(common, std::regex("\\.predictor\\."), ".");
+  common = std::regex_replace(common, std::regex("^dense0_"), "output_");  // ResNet's last layer
   common = std::regex_replace(common, std::regex("moving_"), "running_");
   return std::regex_replace(common, std::regex("\\."), "_");
 }

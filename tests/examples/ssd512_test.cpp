@@ -2,6 +2,7 @@
 #include "ssd512/network.h"
 
 #include <gmock/gmock.h>
+#include <mezzo/deploy_script.h>
 #include <mezzo/error.h>
 #include <mezzo/gluon.h>
 #include <mezzo/safetensors.h>
@@ -17,10 +18,12 @@
 
 #include "ssd512/anchors.h"
 #include "ssd512/detection.h"
+#include "ssd512/inference.h"
 #include "ssd512/loader.h"
 #include "ssd512/multibox_loss.h"
 #include "ssd512/mxnet_weights.h"
 #include "ssd512/results.h"
+#include "ssd512/symbols.h"
 
 namespace examples {
 namespace {
@@ -65,22 +68,28 @@ at::Tensor between(const std::string& name, at::IntArrayRef shape, double bound)
   return (hashed(name, shape) * 2 - 1) * bound;
 }
 
-/// make_reference.py's network.
-Ssd hashed_network() {
+/// make_reference.py's weights. The last gamma of each bottleneck gets a value of its own.
+void set_hashed_weights(torch::nn::Module& net, double last_gamma) {
   const torch::NoGradGuard no_grad;
-  Ssd net;
-  for (const auto& item : net->named_parameters()) {
+  for (const auto& module : net.modules()) {
+    if (auto* stage = module->as<ResNetStageImpl>()) stage->zero_last_gammas();
+  }
+  for (const auto& item : net.named_parameters()) {
     at::Tensor weight = item.value();
     if (weight.dim() > 1) {
       const double bound = std::sqrt(3.0 / static_cast<double>(weight[0].numel()));
       weight.copy_(between(common_name(item.key()), weight.sizes(), bound));
     } else if (item.key().ends_with("bias")) {
       weight.zero_();
+    } else if (item.key().ends_with("gamma") && weight[0].item<float>() == 0) {
+      weight.fill_(last_gamma);
     }
   }
-  for (const auto& module : net->modules()) {
-    if (auto* stage = module->as<ResNetStageImpl>()) stage->zero_last_gammas();
-  }
+}
+
+Ssd hashed_network() {
+  Ssd net;
+  set_hashed_weights(*net, 0);
   return net;
 }
 
@@ -201,6 +210,27 @@ TEST(Ssd512, TrainsAsGluonCvDoes) {
   EXPECT_LT(((full - low).abs() / full).max().item<double>(), 0.02);
 }
 
+TEST(Ssd512, ConvertsTheResNet50OfMxnetForInference) {
+  const torch::NoGradGuard no_grad;
+  ResNet50 net;
+  set_hashed_weights(*net, 0.5);
+  net->eval();
+  const at::Tensor images = between("images", {2, 3, kSide, kSide}, 1);
+  const at::Tensor theirs = judged("resnet50");
+  const auto tenth = [](const at::Tensor& logits) {
+    return logits.flatten().slice(0, 0, std::nullopt, 10);
+  };
+  EXPECT_LT(distance(tenth(net(images)), theirs), 1e-4);
+
+  mezzo::deploy::ScriptOptions options;
+  options.target_dtype = at::kBFloat16;
+  const at::Tensor low =
+      mezzo::deploy::convert_hybrid_block(net, {images}, options).forward({images}).toTensor();
+  const double range = theirs.abs().max().item<double>();
+  EXPECT_LT(distance(tenth(low), theirs), 0.03 * range);
+  EXPECT_GT(distance(tenth(low), theirs), 1e-5 * range);  // else nothing was computed in 16 bits
+}
+
 TEST(Ssd512, FindsTheSameParameterUnderEachNameOfMxnet) {
   for (const char* name :
        {"arg:ssd0_resnetv10_stage1_conv0_weight", "features.resnetv10_stage1_conv0_weight",
@@ -214,6 +244,7 @@ TEST(Ssd512, FindsTheSameParameterUnderEachNameOfMxnet) {
   EXPECT_EQ(common_name("class_predictors.3.bias"), "class_predictors_3_bias");
   EXPECT_EQ(common_name("aux:ssd0_ssdanchorgenerator2_anchor_2"), "anchors");
   EXPECT_EQ(common_name("anchor_generators.2.anchors"), "anchors");
+  EXPECT_EQ(common_name("arg:resnetv10_dense0_bias"), "output_bias");
 }
 
 class Folder {
@@ -232,6 +263,60 @@ std::string message_of(const std::function<void()>& work) {
     return error.what();
   }
   return "nothing was thrown";
+}
+
+std::map<std::string, int> operators_of(const mezzo::convert::mxnet::Symbol& symbol) {
+  std::map<std::string, int> counts;
+  for (const auto& node : symbol.nodes()) ++counts[node.op];
+  return counts;
+}
+
+TEST(Ssd512, InferenceLeavesTheConvertedModelsBehind) {
+  namespace mx = mezzo::convert::mxnet;
+  const Folder folder;
+  InferenceSettings settings;
+  settings.data_shape = 32;
+  settings.folder = folder.path;
+  testing::internal::CaptureStdout();
+  convert_and_infer(settings);
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, testing::HasSubstr("conv0_weight is bfloat16, fc1_bias is float32\n"));
+  EXPECT_TRUE(std::filesystem::exists(folder.path / "amp_tutorial_resnet50.pt"));
+
+  const mx::Checkpoint saved =
+      mx::load_checkpoint((folder.path / "amp_tutorial_model").string(), 0);
+  const auto operators = operators_of(saved.symbol);
+  EXPECT_EQ(operators.at("Convolution"), 20);  // of ResNet-18, three of them shortcuts
+  EXPECT_GE(operators.at("amp_cast"), 2);
+  for (const std::string& name : saved.arg_params.names()) {
+    const bool is_convolution = saved.arg_params.shape(name).size() == 4;
+    EXPECT_EQ(saved.arg_params.dtype(name), is_convolution ? "bfloat16" : "float32") << name;
+  }
+  for (const std::string& name : saved.aux_params.names())
+    EXPECT_EQ(saved.aux_params.dtype(name), "float32") << name;
+}
+
+TEST(Ssd512, InferenceConvertsASymbolThatMxnetSaved) {
+  namespace mx = mezzo::convert::mxnet;
+  const Folder folder;
+  InferenceSettings settings;
+  settings.data_shape = 32;
+  settings.folder = folder.path;
+  settings.model = (folder.path / "net").string();
+  const auto infer = [&] { convert_and_infer(settings); };
+  EXPECT_THAT(message_of(infer), testing::HasSubstr("net-symbol.json"));
+
+  mx::Checkpoint model = make_resnet18();
+  mx::save_checkpoint(settings.model, 0, model);
+  EXPECT_EQ(message_of(infer), "nothing was thrown");
+
+  // Without the layers whose types the tutorial asserts.
+  model.symbol = mx::Symbol(
+      {{.op = "null", .name = "data"}, {.op = "relu", .name = "relu0", .inputs = {{0, 0, 0}}}},
+      {{1, 0, 0}});
+  model.arg_params = model.aux_params = {};
+  mx::save_checkpoint(settings.model, 0, model);
+  EXPECT_THAT(message_of(infer), testing::HasSubstr("no parameter 'conv0_weight'"));
 }
 
 TEST(Ssd512, ReadsTheWeightsThatItsLayersNeedAndNoOthers) {

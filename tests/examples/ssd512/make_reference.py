@@ -53,13 +53,13 @@ def common_name(name):
         number = int(predictor[1])
         return "%s_predictors_%d_%s" % ("box" if number % 2 else "class", number // 2, predictor[2])
     name = re.sub("^.*expand_", "expand_", re.sub(r"^.*resnetv1\d+_", "", name))
-    return name.replace("moving_", "running_")
+    return re.sub("^dense0_", "output_", name).replace("moving_", "running_")
 
 
-def weights_of(name, shape):
+def weights_of(name, shape, last_gamma=0):
     last = re.fullmatch(r"stage\d_batchnorm(\d+)_gamma", name)
     if last and int(last[1]) % 3 == (2 if int(last[1]) < 3 else 0) and int(last[1]) != 3:
-        return np.zeros(shape, np.float32)  # the last gamma of a bottleneck
+        return np.full(shape, last_gamma, np.float32)  # of a bottleneck
     if name.endswith(("gamma", "running_var")):
         return np.ones(shape, np.float32)
     if len(shape) == 1:
@@ -146,6 +146,17 @@ def say_targets(anchors):
         say("box_targets%d" % i, boxes.asnumpy())
 
 
+def say_resnet50():
+    """The network that the tutorial converts for inference."""
+    net = mx.gluon.model_zoo.vision.resnet50_v1()
+    net.initialize()
+    data = nd.array(between("images", (2, 3, 64, 64), 1))
+    net(data)
+    for name, parameter in net.collect_params().items():
+        parameter.set_data(nd.array(weights_of(common_name(name), parameter.shape, last_gamma=0.5)))
+    say("resnet50", net(data).asnumpy().ravel()[::10])
+
+
 def main():
     side, batch = (int(sys.argv[1]), int(sys.argv[2])) if len(sys.argv) > 2 else (64, 4)
     net, anchors = make_net(side)
@@ -158,6 +169,7 @@ def main():
         say_targets(anchors)
         say_losses(gcv.loss.SSDMultiBoxLoss(), anchors.shape[1])
         say_detections(net, anchors)
+        say_resnet50()
     train(net, *data)
 
 
