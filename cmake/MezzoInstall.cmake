@@ -4,10 +4,21 @@
 # What is installed can be moved: run paths and package files name nothing but what lies beside them. lib/mezzo/libtorch is the
 # LibTorch of a copy. `cmake --install` links the one of the build there; packages (MezzoPackage.cmake) bring none.
 #
-# A wheel (SKBUILD is set by scikit-build-core, see pyproject.toml) holds the program, the converter's library and nothing else.
+# A wheel (SKBUILD is set by scikit-build-core, see pyproject.toml) holds the program, the converter's library and nothing else. A second
+# one (packaging/evaluator) holds the evaluator, beside that library.
 #
 # mezzo_installed is the target that builds all of it and nothing else.
 
+if(SKBUILD AND MEZZO_TORCH)
+  if(NOT LibTorch_VERSION MATCHES "^${libtorch_series}\\.")
+    message(FATAL_ERROR "the wheel of the evaluator is for LibTorch ${libtorch_series}; '${LIBTORCH}' is ${LibTorch_VERSION}")
+  endif()
+  # No run path: the converter opens the LibTorch of the Python environment first, if it fits.
+  set_target_properties(mezzo_convert_torch PROPERTIES INSTALL_RPATH "" INSTALL_RPATH_USE_LINK_PATH OFF)
+  install(TARGETS mezzo_convert_torch LIBRARY DESTINATION mezzo)
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${SKBUILD_METADATA_DIR}/licenses)
+  return()
+endif()
 if(SKBUILD)
   include(MezzoManuals)
   install(PROGRAMS $<TARGET_FILE:mezzo_program> DESTINATION ${SKBUILD_SCRIPTS_DIR})

@@ -90,7 +90,7 @@ def convert_model(
     tolerance: the largest error, relative to an output's range; starts a search for what must stay float32.
     check: a shell command that accepts a model ({}) by exit code 0.
     attempts, time_limit: the budget of a search: judgements [80], and seconds.
-    evaluator: the library or folder of the evaluator on LibTorch.
+    evaluator: the library or folder of the evaluator on LibTorch [that of the package mezzo-evaluator, beside torch].
     onnxruntime: the library or folder of ONNX Runtime [that of this environment].
     weights_only: stores weights in the target type, computes in float32 [False].
     clamp_weights, raise_epsilons, fold_batch_norm: changes of constants that let more go low [False].

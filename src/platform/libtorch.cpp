@@ -15,7 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Empty in a build without LibTorch, which has no library that needs one.
 constexpr std::string_view kSeries = MEZZO_LIBTORCH_SERIES;
 constexpr const char* kMain = "libtorch_cpu.so";
 
@@ -37,7 +36,7 @@ std::string version_of(const fs::path& folder) {
 std::string objection_to(const fs::path& folder) {
   if (!fs::exists(folder / "lib" / kMain)) return std::string("has no lib/") + kMain;
   const std::string version = version_of(folder);
-  const bool fits = kSeries.empty() || version.starts_with(std::string(kSeries) + ".");
+  const bool fits = version.starts_with(std::string(kSeries) + ".");
   if (version.empty() || fits) return "";
   return "is LibTorch " + version.substr(0, version.find_first_of("+'")) + ", not " +
          std::string(kSeries);
@@ -88,6 +87,14 @@ fs::path torch_of_python(std::string& looked) {
   return accepted(folder, "python3's torch", looked);
 }
 
+/// The torch of the Python environment that a library belongs to: site-packages/torch of
+/// site-packages/mezzo/LIBRARY. Empty where there is none.
+fs::path torch_beside(const fs::path& library) {
+  if (!library.has_parent_path()) return {};
+  fs::path folder = library.parent_path() / ".." / "torch";
+  return fs::exists(folder / "lib" / kMain) ? folder.lexically_normal() : fs::path();
+}
+
 /// Opens the LibTorch of a folder, so that what is opened later finds it in the process.
 bool load(const fs::path& folder, std::string& looked) {
   std::string why;
@@ -117,11 +124,17 @@ fs::path find_libtorch(std::string* looked) {
 
 void* open_with_libtorch(const std::string& name, std::string* why) {
   std::string looked;
-  const bool may_load = !kSeries.empty() && !is_loaded();
-  if (may_load) {
-    const fs::path named = named_by_environment(looked);
-    if (!named.empty()) load(named, looked);
+  const bool may_load = !is_loaded();
+  const fs::path named = may_load ? named_by_environment(looked) : fs::path();
+  const fs::path beside = named.empty() ? torch_beside(name) : fs::path();
+  if (!beside.empty()) {
+    const std::string objection = objection_to(beside);
+    if (!objection.empty()) {  // the process may have loaded that one
+      if (why != nullptr) *why = "the torch beside it, '" + beside.string() + "', " + objection;
+      return nullptr;
+    }
   }
+  if (may_load && !(named.empty() && beside.empty())) load(named.empty() ? beside : named, looked);
   std::string reason;
   void* library = open_library(name, &reason);
   if (library == nullptr && may_load && !is_loaded() && lacks_libtorch(reason)) {
