@@ -9,10 +9,11 @@ add_custom_command(
   DEPENDS mezzo_program ${PROJECT_SOURCE_DIR}/cmake/make_manuals.cmake ${PROJECT_SOURCE_DIR}/cmake/manual.awk
   COMMENT "Writing completions and man pages" VERBATIM)
 add_custom_target(mezzo_manuals ALL DEPENDS ${manuals}/done)
-if(SKBUILD) # a wheel has its own places
-  return()
-endif()
-install(DIRECTORY ${manuals}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
-install(FILES ${manuals}/mezzo.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME mezzo)
-install(FILES ${manuals}/mezzo.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _mezzo)
-install(FILES ${manuals}/mezzo.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+
+# mezzo_install_manuals(DATA MAN): below these folders.
+function(mezzo_install_manuals data man)
+  install(DIRECTORY ${manuals}/man1 DESTINATION ${man})
+  install(FILES ${manuals}/mezzo.bash DESTINATION ${data}/bash-completion/completions RENAME mezzo)
+  install(FILES ${manuals}/mezzo.zsh DESTINATION ${data}/zsh/site-functions RENAME _mezzo)
+  install(FILES ${manuals}/mezzo.fish DESTINATION ${data}/fish/vendor_completions.d)
+endfunction()

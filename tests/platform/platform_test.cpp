@@ -9,6 +9,7 @@
 #include "mezzo/error.h"
 #include "platform/files.h"
 #include "platform/libraries.h"
+#include "platform/libtorch.h"
 #include "platform/machine.h"
 #include "platform/process.h"
 #include "platform/temporaries.h"
@@ -182,6 +183,21 @@ TEST(WorkApart, AnExceptionIsAFailure) {
   const std::optional<ApartEnd> apart = do_apart([]() -> std::string { throw Error("no"); });
   ASSERT_TRUE(apart.has_value());
   EXPECT_TRUE(apart->end.failed());
+}
+
+// A library in a Python environment whose torch is of another version: the wheel of the evaluator.
+TEST(LibTorch, OfAnotherSeriesBesideALibraryIsRefusedByItsVersion) {
+  const std::optional<std::string> named = environment_variable("LIBTORCH");
+  unsetenv("LIBTORCH");
+  Folder folder;
+  fs::create_directories(folder.path / "torch" / "lib");
+  fs::create_directories(folder.path / "mezzo");
+  std::ofstream(folder.path / "torch" / "lib" / "libtorch_cpu.so");
+  std::ofstream(folder.path / "torch" / "version.py") << "__version__ = '2.99.0+cpu'\n";
+  std::string why;
+  EXPECT_EQ(open_with_libtorch((folder.path / "mezzo" / "library.so").string(), &why), nullptr);
+  if (named) setenv("LIBTORCH", named->c_str(), 1);
+  EXPECT_THAT(why, testing::HasSubstr("/torch', is LibTorch 2.99.0, not 2."));
 }
 
 }  // namespace
