@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <fstream>
 #include <optional>
 
@@ -157,7 +157,7 @@ TEST(Terminal, ThatIsNoneHasTheUsualWidth) {
 }
 
 TEST(WorkApart, GivesWhatItFound) {
-  const std::string text(300000, 'x');  // more than a pipe holds
+  std::string text(300000, 'x');  // more than a pipe holds
   int here = 1;
   const std::optional<ApartEnd> apart = do_apart([&] {
     here = 2;
@@ -192,7 +192,7 @@ TEST(LibTorch, OfAnotherSeriesBesideALibraryIsRefusedByItsVersion) {
   Folder folder;
   fs::create_directories(folder.path / "torch" / "lib");
   fs::create_directories(folder.path / "mezzo");
-  std::ofstream(folder.path / "torch" / "lib" / "libtorch_cpu.so");
+  std::ofstream library(folder.path / "torch" / "lib" / "libtorch_cpu.so");
   std::ofstream(folder.path / "torch" / "version.py") << "__version__ = '2.99.0+cpu'\n";
   std::string why;
   EXPECT_EQ(open_with_libtorch((folder.path / "mezzo" / "library.so").string(), &why), nullptr);
