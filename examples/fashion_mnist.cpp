@@ -83,6 +83,13 @@ double accuracy(Model model, const examples::Images& images) {
   return static_cast<double>(correct) / static_cast<double>(images.size());
 }
 
+template <class Model>
+std::optional<mezzo::insight::Watch> watch_of(Model& model, amp::Optimizer& optimizer,
+                                              mezzo::report::Sink& sink, int every) {
+  if (every == 0) return std::nullopt;
+  return mezzo::insight::watch(model, optimizer, sink, {.every = every});
+}
+
 void train(const Settings& settings) {
   const at::Device device = examples::device_of(settings.device);
   const auto training = examples::load_images(settings.data, "train", device);
@@ -90,7 +97,6 @@ void train(const Settings& settings) {
   const std::int64_t most = settings.steps > 0 ? settings.steps : training.size();
   const std::int64_t steps_per_epoch = std::min(training.size() / settings.batch_size, most);
   const auto total = static_cast<double>(settings.epochs * steps_per_epoch);
-  const mezzo::report::Machine machine = examples::machine_of(device);
   const examples::MemoryPeak memory;
   const examples::Ranks ranks;
 
@@ -115,11 +121,9 @@ void train(const Settings& settings) {
        .steps_per_epoch = steps_per_epoch,
        .batch_size = settings.batch_size,
        .items = "images",
-       .machine = machine},
+       .machine = examples::machine_of(device)},
       [&optimizer = optimizer] { return examples::counters_of(optimizer); });
-  std::optional<mezzo::insight::Watch> watch;
-  if (settings.watch > 0)
-    watch = mezzo::insight::watch(model, optimizer, recorder.sink(), {.every = settings.watch});
+  auto watch = watch_of(model, optimizer, recorder.sink(), settings.watch);
   std::int64_t step = 0;
   for (int epoch = 1; epoch <= settings.epochs; ++epoch) {
     model->train();

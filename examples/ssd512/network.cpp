@@ -91,8 +91,8 @@ ResNetFeaturesImpl::ResNetFeaturesImpl()
   constexpr std::int64_t kBlocks[] = {3, 4, 6, 3};
   std::int64_t in = 64, out = 256;
   for (std::int64_t i = 0; i < 4; ++i) {
-    stages.push_back(register_module("stage" + std::to_string(i + 1),
-                                     ResNetStage(in, out, kBlocks[i], i == 0 ? 1 : 2)));
+    stages.emplace_back(register_module("stage" + std::to_string(i + 1),
+                                        ResNetStage(in, out, kBlocks[i], i == 0 ? 1 : 2)));
     in = out;
     out *= 2;
   }

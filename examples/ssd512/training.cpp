@@ -37,6 +37,7 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
 
 std::vector<at::Tensor> times(const std::vector<at::Tensor>& losses, std::int64_t factor) {
   std::vector<at::Tensor> results;
+  results.reserve(losses.size());
   for (const at::Tensor& loss : losses) results.push_back(loss.detach() * factor);
   return results;
 }
@@ -176,6 +177,7 @@ Ssd get_network(const TrainingSettings& settings, at::Device device) {
 /// The gradient of the sum of all of them, as autograd.backward has it for a list.
 void backward(const std::vector<at::Tensor>& losses) {
   std::vector<at::Tensor> ones;
+  ones.reserve(losses.size());
   for (const at::Tensor& loss : losses) ones.push_back(torch::ones_like(loss));
   torch::autograd::backward(losses, ones);
 }

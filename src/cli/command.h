@@ -1,5 +1,5 @@
-// The program's subcommands. A new one is a file with a `setup` function, and a row in
-// commands.cpp.
+// The program's subcommands. A new one is a file with a `setup` function, which is declared here,
+// and a row in commands.cpp.
 #pragma once
 
 #include <functional>
@@ -28,6 +28,20 @@ struct Command {
   std::string_view example;            ///< shown below the options
   Action (*setup)(CLI::App& command);  ///< adds options; the action reads what they were set to
 };
+
+/// Each in the file of its name.
+Action setup_info(CLI::App&);
+Action setup_lists(CLI::App&);
+Action setup_explain(CLI::App&);
+Action setup_report(CLI::App&);
+Action setup_advise(CLI::App&);
+Action setup_lint(CLI::App&);
+Action setup_convert(CLI::App&);
+Action setup_export(CLI::App&);
+Action setup_inspect(CLI::App&);
+Action setup_launch(CLI::App&);
+Action setup_bench(CLI::App&);
+Action setup_completions(CLI::App&);
 
 /// All subcommands, in the order in which help shows them.
 std::span<const Command> commands();

@@ -4,19 +4,6 @@
 
 namespace mezzo::cli {
 
-Action setup_info(CLI::App&);
-Action setup_lists(CLI::App&);
-Action setup_explain(CLI::App&);
-Action setup_report(CLI::App&);
-Action setup_advise(CLI::App&);
-Action setup_lint(CLI::App&);
-Action setup_convert(CLI::App&);
-Action setup_export(CLI::App&);
-Action setup_inspect(CLI::App&);
-Action setup_launch(CLI::App&);
-Action setup_bench(CLI::App&);
-Action setup_completions(CLI::App&);
-
 std::span<const Command> commands() {
   static constexpr std::array kCommands{
       Command{"info", "Show versions, devices, and how 16-bit operators are computed here",

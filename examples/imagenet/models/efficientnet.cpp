@@ -60,7 +60,7 @@ class MBConv : public Block {
   }
 
   at::Tensor forward(at::Tensor x) override {
-    const at::Tensor y = block_->forward(x);
+    at::Tensor y = block_->forward(x);
     if (!adds_) return y;
     if (!is_training() || dropped_ == 0) return x + y;
     const double kept = 1 - dropped_;

@@ -25,18 +25,18 @@ std::shared_ptr<Network> resnet(Kinds kinds) {
 }
 
 constexpr Row kNetworks[] = {
-    {"resnet18", resnet<{{2, 2, 2, 2}, false}>},
-    {"resnet34", resnet<{{3, 4, 6, 3}, false}>},
-    {"resnet50", resnet<{{3, 4, 6, 3}, true}>},
-    {"resnet101", resnet<{{3, 4, 23, 3}, true}>},
-    {"resnet152", resnet<{{3, 8, 36, 3}, true}>},
-    {"resnext50_32x4d", resnet<{{3, 4, 6, 3}, true, 32, 4}>},
-    {"resnext101_32x8d", resnet<{{3, 4, 23, 3}, true, 32, 8}>},
-    {"wide_resnet50_2", resnet<{{3, 4, 6, 3}, true, 1, 128}>},
-    {"resnet20", resnet<{.blocks = {3, 3, 3, 0},
-                         .bottleneck = false,
-                         .channels = 16,
-                         .small_images = true}>},  // for images of 32 pixels
+    {"resnet18", resnet<ResNetSizes{{2, 2, 2, 2}, false}>},
+    {"resnet34", resnet<ResNetSizes{{3, 4, 6, 3}, false}>},
+    {"resnet50", resnet<ResNetSizes{{3, 4, 6, 3}, true}>},
+    {"resnet101", resnet<ResNetSizes{{3, 4, 23, 3}, true}>},
+    {"resnet152", resnet<ResNetSizes{{3, 8, 36, 3}, true}>},
+    {"resnext50_32x4d", resnet<ResNetSizes{{3, 4, 6, 3}, true, 32, 4}>},
+    {"resnext101_32x8d", resnet<ResNetSizes{{3, 4, 23, 3}, true, 32, 8}>},
+    {"wide_resnet50_2", resnet<ResNetSizes{{3, 4, 6, 3}, true, 1, 128}>},
+    {"resnet20", resnet<ResNetSizes{.blocks = {3, 3, 3, 0},
+                                    .bottleneck = false,
+                                    .channels = 16,
+                                    .small_images = true}>},  // for images of 32 pixels
     {"mobilenet_v2",
      [](Kinds kinds) -> std::shared_ptr<Network> { return std::make_shared<MobileNetV2>(kinds); }},
     {"efficientnet_b0",

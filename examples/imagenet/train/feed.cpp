@@ -180,6 +180,7 @@ class SyntheticFeed : public Feed {
     for (std::int64_t i = 0; i < bytes.numel(); ++i)
       values[i] = static_cast<std::uint8_t>(random.below(256));
     std::vector<std::int64_t> labels;
+    labels.reserve(static_cast<std::size_t>(o.batch_size));
     for (int i = 0; i < o.batch_size; ++i)
       labels.push_back(static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(kinds))));
     batch_ = {normalized(bytes, o.channels_last).to(o.device),
