@@ -70,7 +70,11 @@ TEST(Resize, IsTheTrianglesMean) {
   for (int i = 0; i < 61 * 47 * 3; ++i)
     noise.rgb.push_back(static_cast<std::uint8_t>(random.below(256)));
   for (const int side : {1, 8, 32, 70}) {
-    for (const Rectangle& part : {Rectangle{0, 0, 61, 47}, {5.5, 3.25, 40, 30.5}, {60, 46, 1, 1}}) {
+    for (const Rectangle& part : {Rectangle{0, 0, 61, 47},
+                                  {5.5, 3.25, 40, 30.5},
+                                  {60, 46, 1, 1},
+                                  {45, 0, 16, 47},  // rows of 48 bytes, whole vectors of 16
+                                  {0, 40, 11, 7}}) {
       std::vector<std::uint8_t> result(static_cast<std::size_t>(3 * side * side));
       resize(noise, part, side, false, result.data());
       for (int y = 0; y < side; ++y) {
