@@ -57,7 +57,10 @@ double reference(const Pixels& image, const Rectangle& part, int side, int x, in
   for (int v = top; v < bottom; ++v) {
     for (int u = left; u < right; ++u) {
       const double w = weight(part.left, part.width, x, u) * weight(part.top, part.height, y, v);
-      sum += w * image.rgb[static_cast<std::size_t>(3 * (v * image.width + u) + channel)];
+      const std::size_t index =
+          static_cast<std::size_t>(v) * static_cast<std::size_t>(image.width) +
+          static_cast<std::size_t>(u);
+      sum += w * image.rgb[3 * index + static_cast<std::size_t>(channel)];
       weights += w;
     }
   }
@@ -98,7 +101,7 @@ TEST(Resize, KeepsAnImageOfTheSameSize) {
 
 TEST(Resize, MirrorsFromLeftToRight) {
   const Pixels image = picture(50, 30);
-  std::vector<std::uint8_t> plain(20 * 20 * 3), mirrored(20 * 20 * 3);
+  std::vector<std::uint8_t> plain(1200), mirrored(1200);
   resize(image, {0, 0, 50, 30}, 20, false, plain.data());
   resize(image, {0, 0, 50, 30}, 20, true, mirrored.data());
   for (std::size_t y = 0; y < 20; ++y) {
