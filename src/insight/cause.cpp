@@ -112,8 +112,9 @@ std::string remedy(Cause cause, const Operator* first, const std::string& parame
     case Cause::kDivisionByZero:
       return first != nullptr && first->backward
                  ? "the derivative of " + name +
-                       " divides by zero: add a small number to its argument (sqrt(x + 1e-6)), "
-                       "or mask before it, not behind it"
+                       " divides by zero: add a small number to its argument (sqrt(x + 1e-6), in "
+                       "float16 1e-3, since its inverse meets the loss scale), or mask before it, "
+                       "not behind it"
                  : "the divisor in " + name +
                        " is zero: add a small number to it, and mind reductions over nothing";
     case Cause::kInvalid:

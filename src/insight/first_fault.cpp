@@ -10,6 +10,18 @@ namespace mezzo::insight {
 
 namespace {
 
+/// The module of a derivative that no operator of the forward pass stands for, by a parameter that
+/// it was given: that of an autograd function, whose own operators nobody sees. Else empty.
+std::string module_of_inputs(const ModulePaths& paths, const std::vector<TensorRange>& inputs) {
+  for (const TensorRange& input : inputs) {
+    if (input.parameter.empty()) continue;
+    for (const NamedTensor& each : paths.all()) {
+      if (each.name == input.parameter) return each.module;
+    }
+  }
+  return {};
+}
+
 /// The first operator in full: the step runs once more, looked at closely there.
 Operator describe(StepTrial& step, const ModulePaths& paths, const Trace& trace, int origin,
                   Explanation& into) {
@@ -27,6 +39,10 @@ Operator describe(StepTrial& step, const ModulePaths& paths, const Trace& trace,
   const CloseUp& call = *observer.close_up();
   first.inputs = call.inputs();
   first.output = call.output();
+  if (first.backward && unit.forward < 0) {
+    if (std::string owner = module_of_inputs(paths, first.inputs); !owner.empty())
+      first.module = std::move(owner);
+  }
   const Unobserved unobserved;
   Diagnosis diagnosis =
       diagnose(call, unit.backward, unit.reads_fill, trace.weights_before(origin));

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,10 @@
 #include "mezzo/insight.h"
 
 namespace mezzo::insight {
+
+/// The module of what stands in the middle.
+inline const std::string kBetween = "between stem and head";
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 using Step = std::function<at::Tensor(const at::Tensor&)>;
 
@@ -53,7 +58,29 @@ struct Fault {
   std::function<void(SandwichImpl&)> spoil = {};  // weights before the step
   std::function<void(at::Tensor&)> spoil_data = {};
   std::string parameter = {};  // which weights are to blame
+  /// Registers modules in between and returns the call; in place of `middle`.
+  std::function<Step(SandwichImpl&)> build = {};
+  /// Micro-batches of the same step that come before, by the value of all their inputs.
+  std::vector<double> micro_batches = {};
+  double learning_rate = 0.01;
+  int good_steps = 0;  // before the one that fails
+  /// The change to the program that the first advice asks for.
+  std::function<void(Fault&)> mend = {};
 };
+
+/// A mend that changes what stands between stem and head.
+inline std::function<void(Fault&)> in_between(Step middle) {
+  return [middle = std::move(middle)](Fault& fault) { fault.middle = middle; };
+}
+
+/// The tables.
+std::vector<Fault> overflows();
+std::vector<Fault> invalid_arguments();
+std::vector<Fault> derivatives();
+std::vector<Fault> data_and_weights();
+std::vector<Fault> layers();
+std::vector<Fault> rounding();
+std::vector<Fault> loops();
 
 inline void PrintTo(const Fault& fault, std::ostream* out) {
   *out << fault.name;
@@ -63,7 +90,7 @@ inline void PrintTo(const Fault& fault, std::ostream* out) {
 class Scene {
  public:
   Scene(const Fault& fault, const Advice& advice = {})
-      : fault_(fault), net_(fault.middle), sgd_(net_->parameters(), 0.01) {
+      : fault_(fault), net_(network_of(fault)), sgd_(net_->parameters(), fault.learning_rate) {
     const torch::NoGradGuard no_grad;
     if (fault.spoil) fault.spoil(*net_);
     x_ = torch::full({3, 4}, fault.input);
@@ -81,10 +108,12 @@ class Scene {
 
   at::Tensor loss() const { return fault_.loss(model_(x_)); }
 
+  /// The step that fails, after those that do not.
   amp::StepResult step() {
-    optimizer_.zero_grad();
-    amp::scale_loss(loss(), optimizer_).backward();
-    return optimizer_.step();
+    for (int i = 0; i < fault_.good_steps; ++i) {
+      if (const amp::StepResult result = one_step(); result.skipped()) return result;
+    }
+    return one_step();
   }
 
   Explanation explain() {
@@ -96,6 +125,22 @@ class Scene {
   }
 
  private:
+  static Sandwich network_of(const Fault& fault) {
+    Sandwich net(fault.middle);
+    if (fault.build) net->middle = fault.build(*net);
+    return net;
+  }
+
+  amp::StepResult one_step() {
+    optimizer_.zero_grad();
+    for (const double value : fault_.micro_batches) {
+      const at::Tensor loss = fault_.loss(model_(torch::full({3, 4}, value)));
+      amp::scale_loss(loss, optimizer_, {.delay_unscale = true}).backward();
+    }
+    amp::scale_loss(loss(), optimizer_).backward();
+    return optimizer_.step();
+  }
+
   Fault fault_;
   Sandwich net_;
   torch::optim::SGD sgd_;
