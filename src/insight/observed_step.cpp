@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "insight/surroundings.h"
+#include "parallel/aside.h"
 
 namespace mezzo::insight {
 
@@ -28,6 +29,7 @@ void observe_step(const Networks& networks, const Precision& precision,
     const std::vector<at::Tensor> more = module->buffers();
     buffers.insert(buffers.end(), more.begin(), more.end());
   }
+  const parallel::Aside aside;
   const Surroundings surroundings(buffers);
   const FloatWhile weights(networks.models, precision);
   const TrialRules rules(networks.models, precision);

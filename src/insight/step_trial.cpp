@@ -13,6 +13,7 @@
 #include "insight/observer.h"
 #include "insight/surroundings.h"
 #include "insight/unobserved.h"
+#include "parallel/aside.h"
 
 namespace mezzo::insight {
 
@@ -102,6 +103,7 @@ StepOutcome StepTrial::attempt(const Precision& precision, double scale, Observe
 
 StepOutcome StepTrial::evaluate(const Precision& precision, double scale, Observer* observer) {
   ++runs_;
+  const parallel::Aside aside;
   Surroundings surroundings(buffers_of(models_));
   surroundings.set_generators(generators_);
   const FloatWhile weights(models_, precision);

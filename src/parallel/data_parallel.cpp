@@ -8,6 +8,7 @@
 
 #include "bridge/tensors.h"
 #include "mezzo/parallel.h"
+#include "parallel/aside.h"
 #include "parallel/flat.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/group.h"
@@ -292,6 +293,7 @@ DataParallel::DataParallel(NamedTensors parameters, NamedTensors buffers, LevelS
 DataParallel::~DataParallel() = default;
 
 void DataParallel::before_forward(bool training) {
+  if (Aside::active()) return;
   State& s = *state_;
   if (!s.reducer->prepare()) return;
   if (!s.syncs() || !training) return;
