@@ -5,6 +5,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <optional>
@@ -30,8 +31,8 @@ class LowTypes {
   }
   /// The type alone if it is low, else none.
   static constexpr LowTypes of(at::ScalarType type) {
-    const DTypeRow* const row = row_of(type);
-    return row == nullptr || row->low_column < 0 ? LowTypes() : of(row->dtype);
+    const auto number = static_cast<std::size_t>(type);
+    return LowTypes(number < kBits.size() ? kBits[number] : std::uint8_t{0});
   }
 
   constexpr bool any() const { return bits_ != 0; }
@@ -49,6 +50,18 @@ class LowTypes {
  private:
   static_assert(kLowTypeCount <= 8);
   explicit constexpr LowTypes(std::uint8_t bits) : bits_(bits) {}
+
+  // Each type by itself, by LibTorch's numbers: every tensor of every listed call is looked up.
+  static constexpr auto kBits = [] {
+    std::array<std::uint8_t, dtypes::kByTorchNumber.size()> bits{};
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      const DTypeRow* const row = dtypes::kByTorchNumber[i];
+      if (row != nullptr && row->low_column >= 0)
+        bits[i] = static_cast<std::uint8_t>(1U << row->low_column);
+    }
+    return bits;
+  }();
+
   std::uint8_t bits_ = 0;
 };
 
