@@ -320,6 +320,69 @@ TEST(EvaluatedPooling, FollowsFloat64OverTheWholeRange) {
   }
 }
 
+TEST(EvaluatedPooling, SumsWindowsInFloat64) {
+  // 1e8 swallows what is added to it in float32.
+  const std::vector<float> x{1e8F, 3, -1e8F, 1e-3F, 5e-4F, 2, 1, -1};
+  const Shape in{1, 1, 1, 8};
+  GraphBuilder g;
+  g.input("x", Element::kFloat, in).node("GlobalAveragePool", {"x"}, {"y"});
+  g.node("AveragePool", {"x"}, {"z"}, integers_attribute("kernel_shape", {1, 8}));
+  g.output("y", Element::kFloat, {1, 1, 1, 1}).output("z", Element::kFloat, {1, 1, 1, 1});
+  double sum = 0;
+  for (const float value : x) sum += static_cast<double>(value);
+  for (const Array& y : evaluated(model(g.take(), 18), {{"x", array(Element::kFloat, in, x)}}))
+    EXPECT_NEAR(y.values().at(0), sum / 8, 1e-7);
+}
+
+TEST(EvaluatedPooling, HoldsWhatOverflowsInBetween) {
+  const std::vector<float> x{3e38F, 3e38F, 3e38F, 1e38F};
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 1, 4}).node("GlobalAveragePool", {"x"}, {"y"});
+  g.node("AveragePool", {"x"}, {"z"}, integers_attribute("kernel_shape", {4}));
+  g.output("y", Element::kFloat, {1, 1, 1}).output("z", Element::kFloat, {1, 1, 1});
+  for (const Array& y :
+       evaluated(model(g.take(), 18), {{"x", array(Element::kFloat, {1, 1, 4}, x)}}))
+    EXPECT_NEAR(y.values().at(0), 2.5e38, 1e33);
+}
+
+TEST(EvaluatedPooling, TakesEverySecondNumberWhereItIsDilated) {
+  const std::vector<float> x{1, 20, 3, 40, 5, 60, 7};
+  for (const std::string op : {"AveragePool", "LpPool"}) {
+    GraphBuilder g;
+    g.input("x", Element::kFloat, {1, 1, 7});
+    g.node(op, {"x"}, {"y"}, integers_attribute("kernel_shape", {3}),
+           integers_attribute("dilations", {2}), integers_attribute("strides", {2}));
+    g.output("y", Element::kFloat, {1, 1, 2});
+    const Numbers y =
+        evaluated(model(g.take(), 19), {{"x", array(Element::kFloat, {1, 1, 7}, x)}}).at(0).values();
+    const bool is_mean = op == "AveragePool";
+    EXPECT_NEAR(y.at(0), is_mean ? 3.0 : std::sqrt(35.0), 1e-6) << op;
+    EXPECT_NEAR(y.at(1), is_mean ? 5.0 : std::sqrt(83.0), 1e-6) << op;
+  }
+}
+
+TEST(EvaluatedPooling, OfWholePlanesFollowsFloat64OverTheWholeRange) {
+  const std::vector<float> x = rows_of_all_magnitudes();
+  for (const std::int64_t p : {1, 2, 3}) {
+    GraphBuilder g;
+    g.input("x", Element::kFloat, {1, kRows, kColumns});
+    g.node("GlobalLpPool", {"x"}, {"y"}, attribute("p", p));
+    g.output("y", Element::kFloat, {1, kRows, 1});
+    const Numbers y =
+        evaluated(model(g.take(), 18), {{"x", array(Element::kFloat, {1, kRows, kColumns}, x)}})
+            .at(0)
+            .values();
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      const double powers = sum_of(row_of(x, row), [&](double v) {
+        return std::pow(std::fabs(v), static_cast<double>(p));
+      });
+      expect_float(y.at(static_cast<std::size_t>(row)),
+                   std::pow(powers, 1 / static_cast<double>(p)), 0,
+                   "GlobalLpPool of row " + std::to_string(row));
+    }
+  }
+}
+
 double sigmoid_of(double x) {
   return 1 / (1 + std::exp(-x));
 }

@@ -3,9 +3,6 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/avg_pool1d.h>
-#include <ATen/ops/avg_pool2d.h>
-#include <ATen/ops/avg_pool3d.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/div.h>
@@ -16,6 +13,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/sub.h>
+#include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -135,31 +133,23 @@ Tensors transposed_convolution(const Call& c) {
   return {padded(y, w, 0)};
 }
 
-Tensor average(const Tensor& x, const Window& w) {
-  const Dims zeros(w.kernel.size(), 0);
-  switch (w.kernel.size()) {
-    case 1:
-      return at::avg_pool1d(x, w.kernel, w.strides, zeros, false, true);
-    case 2:
-      return at::avg_pool2d(x, w.kernel, w.strides, zeros, false, true);
-    case 3:
-      return at::avg_pool3d(x, w.kernel, w.strides, zeros, false, true);
-    default:
-      refuse("pooling over ", w.kernel.size(), " axes");
+// Sums of every window, axis by axis, in float64: nothing between overflows, and the digits of
+// float32 stay. Paddings are values as any other here.
+Tensor window_sums(const Tensor& x, const Window& w) {
+  Tensor sums = x.to(at::kDouble);
+  for (std::size_t i = 0; i < w.kernel.size(); ++i) {
+    const std::int64_t reach = (w.kernel[i] - 1) * w.dilations[i] + 1;
+    const Tensor windows = sums.unfold(static_cast<std::int64_t>(i) + 2, reach, w.strides[i]);
+    sums = windows.slice(-1, 0, reach, w.dilations[i]).sum(-1);
   }
-}
-
-void refuse_dilations(const Window& w) {
-  if (std::ranges::any_of(w.dilations, [](std::int64_t d) { return d != 1; }))
-    refuse("dilated average pooling");
+  return sums;
 }
 
 Tensors average_pool(const Call& c) {
   const Tensor& x = c.in(0);
   const bool ceil_mode = c.integer("ceil_mode", 0) != 0;
   const Window w = window_of(c, c.integers("kernel_shape"), ceil_mode);
-  refuse_dilations(w);
-  const Tensor sums = average(padded(x, w, 0), w);
+  const Tensor sums = window_sums(padded(x, w, 0), w);
   // Padding that was asked for may count; what rounding up adds never does.
   Window counted = w;
   Tensor ones = at::ones(x.sizes(), x.options());
@@ -171,19 +161,20 @@ Tensors average_pool(const Call& c) {
       counted.after[i] = w.after[i] - asked.after[i];
     }
   }
-  return {at::div(sums, average(padded(ones, counted, 0), w))};
+  return {at::div(sums, window_sums(padded(ones, counted, 0), w)).to(x.scalar_type())};
+}
+
+/// The power of a norm, which the first opset has as a float.
+double power_of(const Call& c) {
+  return c.opset() < 2 ? c.number("p", 2) : static_cast<double>(c.integer("p", 2));
 }
 
 Tensors lp_pool(const Call& c) {
   const Window w = window_of(c, c.integers("kernel_shape"), c.integer("ceil_mode", 0) != 0);
-  refuse_dilations(w);
-  const auto p = static_cast<double>(c.integer("p", 2));
-  std::int64_t count = 1;
-  for (const std::int64_t size : w.kernel) count *= size;
+  const double p = power_of(c);
   // Powers of float32 neither overflow nor vanish in float64.
   const Tensor powers = at::pow(at::abs(padded(c.in(0).to(at::kDouble), w, 0)), p);
-  return {at::pow(at::mul(average(powers, w), static_cast<double>(count)), 1 / p)
-              .to(c.in(0).scalar_type())};
+  return {at::pow(window_sums(powers, w), 1 / p).to(c.in(0).scalar_type())};
 }
 
 // Positions in padded planes as positions in the whole tensor, rows first or (`by_column`) columns.
@@ -273,7 +264,14 @@ Dims pooled_axes(const Tensor& x) {
 }
 
 Tensors global_average(const Call& c) {
-  return {at::mean(c.in(0), pooled_axes(c.in(0)), true)};
+  const Tensor& x = c.in(0);
+  return {at::mean(x.to(at::kDouble), pooled_axes(x), true).to(x.scalar_type())};
+}
+Tensors global_lp(const Call& c) {
+  const Tensor& x = c.in(0);
+  const double p = power_of(c);
+  const Tensor sums = at::sum(at::pow(at::abs(x.to(at::kDouble)), p), pooled_axes(x), true);
+  return {at::pow(sums, 1 / p).to(x.scalar_type())};
 }
 Tensors global_max(const Call& c) {
   return {at::amax(c.in(0), pooled_axes(c.in(0)), true)};
@@ -285,6 +283,7 @@ constexpr TorchOperator kConvolutionsOperators[] = {
     {"Conv", convolution},
     {"ConvTranspose", transposed_convolution},
     {"GlobalAveragePool", global_average},
+    {"GlobalLpPool", global_lp},
     {"GlobalMaxPool", global_max},
     {"LpPool", lp_pool},
     {"MaxPool", max_pool},

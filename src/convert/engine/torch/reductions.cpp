@@ -117,7 +117,7 @@ Tensor log_sum(const Tensor& x, const Dims& axes, bool keep) {
   return at::log(sum(wide(x), axes, keep)).to(x.scalar_type());
 }
 Tensor log_sum_exp(const Tensor& x, const Dims& axes, bool keep) {
-  return axes.empty() ? x : at::logsumexp(x, axes, keep);
+  return axes.empty() ? x : at::logsumexp(wide(x), axes, keep).to(x.scalar_type());
 }
 
 template <bool kLargest>
