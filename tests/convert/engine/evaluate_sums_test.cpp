@@ -353,8 +353,9 @@ TEST(EvaluatedPooling, TakesEverySecondNumberWhereItIsDilated) {
     g.node(op, {"x"}, {"y"}, integers_attribute("kernel_shape", {3}),
            integers_attribute("dilations", {2}), integers_attribute("strides", {2}));
     g.output("y", Element::kFloat, {1, 1, 2});
-    const Numbers y =
-        evaluated(model(g.take(), 19), {{"x", array(Element::kFloat, {1, 1, 7}, x)}}).at(0).values();
+    const Numbers y = evaluated(model(g.take(), 19), {{"x", array(Element::kFloat, {1, 1, 7}, x)}})
+                          .at(0)
+                          .values();
     const bool is_mean = op == "AveragePool";
     EXPECT_NEAR(y.at(0), is_mean ? 3.0 : std::sqrt(35.0), 1e-6) << op;
     EXPECT_NEAR(y.at(1), is_mean ? 5.0 : std::sqrt(83.0), 1e-6) << op;
@@ -373,9 +374,8 @@ TEST(EvaluatedPooling, OfWholePlanesFollowsFloat64OverTheWholeRange) {
             .at(0)
             .values();
     for (std::int64_t row = 0; row < kRows; ++row) {
-      const double powers = sum_of(row_of(x, row), [&](double v) {
-        return std::pow(std::fabs(v), static_cast<double>(p));
-      });
+      const double powers = sum_of(
+          row_of(x, row), [&](double v) { return std::pow(std::fabs(v), static_cast<double>(p)); });
       expect_float(y.at(static_cast<std::size_t>(row)),
                    std::pow(powers, 1 / static_cast<double>(p)), 0,
                    "GlobalLpPool of row " + std::to_string(row));
