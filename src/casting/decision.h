@@ -3,6 +3,7 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
+#include <c10/macros/Macros.h>
 
 #include <algorithm>
 #include <array>
@@ -36,11 +37,11 @@ class LowTypes {
   }
 
   constexpr bool any() const { return bits_ != 0; }
-  constexpr int count() const { return std::popcount(bits_); }
+  constexpr bool one() const { return std::has_single_bit(bits_); }
   constexpr bool meets(LowTypes other) const { return (bits_ & other.bits_) != 0; }
   /// The first by its column; there is one.
   constexpr at::ScalarType first() const {
-    return scalar_type_of(kLowTypes[static_cast<std::size_t>(std::countr_zero(bits_))]);
+    return kTypes[static_cast<std::size_t>(std::countr_zero(bits_))];
   }
   constexpr LowTypes operator|(LowTypes other) const {
     return LowTypes(static_cast<std::uint8_t>(bits_ | other.bits_));
@@ -50,6 +51,12 @@ class LowTypes {
  private:
   static_assert(kLowTypeCount <= 8);
   explicit constexpr LowTypes(std::uint8_t bits) : bits_(bits) {}
+
+  static constexpr auto kTypes = [] {
+    std::array<at::ScalarType, kLowTypeCount> types{};
+    for (std::size_t i = 0; i < types.size(); ++i) types[i] = scalar_type_of(kLowTypes[i]);
+    return types;
+  }();
 
   // Each type by itself, by LibTorch's numbers: every tensor of every listed call is looked up.
   static constexpr auto kBits = [] {
@@ -77,7 +84,7 @@ struct Operands {
 
   constexpr bool any() const { return float32 || low.any(); }
   constexpr bool any_low() const { return low.any(); }
-  constexpr bool mixed() const { return float32 + low.count() > 1; }
+  constexpr bool mixed() const { return float32 ? low.any() : low.any() && !low.one(); }
 };
 
 /// Types of single tensors that decide where a network's own types are followed. Asked for only if
@@ -149,7 +156,7 @@ constexpr Decision without_casts(Treatment kind) {
 }
 
 constexpr at::ScalarType widest(const Operands& seen) {
-  return seen.float32 || seen.low.count() != 1 ? at::kFloat : seen.low.first();
+  return seen.float32 || !seen.low.one() ? at::kFloat : seen.low.first();
 }
 
 // A written tensor keeps its type, through a float copy if only float can be computed with.
@@ -239,9 +246,10 @@ constexpr bool needs_leads(const Traits& op, const Operands& seen, const ScopeRu
   return rules.mode == Mode::kWholeModel && seen.any_low() && (seen.mixed() || op.float_statistics);
 }
 
-/// The class holds, and all operands are plain.
-constexpr Decision decide_usually(Treatment kind, const Traits& op, bool has_dtype_argument,
-                                  const Operands& seen, const ScopeRules& rules) {
+/// The class holds, and all operands are plain. It is inlined, since every listed call passes here.
+C10_ALWAYS_INLINE constexpr Decision decide_usually(Treatment kind, const Traits& op,
+                                                    bool has_dtype_argument, const Operands& seen,
+                                                    const ScopeRules& rules) {
   if (!casts(kind)) return detail::without_casts(kind);
   if (seen.written) return detail::into_written(op, seen);
   if (kind == Treatment::kLow)

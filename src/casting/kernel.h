@@ -56,10 +56,6 @@ struct Kernel<Op, R(A...), kGuards> {
     if (frame == nullptr) return pass(keys, arguments...);
     Treatment kind =
         row.resolve(*frame, [&](std::size_t index) { return argument_text(index, arguments...); });
-    if constexpr (Multiplication<Op>::kPossible) {
-      if (kind == Treatment::kLow && Multiplication<Op>::is_one(arguments...))
-        kind = Treatment::kPromote;
-    }
     Operands seen;
     if constexpr (kGuards) {
       Watch<Op>::call(arguments...);
@@ -71,6 +67,12 @@ struct Kernel<Op, R(A...), kGuards> {
       seen.unheld = guard.unheld(seen);
     } else {
       (Operand<A>::look(seen, arguments), ...);
+    }
+    if constexpr (Multiplication<Op>::kPossible) {
+      // Operands that are all of the low type are their own widest type.
+      if (kind == Treatment::kLow && !detail::holds_only(seen, frame->rules.low) &&
+          Multiplication<Op>::is_one(arguments...))
+        kind = Treatment::kPromote;
     }
     const Decision decision =
         is_rare(seen, frame->rules)

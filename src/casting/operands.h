@@ -38,9 +38,12 @@ inline void see(Operands& seen, const at::TensorBase& tensor) {
     if (type == at::kDouble) seen.reach = Reach::kNone;
     return;
   }
-  // The key set tells in two bit tests what layout() and device() take calls for.
+  // The key set tells in a bit test what layout() and device() take calls for.
   constexpr c10::DispatchKeySet kDense(c10::DispatchKey::Dense);
+  constexpr c10::DispatchKeySet kUsual =
+      kDense | c10::DispatchKeySet(c10::BackendComponent::CPUBit);
   const c10::DispatchKeySet keys = impl.key_set();
+  if (keys.has_all(kUsual)) return;
   const bool on_cpu = keys.has_backend(c10::BackendComponent::CPUBit);
   if (!on_cpu) seen.off_cpu = true;
   if (!keys.has_any(kDense) || !(on_cpu || keys.has_backend(c10::BackendComponent::CUDABit))) {
@@ -149,18 +152,23 @@ struct Operand<at::TensorList> {
 template <>
 struct Operand<const at::ITensorListRef&> {
   static void look(Operands& seen, const at::ITensorListRef& list) {
-    for (const at::Tensor& tensor : list) see(seen, tensor);
+    each(list, [&seen](const at::Tensor& tensor) { see(seen, tensor); });
   }
   template <typename F>
   static void each(const at::ITensorListRef& list, F&& f) {
-    for (const at::Tensor& tensor : list) f(tensor);
+    // A step of the list's own iterator asks for its kind anew.
+    if (list.isUnboxed()) {
+      for (const at::Tensor& tensor : list.toUnboxed()) f(tensor);
+    } else {
+      for (const at::Tensor& tensor : list) f(tensor);
+    }
   }
   const at::ITensorListRef* original;
   std::vector<at::Tensor> owned;
   std::optional<at::ITensorListRef> cast;
   Operand(const at::ITensorListRef& list, Casting& casting) : original(&list) {
     bool needed = false;
-    for (const at::Tensor& tensor : list) needed = needed || casting.needs(tensor);
+    each(list, [&](const at::Tensor& tensor) { needed = needed || casting.needs(tensor); });
     if (!needed) return;
     owned.reserve(list.size());
     for (const at::Tensor& tensor : list)
