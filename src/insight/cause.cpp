@@ -87,6 +87,12 @@ Cause cause_of(const InnerCall& call) {
   return large ? Cause::kOverflow : Cause::kInvalid;
 }
 
+std::string away_from_zero(const std::string& logarithm) {
+  return "keep the argument of " + logarithm +
+         " away from zero (clamp_min(1e-6)), or take the logarithm together with what makes its "
+         "argument (log_softmax, logsigmoid, binary_cross_entropy_with_logits)";
+}
+
 }  // namespace
 
 Diagnosis diagnose(const CloseUp& call, bool backward, bool reads_fill,
@@ -106,10 +112,10 @@ std::string remedy(Cause cause, const Operator* first, const std::string& parame
   const std::string name = first == nullptr ? "the operator" : first->name;
   switch (cause) {
     case Cause::kLogOfZero:
-      return "keep the argument of " + name +
-             " away from zero (clamp_min(1e-6)), or take the logarithm together with what makes "
-             "its argument (log_softmax, logsigmoid, binary_cross_entropy_with_logits)";
+      return away_from_zero(name);
     case Cause::kDivisionByZero:
+      if (first != nullptr && first->backward && is_one_of(name, {"log", "log2", "log10", "log1p"}))
+        return away_from_zero(name);
       return first != nullptr && first->backward
                  ? "the derivative of " + name +
                        " divides by zero: add a small number to its argument (sqrt(x + 1e-6), in "

@@ -1,4 +1,5 @@
 // Seeded faults that need a loop of their own: several networks and losses.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "insight/gallery.h"
@@ -60,6 +61,7 @@ TEST(GalleryLoops, TheThirdLossOfThreeTakesTheLogarithmOfZero) {
   EXPECT_TRUE(why.first->backward) << "no gradient comes from the infinite loss itself";
   EXPECT_EQ(to_string(why.cause), "division_by_zero");
   EXPECT_TRUE(why.fails_in_float);
+  EXPECT_THAT(why.advice.front().text, testing::HasSubstr("logsigmoid"));
   EXPECT_TRUE(ThreeLosses(false).step().applied()) << "logsigmoid, as the advice says";
 }
 
