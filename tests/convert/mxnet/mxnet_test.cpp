@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "builder.h"
@@ -238,6 +239,37 @@ TEST(MxnetConversion, BucketsShareTheirParametersTypes) {
   EXPECT_EQ(node_of(made.buckets.at("20"), "w").attr("__dtype__"), "0");
   EXPECT_EQ(input_of(made.buckets.at("20"), "dense", 1), "w_amp_cast_float16");
   EXPECT_THAT(error_of([] { convert_bucketing_module({}); }), HasSubstr("should not be empty"));
+}
+
+// mxnet/judge/judge_buckets.py exports the graphs of a module, runs this test, and has MXNet load
+// the results. Names are MODULE_LENGTH-symbol.json, and parameters MODULE-0000.params.
+TEST(MxnetConversion, BucketsOfTheJudge) {
+  const char* folder = std::getenv("MEZZO_MXNET_BUCKETS");
+  if (folder == nullptr) GTEST_SKIP() << "no module: mxnet/judge/judge_buckets.py exports them";
+  const fs::path in = folder;
+  Bucketing module;
+  for (const char* length : {"3", "5"})
+    module.buckets[length] = Symbol::load(in / ("lm_" + std::string(length) + "-symbol.json"));
+  module.arg_params = load_checkpoint(in / "lm_3-symbol.json", in / "lm-0000.params").arg_params;
+  for (const char* dtype : {"float16", "bfloat16"}) {
+    const std::map<std::string, Options> sets{
+        {"defaults", {.target_dtype = dtype}},
+        {"optional", {.target_dtype = dtype, .cast_optional_params = true}},
+        {"lists",
+         {.target_dtype = dtype,
+          .target_dtype_ops = std::vector<std::string>{"-FullyConnected"},
+          .fp32_ops = std::vector<std::string>{"+FullyConnected"}}},
+        {"excluded",
+         {.target_dtype = dtype, .excluded_sym_names = {"pred"}, .cast_optional_params = true}}};
+    for (const auto& [title, options] : sets) {
+      const Bucketing made = convert_bucketing_module(module, options);
+      for (const auto& [length, symbol] : made.buckets) {
+        const fs::path prefix = in / (std::string(dtype) + "-" + title + "-" + length);
+        save_checkpoint(prefix.string(), 0, {symbol, made.arg_params, made.aux_params},
+                        /*remove_amp_cast=*/false);
+      }
+    }
+  }
 }
 
 TEST(MxnetConversion, AJoinOfTypesRunsInFloat) {
