@@ -76,6 +76,8 @@ class MEZZO_API Symbol {
   const std::vector<Entry>& heads() const { return heads_; }
   /// The release that wrote the file, as major * 10000 + minor * 100 + patch.
   std::int64_t mxnet_version() const { return version_; }
+  /// Was it made in numpy mode, as all graphs of 2.x are?
+  bool has_numpy_shapes() const { return np_shape_.value_or(0) != 0; }
   /// Names of all variables, in order: data, parameters and statistics.
   std::vector<std::string> list_inputs() const;
   /// The subset that operators update: statistics of batch normalization.
@@ -103,8 +105,9 @@ class MEZZO_API NDArrays {
   static NDArrays load(const std::filesystem::path& file);
   /// The same from memory; `origin` is what messages call it.
   static NDArrays from_bytes(std::string_view bytes, const std::string& origin = "params");
-  /// Writes a `.params` file that MXNet 1.x and 2.x read, whole or not at all.
-  void save(const std::filesystem::path& file) const;
+  /// Writes a `.params` file that MXNet 1.x and 2.x read, whole or not at all. MXNet reads one with
+  /// `numpy_shapes` in numpy mode only, and no other one there.
+  void save(const std::filesystem::path& file, bool numpy_shapes = false) const;
 
   /// In the order of the file.
   std::vector<std::string> names() const;

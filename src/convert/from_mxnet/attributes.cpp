@@ -18,6 +18,13 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
+// Without the brackets of pairs in a list: "((1, 2), (3, 4))" is four entries.
+std::string_view without_brackets(std::string_view entry) {
+  while (!entry.empty() && (entry.front() == '(' || entry.front() == '[')) entry.remove_prefix(1);
+  while (!entry.empty() && (entry.back() == ')' || entry.back() == ']')) entry.remove_suffix(1);
+  return trimmed(entry);
+}
+
 // The entries of "(1, 2)", "[1, 2]", "(1,)" and "1".
 std::vector<std::string_view> entries_of(std::string_view text) {
   text = trimmed(text);
@@ -28,7 +35,7 @@ std::vector<std::string_view> entries_of(std::string_view text) {
   std::vector<std::string_view> entries;
   while (!text.empty()) {
     const std::size_t comma = text.find(',');
-    const std::string_view entry = trimmed(text.substr(0, comma));
+    const std::string_view entry = without_brackets(trimmed(text.substr(0, comma)));
     if (!entry.empty()) entries.push_back(entry);
     if (comma == std::string_view::npos) break;
     text.remove_prefix(comma + 1);

@@ -82,6 +82,13 @@ Operand Call::broadcast(const std::string& op, const Operand& a, const Operand& 
   return add(op, {a, b}, {}, {a.element, broadcast_dims(a.dims, b.dims)});
 }
 
+Operand Call::modulo(const Operand& a, const Operand& b) {
+  const Operand whole = map("Floor", broadcast("Div", a, b));
+  const Operand rest = broadcast("Sub", a, broadcast("Mul", whole, b));
+  const Operand zero = writer.number(0, a.element);
+  return where(add("Equal", {b, zero}, {}, {Element::kBool, b.dims}), zero, rest);
+}
+
 Operand Call::cast(const Operand& x, Element element) {
   if (x.element == element) return x;
   return add("Cast", {x}, {{"to", static_cast<std::int64_t>(element)}}, {element, x.dims});

@@ -76,6 +76,8 @@ class Call {
   Operand map(const std::string& op, const Operand& x, const Attributes& attributes = {}) {
     return add(op, {x}, attributes, form_of(x));
   }
+  /// The rest of a division, with the divisor's sign; 0 where that is 0.
+  Operand modulo(const Operand& a, const Operand& b);
   Operand cast(const Operand& x, Element element);
   Operand transpose(const Operand& x, const Dims& order);
   /// To sizes as ONNX's Reshape takes them: 0 keeps a size, -1 is the rest.

@@ -57,6 +57,9 @@ Operands unary(Call& call) {
 
 Operands activation(Call& call) {
   const std::string kind = call.text("act_type", "relu");
+  const Operand& x = call.input(0);
+  if (kind == "mish") return {call.broadcast("Mul", x, call.map("Tanh", call.map("Softplus", x)))};
+  if (kind == "log_sigmoid") return {call.map("Neg", call.map("Softplus", call.map("Neg", x)))};
   return {call.map(onnx_of(call, kUnary, kind), call.input(0))};
 }
 
@@ -181,13 +184,8 @@ Operand logical(Call& call, const Operand& a, const Operand& b) {
   return call.cast(truth, a.element);
 }
 
-// The result has the divisor's sign; dividing by zero gives zero.
 Operand modulo(Call& call, const Operand& a, const Operand& b) {
-  const Operand whole = call.map("Floor", call.broadcast("Div", a, b));
-  const Operand rest = call.broadcast("Sub", a, call.broadcast("Mul", whole, b));
-  const Operand zero = call.writer.number(0, a.element);
-  const Operand by_zero = call.add("Equal", {b, zero}, {}, {Element::kBool, b.dims});
-  return call.where(by_zero, zero, rest);
+  return call.modulo(a, b);
 }
 
 Operand hypotenuse(Call& call, const Operand& a, const Operand& b) {

@@ -25,7 +25,10 @@ std::optional<Dims> dims_wanted_by(const Source& source, const Node& node, std::
   const bool is_convolution = node.op == "Convolution" || node.op == "Convolution_v1";
   if ((is_convolution || node.op == "Deconvolution") && input == 0) {
     Dims dims(call.list("kernel").size() + 2, kUnknownSize);
-    if (weight != nullptr && weight->size() == dims.size())
+    const bool is_last = call.text("layout", "").ends_with('C');
+    if (weight != nullptr && weight->size() == dims.size() && is_last)
+      dims.back() = weight->back() * call.integer("num_group", 1);
+    else if (weight != nullptr && weight->size() == dims.size())
       dims[1] = is_convolution ? (*weight)[1] * call.integer("num_group", 1) : (*weight)[0];
     return dims;
   }
@@ -98,6 +101,9 @@ InputShape input_shape(const Source& source, std::uint32_t variable,
   constexpr std::int64_t kMostSize = std::int64_t{1} << 31;
   for (std::int64_t& size : *shape.dims) size = size > 0 && size <= kMostSize ? size : kUnknownSize;
   shape.names = names_of_sizes(node.name, shape.dims->size());
+  const bool is_channels_last =
+      shape.dims->size() == 4 && (*shape.dims)[1] < 0 && (*shape.dims)[3] > 0;
+  if (is_channels_last) shape.names = {"batch", "height", "width", "channels"};
   return shape;
 }
 

@@ -1,6 +1,8 @@
 // Convolutions, pooling and activations with parameters.
 #include <algorithm>
 #include <cmath>
+#include <numbers>
+#include <numeric>
 
 #include "convert/from_mxnet/rows.h"
 
@@ -39,10 +41,29 @@ Window window_of(const Call& call) {
   return window;
 }
 
-void check_layout(const Call& call) {
+bool has_channels_last(const Call& call, bool may = true) {
   const std::string layout = call.text("layout", "");
+  const bool is_last = layout == "NWC" || layout == "NHWC" || layout == "NDHWC";
+  if (is_last && may) return true;
   if (!layout.empty() && layout != "NCW" && layout != "NCHW" && layout != "NCDHW")
-    call.refuse("the layout is " + layout + "; expected NCW, NCHW or NCDHW");
+    call.refuse("the layout is " + layout + "; expected NCW, NCHW or NCDHW" +
+                (may ? ", or NWC, NHWC or NDHWC" : ""));
+  return false;
+}
+
+// The last dimension becomes the second, and the second the last.
+Operand channels_first(Call& call, const Operand& x) {
+  Dims order(static_cast<std::size_t>(call.rank(x)));
+  std::iota(order.begin(), order.end(), 0);
+  if (order.size() > 2) std::rotate(order.begin() + 1, order.end() - 1, order.end());
+  return call.transpose(x, order);
+}
+
+Operand channels_last(Call& call, const Operand& x) {
+  Dims order(static_cast<std::size_t>(call.rank(x)));
+  std::iota(order.begin(), order.end(), 0);
+  if (order.size() > 2) std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+  return call.transpose(x, order);
 }
 
 // Sizes behind a window: `channels`, then what is left of each spatial size.
@@ -60,9 +81,11 @@ std::optional<Dims> dims_behind(const Operand& x, std::int64_t channels, const W
 }
 
 Operands convolution(Call& call) {
-  check_layout(call);
+  const bool is_last = has_channels_last(call);
   const Window window = window_of(call);
   Operands inputs{call.input(0), call.input(1)};
+  if (is_last)  // data and weights alike
+    for (Operand& input : inputs) input = channels_first(call, input);
   if (!call.flag("no_bias")) inputs.push_back(call.input(2));
   const Attributes attributes{{"kernel_shape", window.kernel},
                               {"strides", window.stride},
@@ -70,12 +93,13 @@ Operands convolution(Call& call) {
                               {"pads", window.pads()},
                               {"group", call.integer("num_group", 1)}};
   const std::int64_t filters = call.integer("num_filter", kUnknownSize);
-  return {call.add("Conv", inputs, attributes,
-                   {call.input(0).element, dims_behind(call.input(0), filters, window)})};
+  const Operand result = call.add("Conv", inputs, attributes,
+                                  {inputs[0].element, dims_behind(inputs[0], filters, window)});
+  return {is_last ? channels_last(call, result) : result};
 }
 
 Operands deconvolution(Call& call) {
-  check_layout(call);
+  has_channels_last(call, false);
   const Window window = window_of(call);
   const Dims target = call.list("target_shape");
   if (std::ranges::any_of(target, [](std::int64_t size) { return size != 0; }))
@@ -103,8 +127,7 @@ Operands deconvolution(Call& call) {
   return {call.add("ConvTranspose", inputs, attributes, {call.input(0).element, dims})};
 }
 
-Operand pooled_whole(Call& call, const std::string& kind) {
-  const Operand& x = call.input(0);
+Operand pooled_whole(Call& call, const Operand& x, const std::string& kind) {
   std::optional<Dims> dims = x.dims;
   if (dims) {
     for (std::size_t i = 2; i < dims->size(); ++i) (*dims)[i] = 1;
@@ -132,18 +155,16 @@ Operand with_zeros(Call& call, const Operand& x, const Window& window) {
                   {x.element, dims});
 }
 
-Operands pooling(Call& call) {
-  check_layout(call);
+Operand pooled(Call& call, Operand x) {
   const std::string kind = call.text("pool_type", "max");
   if (kind != "max" && kind != "avg" && kind != "sum" && kind != "lp")
     call.refuse("pool_type is " + kind + "; expected max, avg, sum or lp");
-  if (call.flag("global_pool")) return {pooled_whole(call, kind)};
+  if (call.flag("global_pool")) return pooled_whole(call, x, kind);
   Window window = window_of(call);
   window.dilate.assign(window.kernel.size(), 1);
   const std::string convention = call.text("pooling_convention", "valid");
   if (convention != "valid" && convention != "full")
     call.refuse("pooling_convention is " + convention + "; expected valid or full");
-  Operand x = call.input(0);
   // "full" also has the windows that begin inside and end outside: as if there were a stride's
   // worth of padding more behind, which no average counts.
   Dims more(window.kernel.size(), 0);
@@ -166,16 +187,31 @@ Operands pooling(Call& call) {
   const Form form{x.element, dims_behind(x, x.dims ? x.dims->at(1) : kUnknownSize, window, more)};
   Attributes attributes{
       {"kernel_shape", window.kernel}, {"strides", window.stride}, {"pads", window.pads(more)}};
-  if (kind == "max") return {call.add("MaxPool", {x}, attributes, form)};
+  if (kind == "max") return call.add("MaxPool", {x}, attributes, form);
   if (kind == "lp") {
     attributes.push_back({"p", call.integer("p_value", 2)});
-    return {call.add("LpPool", {x}, attributes, form)};
+    return call.add("LpPool", {x}, attributes, form);
   }
   if (kind == "sum" && is_wide) call.refuse("sums under pooling_convention full; expected valid");
   attributes.push_back({"count_include_pad", std::int64_t{counts && !is_wide ? 1 : 0}});
-  const Operand mean = call.add("AveragePool", {x}, attributes, form);
-  if (kind == "avg") return {mean};
-  return {call.broadcast("Mul", mean, static_cast<double>(product(window.kernel)))};
+  Operand mean = call.add("AveragePool", {x}, attributes, form);
+  if (kind == "avg") return mean;
+  return call.broadcast("Mul", mean, static_cast<double>(product(window.kernel)));
+}
+
+Operands pooling(Call& call) {
+  if (!has_channels_last(call)) return {pooled(call, call.input(0))};
+  return {channels_last(call, pooled(call, channels_first(call, call.input(0))))};
+}
+
+// The approximation by a tanh.
+Operand gelu_by_tanh(Call& call, const Operand& x) {
+  constexpr double kCubic = 0.044715;
+  const Operand cube = call.broadcast("Mul", call.broadcast("Mul", x, x), x);
+  const Operand sum = call.broadcast("Add", x, call.broadcast("Mul", cube, kCubic));
+  const Operand inner =
+      call.map("Tanh", call.broadcast("Mul", sum, std::sqrt(2 / std::numbers::pi)));
+  return call.broadcast("Mul", call.broadcast("Mul", x, 0.5), call.broadcast("Add", inner, 1));
 }
 
 Operand gelu(Call& call, const Operand& x) {
@@ -190,13 +226,15 @@ Operands leaky_relu(Call& call) {
   if (kind == "leaky") return {call.map("LeakyRelu", x, {{"alpha", static_cast<float>(slope)}})};
   if (kind == "elu") return {call.map("Elu", x, {{"alpha", static_cast<float>(slope)}})};
   if (kind == "selu") return {call.map("Selu", x)};
-  if (kind == "gelu") return {gelu(call, x)};
+  if (kind == "gelu" || kind == "gelu_erf") return {gelu(call, x)};
+  if (kind == "gelu_tanh") return {gelu_by_tanh(call, x)};
   if (kind == "rrelu") {  // what it is on average
     const double mean = (call.number("lower_bound", 0.125) + call.number("upper_bound", 0.334)) / 2;
     return {call.map("LeakyRelu", x, {{"alpha", static_cast<float>(mean)}})};
   }
   if (kind != "prelu")
-    call.refuse("act_type is " + kind + "; expected leaky, prelu, elu, selu, gelu or rrelu");
+    call.refuse("act_type is " + kind +
+                "; expected leaky, prelu, elu, selu, gelu, gelu_erf, gelu_tanh or rrelu");
   Operand gamma = call.input(1);
   const std::int64_t rank = call.rank(x);
   if (gamma.has_rank(1) && (*gamma.dims)[0] != 1 && rank > 2) {

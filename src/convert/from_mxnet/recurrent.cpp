@@ -154,7 +154,10 @@ void check_recurrent(Call& call, const Sizes& sizes) {
   constexpr std::size_t kMost = 1 << 16;
   if (sizes.layers < 1 || sizes.layers > kMost || sizes.hidden < 1 || sizes.hidden > kMost)
     call.refuse("state_size or num_layers cannot be; expected 1 to 65536");
-  if (call.has("projection_size")) call.refuse("projection_size; expected none");
+  if (call.has("projection_size"))
+    call.refuse("a state that is projected (projection_size " + call.text("projection_size", "") +
+                "), which ONNX's LSTM does not have; expected a network without projection, or a "
+                "pair of files for MXNet (-o without .onnx)");
   if (call.has("lstm_state_clip_min") || call.has("lstm_state_clip_max"))
     call.refuse("a clipped state; expected no lstm_state_clip_min and no lstm_state_clip_max");
 }

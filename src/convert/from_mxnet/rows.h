@@ -36,6 +36,8 @@ std::span<const TranslationRow> indexing_rows();
 std::span<const TranslationRow> sequence_rows();
 std::span<const TranslationRow> recurrent_rows();
 std::span<const TranslationRow> detection_rows();
+std::span<const TranslationRow> numpy_rows();
+std::span<const TranslationRow> numpy_shape_rows();
 
 /// The row of an operator, or null.
 const TranslationRow* find_translation(std::string_view op);

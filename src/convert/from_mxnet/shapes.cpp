@@ -13,87 +13,11 @@ namespace {
 constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kBeforeFirst = std::numeric_limits<std::int64_t>::min();
 
-// The number that a size is, or kUnknownSize.
-std::int64_t known_size(const TargetSize& size, const Operand& x) {
-  if (size.kind == TargetSize::Kind::kNumber) return size.number;
-  if (size.kind == TargetSize::Kind::kRest) return kUnknownSize;
-  std::int64_t result = 1;
-  for (const std::size_t axis : size.axes) {
-    const std::int64_t dim = x.dims && axis < x.dims->size() ? (*x.dims)[axis] : kUnknownSize;
-    result = dim < 0 || result < 0 ? kUnknownSize : result * dim;
-  }
-  return result;
-}
-
-// Sizes that only a run tells, as a list that the model computes.
-Operand computed_target(Call& call, const Operand& x, const std::vector<TargetSize>& target) {
-  Operands parts;
-  for (const TargetSize& size : target) {
-    const std::int64_t number = known_size(size, x);
-    if (number >= 0 || size.kind != TargetSize::Kind::kOfInput) {
-      parts.push_back(call.writer.integers({number >= 0 ? number : -1}));
-      continue;
-    }
-    Operand result = call.size(x, static_cast<std::int64_t>(size.axes.front()));
-    for (std::size_t i = 1; i < size.axes.size(); ++i)
-      result = call.broadcast("Mul", result, call.size(x, static_cast<std::int64_t>(size.axes[i])));
-    parts.push_back(result);
-  }
-  return call.concat(parts, 0);
-}
-
-Operand reshaped(Call& call, const Operand& x, const std::vector<TargetSize>& target) {
-  Dims dims, codes;
-  std::size_t unknown = 0, index_of_unknown = 0;
-  bool is_plain = true;
-  for (std::size_t i = 0; i < target.size(); ++i) {
-    dims.push_back(known_size(target[i], x));
-    const bool copies_in_place = target[i].kind == TargetSize::Kind::kOfInput &&
-                                 target[i].axes == std::vector<std::size_t>{i};
-    codes.push_back(dims[i] > 0 ? dims[i] : copies_in_place ? 0 : -1);
-    is_plain = is_plain && dims[i] != 0;
-    if (codes[i] == -1) {
-      ++unknown;
-      index_of_unknown = i;
-    }
-  }
-  const std::int64_t count = x.dims ? product(*x.dims) : kUnknownSize;
-  if (unknown == 1 && count > 0 && std::ranges::count(dims, kUnknownSize) == 1) {
-    dims[index_of_unknown] = 1;
-    dims[index_of_unknown] = count / std::max<std::int64_t>(1, product(dims));
-  }
-  if (is_plain && unknown <= 1) return call.reshape(x, codes, dims);
-  return call.add("Reshape", {x, computed_target(call, x, target)}, {}, {x.element, dims});
-}
-
 Operands reshape(Call& call) {
-  const Operand& x = call.input(0);
-  Dims codes = call.list("shape");
+  const Dims codes = call.list("shape");
   if (codes.empty())
     call.refuse("there is no shape; expected one (target_shape is of old releases)");
-  const std::optional<std::size_t> rank =
-      x.dims ? std::optional(x.dims->size()) : std::optional<std::size_t>();
-  const bool is_reversed = call.flag("reverse");
-  std::optional<Dims> dims = x.dims;
-  if (is_reversed) {  // codes count from the back
-    if (!rank) call.dims(x);
-    std::ranges::reverse(codes);
-    if (std::ranges::find(codes, -4) != codes.end())  // which stands before its sizes
-      call.refuse("-4 under reverse=True; expected other codes");
-    std::ranges::reverse(*dims);
-  }
-  std::vector<TargetSize> target;
-  try {
-    target = target_sizes(codes, rank, dims);
-  } catch (const ConfigError& error) {
-    call.refuse("its shape is " + call.text("shape", "()") + ": " + error.what());
-  }
-  if (is_reversed) {
-    std::ranges::reverse(target);
-    for (TargetSize& size : target)
-      for (std::size_t& axis : size.axes) axis = *rank - 1 - axis;
-  }
-  return {reshaped(call, x, target)};
+  return {reshape_by_codes(call, call.input(0), codes, call.flag("reverse"))};
 }
 
 Operands flatten(Call& call) {
@@ -160,12 +84,11 @@ Operands stack(Call& call) {
   return {call.concat(parts, axis)};
 }
 
-Operands slice_channel(Call& call) {
+Operands parts_along(Call& call, std::int64_t count, std::int64_t axis) {
   const Operand& x = call.input(0);
-  const std::int64_t count = call.integer("num_outputs", 1);
-  const std::int64_t axis = call.axis_of(call.integer("axis", 1), x);
   constexpr std::int64_t kMostParts = 1 << 16;
-  if (count < 1 || count > kMostParts) call.refuse("num_outputs cannot be; expected 1 to 65536");
+  if (count < 1 || count > kMostParts)
+    call.refuse("the number of parts cannot be; expected 1 to 65536");
   std::optional<Dims> dims = x.dims;
   if (dims && dims->at(static_cast<std::size_t>(axis)) > 0)
     dims->at(static_cast<std::size_t>(axis)) /= count;
@@ -177,11 +100,16 @@ Operands slice_channel(Call& call) {
   return parts;
 }
 
+Operands slice_channel(Call& call) {
+  const std::int64_t axis = call.axis_of(call.integer("axis", 1), call.input(0));
+  return parts_along(call, call.integer("num_outputs", 1), axis);
+}
+
 Operands split_at(Call& call) {
   const Operand& x = call.input(0);
   const std::int64_t axis = call.axis_of(call.integer("axis", 0), x);
   Dims begins = call.list("indices");
-  if (call.integer("sections", 0) > 0) call.refuse("sections; expected indices");
+  if (call.integer("sections", 0) > 0) return parts_along(call, call.integer("sections", 0), axis);
   if (begins.empty() || begins.front() != 0) begins.insert(begins.begin(), 0);
   Operands parts;
   for (std::size_t i = 0; i < begins.size(); ++i) {
@@ -288,7 +216,9 @@ Operands tile(Call& call) {
 // Each element several times: along an axis of its own, which then joins the one before.
 Operands repeat(Call& call) {
   Operand x = call.input(0);
-  const std::int64_t count = call.integer("repeats", 1);
+  const Dims given = call.list("repeats", {1});
+  if (given.size() != 1) call.refuse("repeats of each element; expected one number");
+  const std::int64_t count = given.front();
   if (!call.has("axis")) x = call.reshape(x, {-1}, Dims{x.dims ? product(*x.dims) : kUnknownSize});
   const std::int64_t axis = call.axis_of(call.integer("axis", 0), x);
   const Operand apart = call.unsqueeze(x, {axis + 1});
@@ -308,6 +238,10 @@ Operands repeat(Call& call) {
 Operands reverse(Call& call) {
   const Operand& x = call.input(0);
   Dims axes = call.list("axis");
+  if (!call.has("axis")) {
+    axes.resize(static_cast<std::size_t>(call.rank(x)));
+    std::iota(axes.begin(), axes.end(), 0);
+  }
   for (std::int64_t& axis : axes) axis = call.axis_of(axis, x);
   const Operand begins = call.writer.integers(Dims(axes.size(), -1)),
                 ends = call.writer.integers(Dims(axes.size(), kBeforeFirst)),
@@ -329,7 +263,8 @@ Operands pad(Call& call) {
     if ((*dims)[i] >= 0) (*dims)[i] += widths[2 * i] + widths[2 * i + 1];
   Operands inputs{x, call.writer.integers(pads)};
   if (mode == "constant")
-    inputs.push_back(call.writer.number(call.number("constant_value", 0), x.element));
+    inputs.push_back(call.writer.number(
+        call.number("constant_values", call.number("constant_value", 0)), x.element));
   return {call.add("Pad", inputs, {{"mode", mode}}, {x.element, dims})};
 }
 
@@ -371,10 +306,12 @@ constexpr TranslationRow kShapeRows[] = {
     {"broadcast_like", broadcast_like},
     {"tile", tile},
     {"repeat", repeat},
+    {"_npi_repeats", repeat},
     {"reverse", reverse},
     {"flip", reverse},
     {"Pad", pad, Reads::kAll, true},
     {"pad", pad, Reads::kAll, true},
+    {"_npi_pad", pad, Reads::kAll, true},
     {"shape_array", shape_array},
     {"size_array", size_array},
 };

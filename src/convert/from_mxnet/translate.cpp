@@ -8,19 +8,20 @@
 
 #include "convert/from_mxnet/input_shapes.h"
 #include "convert/from_mxnet/rows.h"
+#include "convert/mxnet/numpy_operators.h"
 #include "core/nearest.h"
 #include "core/raise.h"
 
 namespace mezzo::convert::mxnet {
 namespace {
 
-using Tables = std::array<std::span<const TranslationRow>, 11>;
+using Tables = std::array<std::span<const TranslationRow>, 13>;
 
 const Tables& tables() {
-  static const Tables kTables{elementwise_rows(), layer_rows(),    norm_rows(),
-                              product_rows(),     shape_rows(),    image_rows(),
-                              reduction_rows(),   indexing_rows(), sequence_rows(),
-                              recurrent_rows(),   detection_rows()};
+  static const Tables kTables{
+      elementwise_rows(), layer_rows(),     norm_rows(),       product_rows(),  shape_rows(),
+      image_rows(),       reduction_rows(), indexing_rows(),   sequence_rows(), recurrent_rows(),
+      detection_rows(),   numpy_rows(),     numpy_shape_rows()};
   return kTables;
 }
 
@@ -36,11 +37,18 @@ bool reads(const TranslationRow& row, std::size_t input) {
   return true;
 }
 
+// The graph with older names for operators of numpy mode that mean the same.
+Symbol with_classic_names(const Symbol& symbol) {
+  std::vector<Node> nodes = symbol.nodes();
+  for (Node& node : nodes) node.op = classic_name(node.op);
+  return symbol.with_graph(std::move(nodes), symbol.heads());
+}
+
 class Translation {
  public:
   Translation(const Checkpoint& checkpoint,
               const std::map<std::string, std::vector<std::int64_t>>& shapes, OnnxWriter& writer)
-      : symbol_(checkpoint.symbol),
+      : symbol_(with_classic_names(checkpoint.symbol)),
         source_{symbol_, checkpoint.arg_params, checkpoint.aux_params},
         shapes_(shapes),
         writer_(writer),
@@ -197,7 +205,7 @@ class Translation {
     return name_of_output(node, values_[entry.node].size(), entry.output);
   }
 
-  const Symbol& symbol_;
+  const Symbol symbol_;
   const Source source_;
   const std::map<std::string, std::vector<std::int64_t>>& shapes_;
   OnnxWriter& writer_;
@@ -223,6 +231,8 @@ std::vector<std::string_view> translated_operators() {
   std::vector<std::string_view> names;
   for (const auto& table : tables())
     for (const TranslationRow& row : table) names.push_back(row.op);
+  for (const NumpyOperator& op : numpy_operators())
+    if (!op.classic.empty() && find_translation(op.classic) != nullptr) names.push_back(op.name);
   return names;
 }
 

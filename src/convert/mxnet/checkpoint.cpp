@@ -79,7 +79,7 @@ void save_checkpoint(const std::string& prefix, int epoch, const Checkpoint& che
        {std::pair{"arg:", &saved.arg_params}, std::pair{"aux:", &saved.aux_params}}) {
     for (const std::string& name : arrays->names()) move_to(all, kind + name, *arrays, name, file);
   }
-  all.save(file);
+  all.save(file, saved.symbol.has_numpy_shapes());
   saved.symbol.save(prefix + "-symbol.json");
 }
 

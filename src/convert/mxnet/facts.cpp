@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 
+#include "convert/mxnet/numpy_operators.h"
 #include "operators/mxnet_lists_table.h"
 
 namespace mezzo::convert::mxnet {
@@ -18,7 +19,7 @@ constexpr std::array<std::string_view, 5> kBatchNorms{
     "BatchNorm", "BatchNorm_v1", "BatchNormWithReLU", "CuDNNBatchNorm", "_contrib_SyncBatchNorm"};
 
 // The first input is the data, the others are only looked at.
-constexpr std::array<std::string_view, 20> kFirstIsData{"take",
+constexpr std::array<std::string_view, 22> kFirstIsData{"take",
                                                         "pick",
                                                         "gather_nd",
                                                         "batch_take",
@@ -36,6 +37,8 @@ constexpr std::array<std::string_view, 20> kFirstIsData{"take",
                                                         "MAERegressionOutput",
                                                         "SVMOutput",
                                                         "softmax",
+                                                        "masked_softmax",
+                                                        "masked_log_softmax",
                                                         "_contrib_index_copy",
                                                         "scatter_nd"};
 
@@ -82,13 +85,14 @@ bool is_true(const Node& node, std::string_view key) {
 }  // namespace
 
 Role role_of(const Node& node, std::size_t input) {
-  const std::string_view op = node.op;
+  const std::string_view op = classic_name(node.op);
   if (is_one_of(op, kBatchNorms)) {
     if (input == 0) return Role::kData;
     return input < 3 ? Role::kFloat : Role::kStatistic;
   }
   if (op == "IdentityAttachKLSparseReg" && input == 1) return Role::kStatistic;
-  if (op == "Embedding" || op == "where") return input == 0 ? Role::kOwn : Role::kData;
+  if (op == "Embedding" || op == "where" || op.starts_with("_npi_where"))
+    return input == 0 ? Role::kOwn : Role::kData;
   if (op == "RNN") {
     const bool has_length = is_true(node, "use_sequence_length");
     return has_length && input + 1 == node.inputs.size() ? Role::kOwn : Role::kData;
@@ -97,7 +101,7 @@ Role role_of(const Node& node, std::size_t input) {
 }
 
 std::uint32_t output_count(const Node& node) {
-  const std::string_view op = node.op;
+  const std::string_view op = classic_name(node.op);
   if (op == "amp_multicast" || op == "SliceChannel" || op == "_split_v2")
     return number(node, "num_outputs", 1);
   if (is_one_of(op, kBatchNorms) || op == "LayerNorm" || op == "GroupNorm" || op == "InstanceNorm")
@@ -111,16 +115,17 @@ std::uint32_t output_count(const Node& node) {
 }
 
 bool has_type_of_its_own(std::string_view op) {
-  return is_one_of(op, kOwnType);
+  const NumpyOperator* row = find_numpy_operator(op);
+  return is_one_of(classic_name(op), kOwnType) || (row != nullptr && row->classes[0] == 'o');
 }
 
 bool has_one_type(const Node& node) {
-  if (!node.subgraphs.empty() || has_type_of_its_own(node.op) || node.op == "Custom" ||
-      node.attrs.contains("dtype")) {
-    return node.op == "Embedding";
-  }
-  return std::ranges::find(kMxnetLists, std::string_view(node.op), &ListedOperator::name) !=
-         std::end(kMxnetLists);
+  const std::string_view op = classic_name(node.op);
+  const bool names_a_type = node.attr("dtype").value_or("None") != "None";
+  if (!node.subgraphs.empty() || has_type_of_its_own(node.op) || op == "Custom" || names_a_type)
+    return op == "Embedding";
+  return find_numpy_operator(op) != nullptr ||
+         std::ranges::find(kMxnetLists, op, &ListedOperator::name) != std::end(kMxnetLists);
 }
 
 }  // namespace mezzo::convert::mxnet

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "convert/mxnet/numpy_operators.h"
 #include "core/nearest.h"
 #include "core/raise.h"
 #include "mezzo/messages.h"
@@ -16,6 +17,9 @@ using Names = std::set<std::string, std::less<>>;
 Names default_list(char letter, bool is_bfloat16) {
   Names names;
   for (const ListedOperator& op : kMxnetLists) {
+    if (op.classes[is_bfloat16 ? 1 : 0] == letter) names.emplace(op.name);
+  }
+  for (const NumpyOperator& op : numpy_operators()) {
     if (op.classes[is_bfloat16 ? 1 : 0] == letter) names.emplace(op.name);
   }
   return names;
@@ -62,6 +66,10 @@ void check_known(const Names& names, bool is_bfloat16) {
     const char letter = op.classes[is_bfloat16 ? 1 : 0];
     if (letter != '-' && letter != 'p') known.push_back(op.name);
   }
+  for (const NumpyOperator& op : numpy_operators()) {
+    const char letter = op.classes[is_bfloat16 ? 1 : 0];
+    if (letter == 'l' || letter == 'f' || letter == 'n') known.push_back(op.name);
+  }
   for (const std::string& name : names) {
     if (std::ranges::find(known, name) != known.end()) continue;
     const bool is_widest = default_list('p', is_bfloat16).contains(name);
@@ -100,11 +108,12 @@ Lists::Lists(const Options& options) : dtype_(options.target_dtype) {
 }
 
 Class Lists::class_of(const Node& node) const {
-  if (float_.contains(node.op) || excluded_.contains(node.name)) return Class::kFloat;
-  if (low_.contains(node.op)) return Class::kLow;
-  if (widest_.contains(node.op)) return Class::kWidest;
+  const std::string_view op = classic_name(node.op);
+  if (float_.contains(op) || excluded_.contains(node.name)) return Class::kFloat;
+  if (low_.contains(op)) return Class::kLow;
+  if (widest_.contains(op)) return Class::kWidest;
   for (const Conditional& one : conditionals_) {
-    if (one.op != node.op) continue;
+    if (one.op != op) continue;
     const auto value = node.attr(one.attribute);
     if (value && std::ranges::find(one.values, *value) != one.values.end()) return Class::kFloat;
   }

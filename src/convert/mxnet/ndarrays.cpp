@@ -302,14 +302,14 @@ NDArrays NDArrays::load(const std::filesystem::path& file) {
   return from_bytes(mapped.bytes(), file.string());
 }
 
-void NDArrays::save(const std::filesystem::path& file) const {
+void NDArrays::save(const std::filesystem::path& file, bool numpy_shapes) const {
   platform::write_atomically(platform::behind_links(file), [&](std::ostream& out) {
     put<std::uint64_t>(out, kFileMagic);
     put<std::uint64_t>(out, 0);
     put<std::uint64_t>(out, arrays_.size());
     for (const Stored& array : arrays_) {
       // Only numpy's semantics know arrays of no dimension, and such with no elements.
-      put<std::uint32_t>(out, array.shape.empty() ? kThird : kSecond);
+      put<std::uint32_t>(out, numpy_shapes || array.shape.empty() ? kThird : kSecond);
       put<std::int32_t>(out, 0);
       put<std::int32_t>(out, static_cast<std::int32_t>(array.shape.size()));
       for (const std::int64_t dim : array.shape) put<std::int64_t>(out, dim);

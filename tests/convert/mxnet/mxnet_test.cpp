@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <set>
 
 #include "builder.h"
 #include "mezzo/convert_mxnet.h"
@@ -16,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 const fs::path kData = MEZZO_MXNET_DATA;
 
@@ -270,6 +272,72 @@ TEST(MxnetConversion, BucketsOfTheJudge) {
       }
     }
   }
+}
+
+TEST(MxnetFiles, ParametersOfAGraphInNumpyModeAreWrittenAsItLoadsThem) {
+  const fs::path onnx = kData / "onnx";
+  const Checkpoint numpy = load_checkpoint((onnx / "numpy_layers").string(), 0);
+  EXPECT_TRUE(numpy.symbol.has_numpy_shapes());
+  EXPECT_FALSE(small().symbol.has_numpy_shapes());
+  const fs::path folder = fs::temp_directory_path() / ("mezzo_numpy_" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  const auto magic_of = [&](const Checkpoint& checkpoint) {
+    save_checkpoint((folder / "saved").string(), 0, checkpoint);
+    std::uint32_t magic = 0;
+    constexpr std::size_t kFirstArray = 24;  // behind the file's own magic, a zero and the count
+    std::memcpy(&magic, contents(folder / "saved-0000.params").data() + kFirstArray, sizeof magic);
+    return magic;
+  };
+  EXPECT_EQ(magic_of(numpy), 0xF993FACAU);
+  EXPECT_TRUE(Symbol::load(folder / "saved-symbol.json").has_numpy_shapes());
+  EXPECT_EQ(magic_of(small()), 0xF993FAC9U);
+  fs::remove_all(folder);
+}
+
+// A graph as 2.x, and 1.x in numpy mode, write it: x -> convolution -> (+ 1) -> relu -> (> 0) and
+// (@ w).
+Symbol of_numpy_mode() {
+  return Symbol({{.op = "null", .name = "x"},
+                 {.op = "null", .name = "conv_weight"},
+                 {.op = "null", .name = "w"},
+                 {.op = "_npx_convolution",
+                  .name = "conv",
+                  .attrs = {{"kernel", "(1, 1)"}, {"no_bias", "True"}, {"num_filter", "2"}},
+                  .inputs = {{0, 0, 0}, {1, 0, 0}}},
+                 {.op = "_npi_add_scalar", .name = "add", .inputs = {{3, 0, 0}}},
+                 {.op = "_npx_relu", .name = "relu", .inputs = {{4, 0, 0}}},
+                 {.op = "_npi_matmul", .name = "matmul", .inputs = {{5, 0, 0}, {2, 0, 0}}},
+                 {.op = "_npi_mean",
+                  .name = "mean",
+                  .attrs = {{"axis", "None"}, {"dtype", "None"}},
+                  .inputs = {{6, 0, 0}}},
+                 {.op = "_npi_greater_scalar", .name = "greater", .inputs = {{5, 0, 0}}}},
+                {{7, 0, 0}, {8, 0, 0}});
+}
+
+TEST(MxnetConversion, OperatorsOfNumpyModeAreOfTheClassesOf2x) {
+  const auto names_of_casts = [](const Options& options) {
+    std::set<std::string> names;
+    const Symbol converted = convert_symbol(of_numpy_mode(), options, {"x"});
+    for (const Node& node : converted.nodes())
+      if (node.op == "amp_cast") names.insert(node.name);
+    return names;
+  };
+  // The convolution and the product run low, and what is between goes with them.
+  EXPECT_THAT(names_of_casts({}),
+              UnorderedElementsAre("x_amp_cast_float16", "conv_weight_amp_cast_float16",
+                                   "w_amp_cast_float16", "matmul_output_amp_cast_float32",
+                                   "relu_output_amp_cast_float32"));
+  // In bfloat16 2.x has the product, and sums with numbers, in float32.
+  EXPECT_THAT(names_of_casts({.target_dtype = "bfloat16"}),
+              UnorderedElementsAre("x_amp_cast_bfloat16", "conv_weight_amp_cast_bfloat16",
+                                   "conv_output_amp_cast_float32"));
+  // Lists speak of an operator by its older name, and by its own where it has no other.
+  const Options moved{.target_dtype_ops = std::vector<std::string>{"-_npi_matmul"},
+                      .fp32_ops = std::vector<std::string>{"+_npi_matmul", "+relu"}};
+  EXPECT_THAT(names_of_casts(moved),
+              UnorderedElementsAre("x_amp_cast_float16", "conv_weight_amp_cast_float16",
+                                   "add_output_amp_cast_float32"));
 }
 
 TEST(MxnetConversion, AJoinOfTypesRunsInFloat) {

@@ -150,6 +150,31 @@ TEST_F(ToOnnx, WhatAnOperatorCannotSayIsRefusedByName) {
               HasSubstr("the attribute 'axis' is 'one'; expected a whole number"));
 }
 
+TEST_F(ToOnnx, WhatNumpyModeAndItsLayoutsCannotSayIsRefusedByName) {
+  const InputShapes shapes{{"x", {2, 2}}};
+  EXPECT_THAT(refusal(of_one("_np_reshape", {{"newshape", "(0, 4)"}}), shapes),
+              HasSubstr("operator _np_reshape (node 'it'): its shape is (0, 4); expected sizes"));
+  EXPECT_THAT(refusal(of_one("_npx_reshape", {{"newshape", "(-7, 4)"}}), shapes),
+              HasSubstr("expected sizes above 0 and codes from -1 to -6"));
+  EXPECT_THAT(refusal(of_one("_npx_reshape", {{"newshape", "(-3, -4)"}}), shapes),
+              HasSubstr("it skips a size that is not 1"));
+  EXPECT_THAT(refusal(of_one("_npi_sum", {{"initial", "1"}}), shapes), HasSubstr("expected none"));
+  EXPECT_THAT(
+      refusal(of_one("_np_moveaxis", {{"source", "(0, 0)"}, {"destination", "(0, 1)"}}), shapes),
+      HasSubstr("an axis moves twice"));
+  EXPECT_THAT(refusal(of_one("Deconvolution", {{"kernel", "(2, 2)"}, {"layout", "NHWC"}})),
+              HasSubstr("the layout is NHWC; expected NCW, NCHW or NCDHW"));
+  EXPECT_THAT(refusal(of_one("_npi_hstak")), HasSubstr("did you mean '_npi_hstack'"));
+}
+
+TEST_F(ToOnnx, AProjectedStateIsOneErrorThatSaysWhatWorks) {
+  const std::map<std::string, std::string> attrs{
+      {"mode", "lstm"}, {"state_size", "4"}, {"num_layers", "1"}, {"projection_size", "2"}};
+  EXPECT_THAT(refusal(of_one("RNN", attrs)),
+              HasSubstr("operator RNN (node 'it'): a state that is projected (projection_size 2), "
+                        "which ONNX's LSTM does not have; expected a network without projection"));
+}
+
 TEST_F(ToOnnx, ShapesThatNobodyTellsAreAskedFor) {
   EXPECT_THAT(refusal(of_one("SwapAxis")), HasSubstr("--input x=SIZE"));
   EXPECT_EQ(refusal(of_one("relu"), {{"x", {0, 3}}}), "no error");

@@ -20,7 +20,7 @@ from mxnet.gluon.model_zoo import vision
 
 program, folder = sys.argv[1:3]
 zoo = ["resnet18_v1", "resnet50_v2", "vgg11", "alexnet", "squeezenet1.0", "densenet121", "inceptionv3", "mobilenet1.0", "mobilenetv2_1.0"]
-models = sys.argv[3:] or zoo + ["ssd_512_resnet50_v1_coco"]
+models = sys.argv[3:] or zoo + ["numpy_resnet50_v2", "ssd_512_resnet50_v1_coco"]
 sizes = {"alexnet": 224, "vgg11": 224, "squeezenet1.0": 224, "densenet121": 224, "inceptionv3": 299, "ssd_512_resnet50_v1_coco": 512}
 failures = 0
 
@@ -43,6 +43,17 @@ class Weights(mx.init.Xavier):
 
 def exported(name):
     mx.random.seed(7)
+    if name.startswith("numpy_"):  # as 2.x writes it
+        mx.npx.set_np()
+        net = vision.get_model(name[len("numpy_") :], classes=10)
+        net.initialize(mx.init.Xavier())
+        net.hybridize()
+        data = mx.np.random.uniform(-1, 1, size=(2, 3, 64, 64))
+        net(data)
+        prefix = os.path.join(folder, name)
+        net.export(prefix)
+        mx.npx.set_np(shape=True, array=False)  # what loads the files of numpy mode
+        return prefix, data.as_nd_ndarray()
     if name in zoo:
         net = vision.get_model(name, classes=10)
     else:
@@ -149,6 +160,7 @@ def judge(name):
                 os.remove(out + end)
     for end in ("-symbol.json", "-0000.params"):
         os.remove(prefix + end)
+    mx.npx.reset_np()
     print("judged", name, flush=True)
 
 

@@ -18,7 +18,7 @@ from mxnet.gluon.model_zoo import vision
 
 program, folder = sys.argv[1:3]
 zoo = ["resnet18_v1", "resnet50_v2", "vgg11", "alexnet", "squeezenet1.0", "densenet121", "inceptionv3", "mobilenet1.0", "mobilenetv2_1.0"]
-models = sys.argv[3:] or zoo + ["ssd_512_resnet50_v1_coco"]
+models = sys.argv[3:] or zoo + ["numpy_resnet18_v1", "numpy_resnet50_v2", "ssd_512_resnet50_v1_coco"]
 sizes = {"inceptionv3": 299, "ssd_512_resnet50_v1_coco": 512}
 
 
@@ -32,8 +32,11 @@ class Weights(mx.init.Xavier):
 
 def export(name):
     mx.random.seed(7)
-    if name in zoo:
-        net = vision.get_model(name, classes=10)
+    in_numpy = name.startswith("numpy_")  # as 2.x writes them
+    if in_numpy:
+        mx.npx.set_np()
+    if name in zoo or in_numpy:
+        net = vision.get_model(name.replace("numpy_", ""), classes=10)
     else:
         try:
             from gluoncv.model_zoo import get_model
@@ -43,11 +46,11 @@ def export(name):
         net = get_model(name, pretrained=False, pretrained_base=False)
     # Signals keep their size through a classifier; boxes, which grow exponentially, stay finite.
     gaussian = {"rnd_type": "gaussian", "factor_type": "in", "magnitude": 2}
-    net.initialize(Weights(**gaussian) if name in zoo else Weights())
+    net.initialize(Weights(**gaussian) if name in zoo or in_numpy else Weights())
     net.hybridize()
     size = sizes.get(name, 224)
     data = mx.nd.random.uniform(-1, 1, shape=(1 if size == 512 else 2, 3, size, size))
-    outputs = net(data)
+    outputs = net(data.as_np_ndarray() if in_numpy else data)
     outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
     if not all(np.isfinite(o.asnumpy()).all() for o in outputs):
         print("failed:", name, "is not finite in MXNet itself", flush=True)
@@ -55,6 +58,7 @@ def export(name):
     prefix = os.path.join(folder, name)
     net.export(prefix)
     np.savez(prefix + ".npz", **{"in:data": data.asnumpy()}, **{"out:%03d" % i: o.asnumpy() for i, o in enumerate(outputs)})
+    mx.npx.reset_np()
     done = subprocess.run([program, "--gtest_filter=MxnetNumbers.NetworksOfTheJudge"], env={**os.environ, "MEZZO_MXNET_NETWORKS": folder}, capture_output=True, text=True)
     for end in ("-symbol.json", "-0000.params", ".npz"):
         os.remove(prefix + end)

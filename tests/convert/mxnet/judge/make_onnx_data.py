@@ -148,9 +148,50 @@ def detection():
     write("detection", sym.Group([found, best, anchors, clipped] + decoded + nms), {"x": floats(2, 2, 3, 4), "rows": boxes})
 
 
+def numpy_mode():
+    """Operators that 2.x exports hold; 1.9.1 has them in numpy mode, some under other names."""
+    mx.npx.set_np()
+    np_, npx = sym.np, sym.npx
+    x, y, v, c = (sym.var(n).as_np_ndarray() for n in "xyvc")
+    i = sym.var("i", dtype="int32").as_np_ndarray()
+    positive = np_.abs(x) + 0.5
+    heads = [getattr(np_, n)(x * 2) for n in "exp absolute sign floor ceil fix trunc rint sin cos tan arctan sinh cosh tanh arcsinh cbrt square expm1 degrees radians negative".split()]
+    heads += [getattr(np_, n)(positive) for n in "log sqrt log1p log2 log10 reciprocal".split()] + [npx.relu(x), npx.sigmoid(x), np_.clip(x, -0.3, 0.4)]
+    heads += [x + y, x - y, x * y, x / positive, positive**y, (x * 5) % positive, np_.maximum(x, y), np_.minimum(x, v), np_.hypot(x, v)]
+    heads += [x + 2, x - 1, 1 - x, x * 1.5, x / 2, 2 / positive, positive**2, 2**x, (x * 5) % 2, 5 % positive, np_.maximum(x, 0.1)]
+    heads += [(i + 1) * x, i + 0.5, i / 2, i * 3, (x > 0) * y, (x > 0) + (y > 0) * 2]
+    heads += [x > y, x < 0.2, np_.where(c, x, v), np_.where(x > 0, x, y * 2), np_.where(c, 1.0, x), np_.where(c, x, 2.0), np_.logical_not(x > 0).astype("float32")]
+    heads += [(a * 1.0) for a in (x >= y, x <= 0.1, x == x, x != y)]
+    for op in ("sum", "mean", "max", "min", "prod", "var", "std"):
+        f = getattr(np_, op)
+        heads += [f(x, axis=(1, 2)), f(x, axis=1, keepdims=True), f(x), f(x, axis=-1)]
+    heads += [np_.var(x, axis=1, ddof=1), np_.sum(i), np_.mean(i), np_.argmax(x, axis=1), np_.argmin(x, axis=2), np_.argmax(x)]
+    heads += [np_.matmul(x, np_.swapaxes(y, 1, 2)), np_.matmul(x, v), np_.dot(x, v), np_.dot(v, v), np_.einsum("abc,adc->abd", x, y), np_.einsum("abc,c->ab", x, v)]
+    # 1.9.1 infers wrong shapes beside hstack, and for whatever else reads what concatenate (axis None) and vstack read.
+    heads += [np_.concatenate([x, y], axis=1), np_.concatenate([x * 1, y * 1], axis=None), np_.stack([x, y], axis=1), np_.vstack([x * 3, y * 3]), np_.vstack([v * 1, v * 1])]
+    heads += [x.reshape(-1, 5), x.reshape(2, 20), npx.reshape(x, (-2, -5)), npx.reshape(x, (-4,)), npx.reshape(x, (-2, -6, 2, -1, -4)), npx.reshape(np_.expand_dims(x, 0), (-3, -4)), npx.reshape(x, (-1, 10), reverse=True)]
+    heads += [x.transpose(), np_.transpose(x, (1, 0, 2)), np_.moveaxis(x, 0, 2), np_.moveaxis(x, (0, 1), (2, 0)), np_.squeeze(np_.expand_dims(x, 1)), np_.flip(x, 1), np_.flip(x), np_.tile(v, (2, 2)), np_.repeat(x, 2, axis=1), np_.broadcast_to(v, (2, 4, 5)), x[0], x[:, 1:3]]
+    heads += list(np_.split(x, 2, axis=1)) + list(np_.split(x, [1, 3], axis=1))
+    heads += [np_.pad(x, ((0, 0), (1, 2), (0, 3)), mode="constant", constant_values=2), np_.full_like(x, 3) + x, np_.ones((4, 1)) * x, np_.zeros((4, 1)) + x, np_.arange(5) + x, np_.full((4, 1), 2) * x]
+    heads += [npx.softmax(x), npx.log_softmax(x, axis=1), npx.batch_flatten(x), npx.pick(x, np_.ones((2, 4))), npx.one_hot(i, 3), npx.topk(x, k=2), npx.gather_nd(v, np_.ones((1, 2))), np_.take(v, i, mode="clip"), npx.batch_dot(x, y, transpose_b=True), npx.leaky_relu(x, act_type="gelu"), npx.activation(x, act_type="softrelu"), npx.dropout(x)]
+    heads += [npx.fully_connected(x, sym.var("fc_weight").as_np_ndarray(), sym.var("fc_bias").as_np_ndarray(), num_hidden=3, flatten=False), npx.embedding(i, sym.var("embed_weight").as_np_ndarray(), input_dim=4, output_dim=3), npx.layer_norm(x, sym.var("ln_gamma").as_np_ndarray(), sym.var("ln_beta").as_np_ndarray())]
+    write("numpy", sym.Group([h.as_nd_ndarray() for h in heads]), {"x": floats(2, 4, 5), "y": floats(2, 4, 5), "v": floats(5), "c": np.array([[1], [0], [2], [0]], "float32"), "i": np.array([[0], [3], [1], [2]], "int32")})
+
+
+def numpy_layers():
+    """Pooling with the channels last, beside convolutions, in numpy mode."""
+    mx.npx.set_np()
+    x = sym.var("x").as_np_ndarray()
+    convolved = sym.npx.convolution(x, sym.var("conv_weight").as_np_ndarray(), sym.var("conv_bias").as_np_ndarray(), kernel=(3, 3), num_filter=4, pad=(1, 1))
+    normed = sym.npx.batch_norm(convolved, *(sym.var("bn_" + n).as_np_ndarray() for n in ("gamma", "beta", "running_mean", "running_var")), fix_gamma=False)
+    last = sym.np.transpose(normed, (0, 2, 3, 1))
+    heads = [normed] + [sym.npx.pooling(last, kernel=(3, 2), stride=(2, 2), pad=(1, 1), pool_type=t, layout="NHWC") for t in ("max", "avg")] + [sym.npx.pooling(last, kernel=(1, 1), global_pool=True, pool_type=t, layout="NHWC") for t in ("max", "avg")]
+    write("numpy_layers", sym.Group([h.as_nd_ndarray() for h in heads]), {"x": floats(2, 3, 5, 6)})
+
+
 # oneDNN computes some float operators wrongly, and the fused RNN not at all without it.
 if len(sys.argv) == 2:
-    for oneDNN, parts in (("0", "elementwise layers shapes indexing detection"), ("1", "recurrent language_models")):
+    for oneDNN, parts in (("0", "elementwise layers shapes indexing detection numpy_mode numpy_layers"), ("1", "recurrent language_models")):
         subprocess.run([sys.executable, __file__, folder, *parts.split()], env={**os.environ, "MXNET_MKLDNN_ENABLED": oneDNN}, check=True)
 for name in sys.argv[2:]:
     globals()[name]()
