@@ -108,7 +108,8 @@ Operands logical_function(Call& call) {
                                                 {"logical_not", "Not"}}};
   bool is_reversed = false;
   const char* onnx = onnx_name_of(call, kFunctions, function_of(call, &is_reversed));
-  Operands operands = call.inputs();
+  Operands operands{call.input(0)};
+  if (std::string_view(onnx) != "Not") operands.push_back(call.input(1));
   for (Operand& operand : operands) operand = call.cast(operand, Element::kBool);
   return {truth(call, onnx, operands)};
 }
@@ -186,6 +187,7 @@ std::optional<Dims> dims_of_einsum(std::string_view equation, const Operands& op
 Operands einsum(Call& call) {
   std::string equation = call.text("subscripts", "");
   std::erase(equation, ' ');
+  call.input(0);  // or a refusal
   const Operands operands = of_one_type(call, call.inputs(), Element::kInt32);
   return {call.add("Einsum", operands, {{"equation", equation}},
                    {operands.front().element, dims_of_einsum(equation, operands)})};

@@ -38,8 +38,14 @@ Operand flat(Call& call, const Operand& x) {
   return call.reshape(x, {-1}, Dims{x.dims ? product(*x.dims) : kUnknownSize});
 }
 
+// All inputs, of which there is one at least.
+Operands parts_of(Call& call) {
+  call.input(0);
+  return call.inputs();
+}
+
 Operands concatenate(Call& call) {
-  Operands parts = call.inputs();
+  Operands parts = parts_of(call);
   if (call.node().attr("axis").value_or("0") == "None") {
     for (Operand& part : parts) part = flat(call, part);
     return {call.concat(parts, 0)};
@@ -49,7 +55,7 @@ Operands concatenate(Call& call) {
 
 // Rows on top of each other; a vector is a row.
 Operands stack_rows(Call& call) {
-  Operands parts = call.inputs();
+  Operands parts = parts_of(call);
   for (Operand& part : parts) {
     while (call.rank(part) < 2) part = call.unsqueeze(part, {0});
   }
@@ -58,7 +64,7 @@ Operands stack_rows(Call& call) {
 
 // Side by side; vectors have one side.
 Operands stack_columns(Call& call) {
-  Operands parts = call.inputs();
+  Operands parts = parts_of(call);
   for (Operand& part : parts) {
     if (call.rank(part) == 0) part = call.unsqueeze(part, {0});
   }

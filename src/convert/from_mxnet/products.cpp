@@ -1,6 +1,7 @@
 // Products of matrices.
 #include <cmath>
 
+#include "convert/from_mxnet/reshape.h"
 #include "convert/from_mxnet/rows.h"
 
 namespace mezzo::convert::mxnet {
@@ -92,13 +93,67 @@ Operands linalg_gemm2(Call& call) {
   return {alpha == 1 ? result : call.broadcast("Mul", result, alpha)};
 }
 
-Operands divided_by_root_of_size(Call& call) {
-  const Operand& x = call.input(0);
+// Divided by the root of the last size.
+Operand over_root_of_size(Call& call, const Operand& x) {
   const std::int64_t size = call.dims(x, 1).back();
   const std::int64_t last = call.rank(x) - 1;
-  if (size > 0) return {call.broadcast("Div", x, std::sqrt(static_cast<double>(size)))};
+  if (size > 0) return call.broadcast("Div", x, std::sqrt(static_cast<double>(size)));
   const Operand count = call.cast(call.size(x, last), x.element);
-  return {call.broadcast("Div", x, call.map("Sqrt", count))};
+  return call.broadcast("Div", x, call.map("Sqrt", count));
+}
+
+Operands divided_by_root_of_size(Call& call) {
+  return {over_root_of_size(call, call.input(0))};
+}
+
+// Attention over heads whose queries, keys and values stand side by side: (length, batch,
+// heads * parts * size). One part of all heads becomes (batch * heads, length, size).
+Operand part_of_heads(Call& call, const Operand& x, std::int64_t parts, std::int64_t part) {
+  const std::int64_t heads = call.integer("heads", 0);
+  const Dims& dims = call.dims(x);
+  if (dims.size() != 3 || heads < 1 || (dims[2] > 0 && dims[2] % (heads * parts) != 0))
+    call.refuse("its data has no " + std::to_string(parts) + " parts for each of " +
+                std::to_string(heads) + " heads; expected (length, batch, heads * parts * size)");
+  const std::int64_t size = dims[2] < 0 ? kUnknownSize : dims[2] / (heads * parts);
+  Operand one =
+      call.reshape(x, {0, 0, heads, parts, -1}, Dims{dims[0], dims[1], heads, parts, size});
+  one = call.squeeze(call.slice(one, 3, part, part + 1), {3});
+  return reshape_by_codes(call, call.transpose(one, {1, 2, 0, 3}), {-3, 0, 0}, false);
+}
+
+// Products of queries and keys, over the root of a head's size.
+Operand scores(Call& call, const Operand& query, const Operand& key) {
+  const Operand scaled = over_root_of_size(call, query);
+  const Operand turned_key = call.transpose(key, {0, 2, 1});
+  return call.add("MatMul", {scaled, turned_key}, {},
+                  {query.element, product_dims(scaled, turned_key)});
+}
+
+// Values by their weights, and the heads side by side again.
+Operand weighed(Call& call, const Operand& weights, const Operand& value) {
+  const Operand sums =
+      call.add("MatMul", {weights, value}, {}, {value.element, product_dims(weights, value)});
+  const std::int64_t heads = call.integer("heads", 0);
+  const Operand apart = reshape_by_codes(call, sums, {-4, -1, heads, 0, 0}, false);
+  return reshape_by_codes(call, call.transpose(apart, {2, 0, 1, 3}), {0, 0, -3}, false);
+}
+
+Operands self_scores(Call& call) {
+  const Operand& x = call.input(0);
+  return {scores(call, part_of_heads(call, x, 3, 0), part_of_heads(call, x, 3, 1))};
+}
+
+Operands self_sums(Call& call) {
+  return {weighed(call, call.input(1), part_of_heads(call, call.input(0), 3, 2))};
+}
+
+Operands cross_scores(Call& call) {
+  const Operand query = part_of_heads(call, call.input(0), 1, 0);
+  return {scores(call, query, part_of_heads(call, call.input(1), 2, 0))};
+}
+
+Operands cross_sums(Call& call) {
+  return {weighed(call, call.input(1), part_of_heads(call, call.input(0), 2, 1))};
 }
 
 constexpr TranslationRow kProductRows[] = {
@@ -108,6 +163,10 @@ constexpr TranslationRow kProductRows[] = {
     {"_linalg_gemm2", linalg_gemm2},
     {"linalg_gemm2", linalg_gemm2},
     {"_contrib_div_sqrt_dim", divided_by_root_of_size},
+    {"_contrib_interleaved_matmul_selfatt_qk", self_scores},
+    {"_contrib_interleaved_matmul_selfatt_valatt", self_sums},
+    {"_contrib_interleaved_matmul_encdec_qk", cross_scores},
+    {"_contrib_interleaved_matmul_encdec_valatt", cross_sums},
 };
 
 }  // namespace

@@ -92,7 +92,8 @@ void expect_numbers(const std::string& name, const std::string& dtype, bool tell
 }
 
 TEST(MxnetNumbers, EveryOperatorGivesMxnetsInFloat) {
-  for (const char* name : {"elementwise", "layers", "shapes", "indexing", "detection"}) {
+  for (const char* name :
+       {"elementwise", "layers", "shapes", "indexing", "detection", "attention"}) {
     expect_numbers(name, "float32", true, 1e-5);
     expect_numbers(name, "float32", false, 1e-5);
   }
@@ -262,7 +263,7 @@ TEST(MxnetNumbers, RecurrentNetworksGiveMxnetsInFloat) {
 }
 
 TEST(MxnetNumbers, MixedModelsAreWithinTheTypesTolerance) {
-  for (const char* name : {"layers", "numpy_layers", "detection", "lstm", "gru_both",
+  for (const char* name : {"layers", "numpy_layers", "attention", "detection", "lstm", "gru_both",
                            "language_lstm", "language_gru", "unrolled_2", "unrolled_4"}) {
     expect_numbers(name, "float16", false, 5e-3);
 #ifdef MEZZO_EVALUATOR  // ONNX Runtime has few kernels for bfloat16 on a CPU
@@ -280,8 +281,9 @@ TEST(MxnetNumbers, NetworksOfTheJudge) {
     if (entry.path().extension() != ".npz") continue;
     const std::string name = entry.path().stem().string();
     expect_numbers(name, "float32", false, 1e-4, folder);
-    // Boxes of nearly equal scores change places in 16 bits.
-    if (!name.starts_with("ssd")) expect_numbers(name, "float16", false, 1e-2, folder);
+    // Boxes of nearly equal scores change places in 16 bits; "heads" are what comes before.
+    if (!name.starts_with("ssd") || name.ends_with("heads"))
+      expect_numbers(name, "float16", false, 1e-2, folder);
     ++networks;
   }
   EXPECT_GT(networks, 0);

@@ -264,6 +264,14 @@ TEST_F(ToOnnx, DamagedGraphsAndParametersAreErrorsOrModels) {
     models += survives(graph, turned);
   }
   EXPECT_GT(models, 0);
+  // Operators of numpy mode, without their parameters or with theirs.
+  const std::string numpy = contents(kOnnxData / "numpy-symbol.json");
+  const std::string of_numpy = contents(kOnnxData / "numpy-0000.params");
+  for (std::size_t i = 0; i < numpy.size(); i += 173) {
+    std::string turned = numpy;
+    turned[i] = static_cast<char>(turned[i] ^ (1 << i % 7));
+    survives(turned, of_numpy);
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #   PYTHONPATH=.deps/mxnet python3.11 judge_onnx.py PROGRAM FOLDER [MODEL...]
 # Networks with random weights are exported with what goes in and comes out; PROGRAM (mezzo_convert_ort_test or
 # mezzo_convert_evaluate_test) makes ONNX of each and compares.
+import json
 import os
 import subprocess
 import sys
@@ -28,6 +29,19 @@ class Weights(mx.init.Xavier):
             array[:] = 1
         else:
             super()._init_weight(name, array)
+
+
+def save_heads(prefix, data):
+    """Scores and boxes of a detector as a network of their own: before a threshold and the order of nearly equal scores choose."""
+    symbol, args, auxs = mx.model.load_checkpoint(prefix, 0)
+    nodes = json.loads(symbol.tojson())["nodes"]
+    heads = mx.sym.Group([symbol.get_internals()[n["name"] + "_output"] for n in nodes if n["op"] in ("softmax", "_contrib_box_decode")])
+    executor = heads.simple_bind(mx.cpu(), grad_req="null", data=data.shape)
+    executor.copy_params_from(args, auxs, allow_extra_params=True)
+    outputs = executor.forward(is_train=False, data=data)
+    known = set(heads.list_arguments())
+    mx.model.save_checkpoint(prefix + "_heads", 0, heads, {n: a for n, a in args.items() if n in known}, auxs)
+    np.savez(prefix + "_heads.npz", **{"in:data": data.asnumpy()}, **{"out:%03d" % i: o.asnumpy() for i, o in enumerate(outputs)})
 
 
 def export(name):
@@ -57,11 +71,13 @@ def export(name):
         return 1
     prefix = os.path.join(folder, name)
     net.export(prefix)
+    if name.startswith("ssd"):
+        save_heads(prefix, data)
     np.savez(prefix + ".npz", **{"in:data": data.asnumpy()}, **{"out:%03d" % i: o.asnumpy() for i, o in enumerate(outputs)})
     mx.npx.reset_np()
     done = subprocess.run([program, "--gtest_filter=MxnetNumbers.NetworksOfTheJudge"], env={**os.environ, "MEZZO_MXNET_NETWORKS": folder}, capture_output=True, text=True)
-    for end in ("-symbol.json", "-0000.params", ".npz"):
-        os.remove(prefix + end)
+    for file in os.listdir(folder):
+        os.remove(os.path.join(folder, file))
     print("judged" if done.returncode == 0 else "failed:\n" + done.stdout, name, flush=True)
     return done.returncode
 

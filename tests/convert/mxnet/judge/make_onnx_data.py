@@ -189,9 +189,23 @@ def numpy_layers():
     write("numpy_layers", sym.Group([h.as_nd_ndarray() for h in heads]), {"x": floats(2, 3, 5, 6)})
 
 
+def attention():
+    """A block of BERT: heads side by side, weights, values, a norm and a dense layer; and one over another sequence."""
+    c, x, memory = sym.contrib, sym.var("x"), sym.var("memory")
+    heads = 2
+    qkv = sym.FullyConnected(x, num_hidden=3 * 8, flatten=False, name="qkv")
+    weights = sym.softmax(c.interleaved_matmul_selfatt_qk(qkv, heads=heads), axis=-1)
+    sums = c.interleaved_matmul_selfatt_valatt(qkv, weights, heads=heads)
+    block = sym.LayerNorm(x + sym.FullyConnected(sums, num_hidden=8, flatten=False, name="out"), name="ln")
+    block = sym.LeakyReLU(sym.FullyConnected(block, num_hidden=6, flatten=False, name="ffn"), act_type="gelu")
+    kv = sym.FullyConnected(memory, num_hidden=2 * 8, flatten=False, name="kv")
+    cross = c.interleaved_matmul_encdec_valatt(kv, sym.softmax(c.interleaved_matmul_encdec_qk(x, kv, heads=heads), axis=-1), heads=heads)
+    write("attention", sym.Group([block, cross]), {"x": floats(4, 3, 8), "memory": floats(5, 3, 7)})
+
+
 # oneDNN computes some float operators wrongly, and the fused RNN not at all without it.
 if len(sys.argv) == 2:
-    for oneDNN, parts in (("0", "elementwise layers shapes indexing detection numpy_mode numpy_layers"), ("1", "recurrent language_models")):
+    for oneDNN, parts in (("0", "elementwise layers shapes indexing detection attention numpy_mode numpy_layers"), ("1", "recurrent language_models")):
         subprocess.run([sys.executable, __file__, folder, *parts.split()], env={**os.environ, "MXNET_MKLDNN_ENABLED": oneDNN}, check=True)
 for name in sys.argv[2:]:
     globals()[name]()
