@@ -132,16 +132,73 @@ struct SkipExplained {
   bool operator==(const SkipExplained&) const = default;
 };
 
+/// An operator that a dry run has something to say about.
+struct AdvisedOperator {
+  std::string type = {};        ///< the low type in question: "float16"
+  std::string name = {};        ///< as the policy names it
+  std::string cast_class = {};  ///< its class in the advised policy: "float"
+  std::string reason = {};      ///< what was seen, with figures and the module
+  bool operator==(const AdvisedOperator&) const = default;
+};
+
+/// The operators of one class in a dry run: their cost in float and under the default policy.
+struct AdvisedCost {
+  std::string type = {};         ///< the low type of that policy
+  std::string cast_class = {};   ///< by the default lists
+  std::int64_t calls = 0;        ///< a step
+  double float_seconds = 0;      ///< forward and backward, a step
+  double low_seconds = 0;        ///< the same under the default policy
+  std::int64_t float_bytes = 0;  ///< of their results
+  std::int64_t low_bytes = 0;    ///< the same under the default policy
+  bool operator==(const AdvisedCost&) const = default;
+};
+
 /// The advice of insight::dry_run.
 struct PrecisionAdvised {
   std::int64_t steps = 0;                            ///< that were looked at
   std::string text = {};                             ///< the advice for a terminal, several lines
   std::map<std::string, std::string> policies = {};  ///< type ("float16"): a policy file
+  std::vector<AdvisedOperator> operators = {};       ///< by type
+  std::vector<AdvisedCost> costs = {};               ///< by type
+  std::vector<std::string> odd_sizes = {};           ///< one sentence for each product
   bool operator==(const PrecisionAdvised&) const = default;
+};
+
+/// One operator call of a step at a level, against float; errors as insight::OperatorError.
+struct ComparedOperator {
+  std::string name = {};    ///< the operator
+  std::string module = {};  ///< its module, or between which
+  bool backward = false;    ///< of its derivative?
+  std::string type = {};    ///< of its result at the level: "float16"
+  double own = 0;           ///< that it adds by itself; infinite: an overflow
+  double accumulated = 0;   ///< with all that came before; infinite: an overflow
+  bool operator==(const ComparedOperator&) const = default;
+};
+
+/// One cast of that step.
+struct ComparedCast {
+  std::string name = {};       ///< the operator that it is for
+  std::string module = {};     ///< that operator's module
+  std::string parameter = {};  ///< the weight or buffer; empty: an activation
+  std::int64_t input = 0;      ///< which of the operator's tensors, from 0
+  std::string type = {};       ///< the low type
+  double error = 0;            ///< of the operator's result, by this cast alone
+  double seconds = 0;          ///< that it takes, once
+  bool operator==(const ComparedCast&) const = default;
+};
+
+/// The findings of insight::shadow_run.
+struct PrecisionCompared {
+  std::string level = {};                        ///< that was compared with float
+  double scale = 1;                              ///< of the loss
+  std::string text = {};                         ///< for a terminal, several lines
+  std::vector<ComparedOperator> operators = {};  ///< worst first
+  std::vector<ComparedCast> casts = {};          ///< worst first
+  bool operator==(const PrecisionCompared&) const = default;
 };
 
 /// An event of any kind, as sinks get it.
 using Event = std::variant<RunStarted, StepTaken, EpochEnded, RunEnded, Message, StepWatched,
-                           SkipExplained, PrecisionAdvised>;
+                           SkipExplained, PrecisionAdvised, PrecisionCompared>;
 
 }  // namespace mezzo::report

@@ -121,7 +121,8 @@ class MEZZO_API DryRun {
   /// An object with `steps`, `policies` (each with `toml`, `reasons`, `loss_scale`, `costs`),
   /// `odd_sizes` and `ranges`.
   std::string to_json() const;
-  /// Writes the advice into the log of a run, from where `mezzo advise` prints it.
+  /// Writes the advice into the log of a run, from where `mezzo advise` prints it and the page
+  /// shows it.
   void write(report::Sink& log) const;
 
  private:

@@ -74,15 +74,16 @@ std::unique_ptr<Sink> tee(std::unique_ptr<Sink> first, Sinks... rest) {
 
 /// The sums over one run's events.
 struct Run {
-  std::string name = {};                       ///< RunStarted's
-  std::vector<StepTaken> steps = {};           ///< in order
-  std::vector<EpochEnded> epochs = {};         ///< in order
-  std::vector<std::string> messages = {};      ///< in order
-  RunEnded figures = {};                       ///< RunEnded's, or all zero until then
-  bool ended = false;                          ///< was there a RunEnded?
-  std::vector<StepWatched> watched = {};       ///< in order
-  std::vector<SkipExplained> explained = {};   ///< in order
-  std::vector<PrecisionAdvised> advised = {};  ///< in order
+  std::string name = {};                         ///< RunStarted's
+  std::vector<StepTaken> steps = {};             ///< in order
+  std::vector<EpochEnded> epochs = {};           ///< in order
+  std::vector<std::string> messages = {};        ///< in order
+  RunEnded figures = {};                         ///< RunEnded's, or all zero until then
+  bool ended = false;                            ///< was there a RunEnded?
+  std::vector<StepWatched> watched = {};         ///< in order
+  std::vector<SkipExplained> explained = {};     ///< in order
+  std::vector<PrecisionAdvised> advised = {};    ///< in order
+  std::vector<PrecisionCompared> compared = {};  ///< in order
   bool operator==(const Run&) const = default;
 };
 
@@ -98,7 +99,7 @@ struct Report {
 MEZZO_API void add(Report&, const Event&);
 
 /// Hands a sink the events that a report was made of, in order, steps before the end of their
-/// epoch. What a report.json does not hold (epochs, scales, watched steps) is not there.
+/// epoch. What a report.json does not hold (epochs, scales, watched steps, insight) is not there.
 MEZZO_API void replay(const Report&, Sink&);
 
 /// Reads what json_lines() or save() wrote. A last line that was cut off by a crash is left out.
@@ -113,7 +114,7 @@ MEZZO_API std::string to_table(const Report&);
 MEZZO_API std::string to_json(const Report&);
 
 /// One page without any outside resource: table, loss curves, accuracy, scale history, bars of time
-/// and memory, in light and dark.
+/// and memory, and what insight found, in light and dark.
 MEZZO_API std::string to_html(const Report&);
 
 /// Writes to_json() or to_html(), by the file's ending (.json, .html), beside the target and then

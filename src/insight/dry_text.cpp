@@ -51,6 +51,11 @@ std::string sizes_of(const std::vector<std::int64_t>& sizes) {
   return text;
 }
 
+std::string sentence_of(const OddSize& odd) {
+  return odd.name + (odd.module.empty() ? "" : " (" + odd.module + ')') + " takes " +
+         sizes_of(odd.sizes) + ", which matrix units like as " + sizes_of(odd.padded);
+}
+
 void print_costs(std::ostream& out, const std::vector<ClassCost>& costs) {
   const CostSum sum = sum_of(costs);
   out << "  measured here, default lists: " << milliseconds(sum.low_seconds)
@@ -98,12 +103,7 @@ std::string DryRun::to_text() const {
       out << "  " << reason.name << ": " << reason.text << '\n';
     if (!target.is_float8) print_costs(out, costs(target.type));
   }
-  for (const OddSize& odd : odd_sizes()) {
-    out << "sizes: " << odd.name;
-    if (!odd.module.empty()) out << " (" << odd.module << ')';
-    out << " takes " << sizes_of(odd.sizes) << ", which matrix units like as "
-        << sizes_of(odd.padded) << '\n';
-  }
+  for (const OddSize& odd : odd_sizes()) out << "sizes: " << sentence_of(odd) << '\n';
   return out.str();
 }
 
@@ -135,8 +135,22 @@ std::string DryRun::to_json() const {
 
 void DryRun::write(report::Sink& log) const {
   report::PrecisionAdvised event{.steps = steps(), .text = to_text()};
-  for (const TargetType& target : kTargets)
-    event.policies.emplace(target.name, policy(target.type).toml());
+  for (const TargetType& target : kTargets) {
+    const std::string type(target.name);
+    const AdvisedPolicy advised = policy(target.type);
+    event.policies.emplace(type, advised.toml());
+    for (const PolicyReason& reason : advised.reasons()) {
+      event.operators.push_back(
+          {type, reason.name, std::string(name_of(reason.cast_class)), reason.text});
+    }
+    if (target.is_float8) continue;
+    for (const ClassCost& cost : costs(target.type)) {
+      event.costs.push_back({type, std::string(name_of(cost.cast_class)), cost.calls,
+                             cost.float_seconds, cost.low_seconds, cost.float_bytes,
+                             cost.low_bytes});
+    }
+  }
+  for (const OddSize& odd : odd_sizes()) event.odd_sizes.push_back(sentence_of(odd));
   log.write(event);
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/scalar_type.h"
 #include "mezzo/insight_shadow.h"
 
 namespace mezzo::insight {
@@ -21,6 +22,12 @@ std::string error_text(double error) {
   std::ostringstream text;
   text << std::setprecision(3) << error;
   return text.str();
+}
+
+/// "float16", as events say it.
+std::string type_name(at::ScalarType type) {
+  const DTypeRow* const row = row_of(type);
+  return row == nullptr ? c10::toString(type) : std::string(row->name);
 }
 
 }  // namespace
@@ -83,6 +90,23 @@ std::string ShadowRun::to_json() const {
                              {"seconds", each.seconds}});
   }
   return json.dump(2);
+}
+
+report::PrecisionCompared ShadowRun::to_event() const {
+  report::PrecisionCompared event{.level = level(), .scale = loss_scale(), .text = to_text()};
+  for (const OperatorError& each : operators()) {
+    event.operators.push_back(
+        {each.name, each.module, each.backward, type_name(each.dtype), each.own, each.accumulated});
+  }
+  for (const CastError& each : casts()) {
+    event.casts.push_back({each.name, each.module, each.parameter, each.input,
+                           type_name(each.dtype), each.error, each.seconds});
+  }
+  return event;
+}
+
+void ShadowRun::write(report::Sink& log) const {
+  log.write(to_event());
 }
 
 }  // namespace mezzo::insight

@@ -91,9 +91,12 @@ class Console final : public Sink {
          " was skipped: " + e.summary);
   }
 
-  void show(const PrecisionAdvised& e) {
-    std::istringstream text(e.text);
-    for (std::string each; std::getline(text, each);) line(each);
+  void show(const PrecisionAdvised& e) { lines(e.text); }
+  void show(const PrecisionCompared& e) { lines(e.text); }
+
+  void lines(const std::string& text) {
+    std::istringstream all(text);
+    for (std::string each; std::getline(all, each);) line(each);
   }
 
   std::string head(std::int64_t epoch) const {

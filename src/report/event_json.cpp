@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/raise.h"
+#include "report/precision_json.h"
 #include "report/watched_json.h"
 
 namespace mezzo::report {
@@ -90,12 +91,8 @@ Json to_json_object(const Event& event) {
                  },
                  [](const StepWatched& e) { return watched_json(e); },
                  [](const SkipExplained& e) { return explained_json(e); },
-                 [](const PrecisionAdvised& e) {
-                   return Json{{"event", "precision_advised"},
-                               {"steps", e.steps},
-                               {"text", e.text},
-                               {"policies", e.policies}};
-                 }},
+                 [](const PrecisionAdvised& e) { return advised_json(e); },
+                 [](const PrecisionCompared& e) { return compared_json(e); }},
       event);
 }
 
@@ -130,11 +127,11 @@ Event event_from_json(const Json& object) {
   if (kind == "message") return Message{f.text("text")};
   if (kind == "step_watched") return watched_from(f);
   if (kind == "skip_explained") return explained_from(f);
-  if (kind == "precision_advised")
-    return PrecisionAdvised{f.integer("steps"), f.text("text"), f.text_map("policies")};
+  if (kind == "precision_advised") return advised_from(f);
+  if (kind == "precision_compared") return compared_from(f);
   raise<ConfigError>("report", "unknown event '", kind,
                      "'; expected run_started, step, epoch_ended, run_ended, message, "
-                     "step_watched, skip_explained or precision_advised");
+                     "step_watched, skip_explained, precision_advised or precision_compared");
 }
 
 std::string to_text(const Json& object, int indent) {

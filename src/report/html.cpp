@@ -6,6 +6,7 @@
 #include "report/page_parts.h"
 #include "report/page_style.h"
 #include "report/plot.h"
+#include "report/precision_page.h"
 #include "report/report_json.h"
 #include "report/table.h"
 #include "report/text.h"
@@ -215,7 +216,8 @@ std::string to_html(const Report& report) {
   page += time_plot(report) + memory_plot(report);
   // A report.json has losses alone: only a log knows epochs and scales.
   if (any([](const Run& run) { return !run.epochs.empty(); })) page += scale_plot(report);
-  page += state_plot(report) + watched_cards(report) + messages(report) + machine(report.machine);
+  page += state_plot(report) + watched_cards(report) + compared_cards(report) +
+          advised_cards(report) + messages(report) + machine(report.machine);
   return page + "</div></main></body></html>\n";
 }
 

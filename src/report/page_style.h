@@ -27,6 +27,8 @@ th:first-child,td:first-child{text-align:left;font-weight:600;color:var(--ink)}
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));gap:16px}
 .card{background:var(--card);border:1px solid var(--rule);border-radius:10px;padding:18px 20px;min-width:0}
 .wide{grid-column:1/-1}
+summary{cursor:pointer;margin-top:8px;font-size:14px}
+pre{margin:8px 0 0;overflow-x:auto;font-size:13px}
 svg{display:block;width:100%;height:auto}
 svg text{font:12px system-ui,sans-serif;fill:var(--soft)}
 svg .name,svg .value{font-size:13px;fill:var(--ink)}

@@ -29,6 +29,7 @@ struct Adder {
   void operator()(const StepWatched& e) const { last_run(report).watched.push_back(e); }
   void operator()(const SkipExplained& e) const { last_run(report).explained.push_back(e); }
   void operator()(const PrecisionAdvised& e) const { last_run(report).advised.push_back(e); }
+  void operator()(const PrecisionCompared& e) const { last_run(report).compared.push_back(e); }
   void operator()(const RunEnded& e) const {
     last_run(report).figures = e;
     last_run(report).ended = true;
@@ -82,6 +83,7 @@ void replay(const Report& report, Sink& sink) {
     for (const StepWatched& watched : run.watched) sink.write(watched);
     for (const SkipExplained& explained : run.explained) sink.write(explained);
     for (const PrecisionAdvised& advised : run.advised) sink.write(advised);
+    for (const PrecisionCompared& compared : run.compared) sink.write(compared);
     if (run.ended) sink.write(run.figures);
   }
 }

@@ -158,6 +158,7 @@ class TensorBoard final : public Sink {
   }  // TensorBoard's text needs a plugin's format; the other sinks have it
   void put(const SkipExplained&) {}
   void put(const PrecisionAdvised&) {}
+  void put(const PrecisionCompared&) {}
   void put(const StepWatched& e) {
     for (const Watched& row : e.rows) {
       const bool of_module = row.parameter.empty();

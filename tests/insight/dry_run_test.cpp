@@ -230,6 +230,19 @@ TEST(DryRun, ItsAdviceGoesIntoALog) {
   EXPECT_EQ(advised.text, run.to_text());
   EXPECT_EQ(advised.policies.at("float16"), run.policy(at::kHalf).toml());
   EXPECT_EQ(advised.policies.size(), 4U);
+  const auto reasons = run.policy(at::kHalf).reasons();
+  ASSERT_EQ(reasons.size(), 1U);
+  ASSERT_FALSE(advised.operators.empty());
+  EXPECT_EQ(advised.operators.front(),
+            (report::AdvisedOperator{"float16", "mul", "float", reasons.front().text}));
+  std::int64_t calls = 0, all = 0;
+  for (const ClassCost& cost : run.costs(at::kBFloat16)) all += cost.calls;
+  for (const report::AdvisedCost& cost : advised.costs) {
+    if (cost.type == "bfloat16") calls += cost.calls;
+  }
+  EXPECT_EQ(calls, all);
+  EXPECT_GT(all, 0);
+  EXPECT_EQ(advised.odd_sizes.size(), run.odd_sizes().size());
 }
 
 TEST(DryRun, WrongUseIsRefused) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "insight/gallery.h"
@@ -224,6 +225,35 @@ TEST(Shadow, RecomputedPartsAndInPlaceOperatorsAreCompared) {
 TEST(Shadow, AFunctionThatGivesNoLossIsRefused) {
   Fault fault{.name = "no loss", .loss = [](const at::Tensor& y) { return y; }};
   EXPECT_THROW(Scene(fault).shadow(), ConfigError);
+}
+
+TEST(Shadow, ItsFindingsGoIntoALogAndBack) {
+  torch::manual_seed(1);
+  Chain net(3);
+  torch::optim::SGD sgd(net->parameters(), 0.01);
+  auto [model, optimizer] =
+      amp::initialize(net, sgd, {.opt_level = "O1", .loss_scale = 128.0, .verbosity = 0});
+  const at::Tensor x = torch::randn({16, 32});
+  const ShadowRun run = shadow_run(model, [&, &model = model] { return model(x).sum(); });
+  const auto file = std::filesystem::path(testing::TempDir()) / "mezzo_shadow_test.jsonl";
+  {
+    const auto log = report::json_lines(file);
+    log->write(report::RunStarted{.run = "O1"});
+    run.write(*log);
+  }
+  const report::Report all = report::read(file);
+  std::filesystem::remove(file);
+  ASSERT_EQ(all.runs.at(0).compared.size(), 1U);
+  const report::PrecisionCompared& compared = all.runs[0].compared[0];
+  EXPECT_EQ(compared, run.to_event());
+  EXPECT_EQ(compared.level, "O1");
+  EXPECT_EQ(compared.scale, 128);
+  EXPECT_EQ(compared.text, run.to_text());
+  ASSERT_EQ(compared.operators.size(), run.operators().size());
+  ASSERT_EQ(compared.casts.size(), run.casts().size());
+  EXPECT_EQ(compared.operators[0].own, run.operators()[0].own);
+  EXPECT_EQ(compared.operators[0].type, "float16");
+  EXPECT_EQ(compared.casts[0].parameter, run.casts()[0].parameter);
 }
 
 }  // namespace
