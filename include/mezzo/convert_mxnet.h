@@ -172,8 +172,8 @@ struct Options {
   std::optional<std::vector<std::string>> target_dtype_ops = {}, fp32_ops = {};
   /// Operators that stay float32 where an attribute has one of the values. Replaces the default.
   std::optional<std::vector<Conditional>> conditional_fp32_ops = {};
-  /// Nodes, by name, that stay float32. A name that there is not is a message to the sink of
-  /// mezzo/messages.h.
+  /// Nodes, by name, that stay float32, as nodes do that were made under 2.x's disable_amp(). A
+  /// name that there is not is a message to the sink of mezzo/messages.h.
   std::vector<std::string> excluded_sym_names = {};
   /// false: parameters of operators that the lists force stay float32 behind amp_casts. true: those
   /// that are only ever read in 16 bits are stored that way.

@@ -71,7 +71,10 @@ Result to_onnx(const Checkpoint& checkpoint, const std::filesystem::path& out,
   const fs::path made = folder->path() / "float32.onnx";
   const std::int64_t bytes = writer.store(made);
   if (is_float) return in_float(writer, made, out, bytes, options);
-  Result result = convert::convert_model(made, out, options);
+  convert::Options with_constraints = options;
+  for (const std::string& name : writer.nodes_in_float())
+    with_constraints.excluded_names.push_back(name);
+  Result result = convert::convert_model(made, out, with_constraints);
   result.report.input = "mxnet";
   return result;
 }

@@ -175,6 +175,18 @@ void OnnxWriter::begin(const std::string& node) {
   begun_ = nodes_.size();
 }
 
+void OnnxWriter::keep_in_float() {
+  for (std::size_t i = begun_; i < nodes_.size(); ++i) in_float_.insert(nodes_[i].name);
+}
+
+std::vector<std::string> OnnxWriter::nodes_in_float() const {
+  std::vector<std::string> names;
+  for (const Made& node : nodes_) {
+    if (in_float_.contains(node.name)) names.push_back(node.name);
+  }
+  return names;
+}
+
 Operands OnnxWriter::add(const std::string& op, const Operands& inputs,
                          const Attributes& attributes, const std::vector<Form>& forms) {
   Made node{op, take(prefix_), {}, {}, attributes};

@@ -75,6 +75,10 @@ class OnnxWriter {
 
   /// Nodes and values from here on are named after this node of MXNet.
   void begin(const std::string& node);
+  /// Nodes that were made since then are to stay float32.
+  void keep_in_float();
+  /// Their names, of the ones that are written.
+  std::vector<std::string> nodes_in_float() const;
   Operand add(const std::string& op, const Operands& inputs, const Attributes& attributes,
               const Form& form);
   Operands add(const std::string& op, const Operands& inputs, const Attributes& attributes,
@@ -119,6 +123,7 @@ class OnnxWriter {
 
   std::vector<Made> nodes_;
   std::size_t begun_ = 0;  // the first node of the one that was begun
+  std::set<std::string, std::less<>> in_float_;
   std::string prefix_ = "node";
   std::deque<Constant> constants_;
   std::map<std::string, Operand, std::less<>> known_;  // constants by their content

@@ -8,6 +8,7 @@
 
 #include "convert/from_mxnet/input_shapes.h"
 #include "convert/from_mxnet/rows.h"
+#include "convert/mxnet/facts.h"
 #include "convert/mxnet/numpy_operators.h"
 #include "core/nearest.h"
 #include "core/raise.h"
@@ -177,6 +178,7 @@ class Translation {
     writer_.begin(node.name);
     Call call(source_, node, std::move(inputs), writer_);
     Operands results = translated(row, call);
+    if (disables_amp(node)) writer_.keep_in_float();
     for (std::size_t i = 0; i < results.size(); ++i)
       if (results[i].is_there())
         writer_.rename(results[i], name_of_output(node, results.size(), i));

@@ -114,6 +114,13 @@ std::uint32_t output_count(const Node& node) {
   return 1;
 }
 
+bool disables_amp(const Node& node) {
+  const std::string_view text = node.attr("__opt_constraint__").value_or("");
+  unsigned bits = 0;
+  std::from_chars(text.data(), text.data() + text.size(), bits);
+  return (bits & 1U) != 0;
+}
+
 bool has_type_of_its_own(std::string_view op) {
   const NumpyOperator* row = find_numpy_operator(op);
   return is_one_of(classic_name(op), kOwnType) || (row != nullptr && row->classes[0] == 'o');

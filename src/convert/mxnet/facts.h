@@ -28,6 +28,9 @@ std::uint32_t output_count(const Node& node);
 /// Operators that nothing here knows, and those with bodies, do not.
 bool has_one_type(const Node& node);
 
+/// Was the node made under 2.x's OptConstraint.disable_amp(), which the file keeps as a bit?
+bool disables_amp(const Node& node);
+
 /// Does the operator give indices, shapes, or numbers of a type that an attribute names?
 bool has_type_of_its_own(std::string_view op);
 

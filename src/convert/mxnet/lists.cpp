@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "convert/mxnet/facts.h"
 #include "convert/mxnet/numpy_operators.h"
 #include "core/nearest.h"
 #include "core/raise.h"
@@ -109,7 +110,8 @@ Lists::Lists(const Options& options) : dtype_(options.target_dtype) {
 
 Class Lists::class_of(const Node& node) const {
   const std::string_view op = classic_name(node.op);
-  if (float_.contains(op) || excluded_.contains(node.name)) return Class::kFloat;
+  if (float_.contains(op) || excluded_.contains(node.name) || disables_amp(node))
+    return Class::kFloat;
   if (low_.contains(op)) return Class::kLow;
   if (widest_.contains(op)) return Class::kWidest;
   for (const Conditional& one : conditionals_) {

@@ -340,6 +340,18 @@ TEST(MxnetConversion, OperatorsOfNumpyModeAreOfTheClassesOf2x) {
                                    "add_output_amp_cast_float32"));
 }
 
+TEST(MxnetConversion, NodesMadeUnderDisableAmpStayInFloat) {
+  for (const char* bits : {"0", "1", "3"}) {
+    std::vector<Node> nodes = of_numpy_mode().nodes();
+    nodes[3].attrs["__opt_constraint__"] = bits;  // the convolution
+    const Symbol symbol = of_numpy_mode().with_graph(nodes, of_numpy_mode().heads());
+    const Symbol converted = convert_symbol(symbol, {}, {"x"});
+    const std::string expected = *bits == '0' ? "x_amp_cast_float16" : "x";
+    EXPECT_EQ(input_of(converted, "conv", 0), expected) << bits;
+    EXPECT_EQ(node_of(converted, "conv").attr("__opt_constraint__"), bits);
+  }
+}
+
 TEST(MxnetConversion, AJoinOfTypesRunsInFloat) {
   const Symbol symbol({{.op = "null", .name = "data"},
                        {.op = "null", .name = "w"},

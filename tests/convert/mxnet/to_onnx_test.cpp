@@ -119,6 +119,18 @@ TEST_F(ToOnnx, MixedPrecisionIsTheConvertersOwn) {
   EXPECT_EQ(types.at("norm_running_var"), "float32");
 }
 
+TEST_F(ToOnnx, NodesMadeUnderDisableAmpStayInFloat) {
+  Checkpoint small = load_checkpoint((fs::path(MEZZO_MXNET_DATA) / "small").string(), 0);
+  std::vector<Node> nodes = small.symbol.nodes();
+  for (Node& node : nodes)
+    if (node.op == "FullyConnected") node.attrs["__opt_constraint__"] = "1";
+  small.symbol = small.symbol.with_graph(nodes, small.symbol.heads());
+  options_.target_dtype = "float16";
+  options_.cast_optional_params = true;
+  EXPECT_EQ(to_onnx(small, out(), options_).report.heavy_low_nodes, 1);  // the convolution
+  EXPECT_EQ(weight_types(out()).at("dense_weight"), "float32");
+}
+
 TEST_F(ToOnnx, AConvertedCheckpointGivesTheModelOfTheOriginal) {
   const Checkpoint small = load_checkpoint((fs::path(MEZZO_MXNET_DATA) / "small").string(), 0);
   const auto shape_of_model = [&](const Checkpoint& checkpoint) {
