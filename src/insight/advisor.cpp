@@ -80,6 +80,10 @@ std::vector<Advice> Advisor::advice(const Operator& first, Cause cause,
     helps = try_keep_float(found);
   }
   if (!helps) try_bfloat16(found);
+  // A scale below 1 takes range from all other gradients.
+  std::stable_partition(found.begin(), found.end(), [](const Advice& advice) {
+    return !advice.loss_scale || *advice.loss_scale >= 1;
+  });
   if (found.empty())
     found.push_back(
         {.text = "run this step in float (opt_level \"O0\"), where it passes", .tried = true});

@@ -55,9 +55,12 @@ Cause cause_of_division(const InnerCall& call, std::string_view name) {
 }
 
 Cause cause_of_power(const InnerCall& call) {
+  // A base that is a number leaves one tensor, the exponents.
+  const bool is_number = call.inputs.size() == 1 && !call.scalars.empty();
+  const bool zero_number = is_number && call.scalars.front() == 0 && call.inputs[0].min < 0;
   const bool negative = std::ranges::any_of(call.scalars, [](double value) { return value < 0; }) ||
                         (call.inputs.size() > 1 && call.inputs[1].min < 0);
-  if (has_zero(call, 0) && negative) return Cause::kDivisionByZero;
+  if (zero_number || (has_zero(call, 0) && negative)) return Cause::kDivisionByZero;
   return call.output.infs > 0 ? Cause::kOverflow : Cause::kInvalid;
 }
 
@@ -76,7 +79,11 @@ Cause cause_of(const InnerCall& call) {
     return Cause::kInvalid;
   if (is_one_of(name, {"mean", "nanmean", "var", "std", "var_mean", "std_mean"}))
     return output.infs > 0 ? Cause::kOverflow : Cause::kDivisionByZero;
-  if (name.find("_norm") != std::string_view::npos) {
+  // Norms of vectors and matrices divide by nothing.
+  const bool normalizes = name.find("_norm") != std::string_view::npos &&
+                          !name.starts_with("linalg_") &&
+                          !is_one_of(name, {"frobenius_norm", "nuclear_norm"});
+  if (normalizes) {
     const bool divides = output.infs == 0 || is_constant(call);
     return divides ? Cause::kDivisionByZero : Cause::kOverflow;
   }
@@ -87,10 +94,20 @@ Cause cause_of(const InnerCall& call) {
   return large ? Cause::kOverflow : Cause::kInvalid;
 }
 
+/// Moments of nothing: kernels that see so may write NaN with an operator of another name.
+bool is_moment_of_nothing(const InnerCall& call) {
+  return is_one_of(plain(call.name), {"mean", "nanmean", "var", "std", "var_mean", "std_mean"}) &&
+         call.output.infs == 0;
+}
+
 std::string away_from_zero(const std::string& logarithm) {
   return "keep the argument of " + logarithm +
          " away from zero (clamp_min(1e-6)), or take the logarithm together with what makes its "
          "argument (log_softmax, logsigmoid, binary_cross_entropy_with_logits)";
+}
+
+bool is_slope_of_logarithm(const Operator* op) {
+  return op != nullptr && op->backward && is_one_of(op->name, {"log", "log2", "log10", "log1p"});
 }
 
 }  // namespace
@@ -98,6 +115,7 @@ std::string away_from_zero(const std::string& logarithm) {
 Diagnosis diagnose(const CloseUp& call, bool backward, bool reads_fill,
                    const std::vector<const NamedTensor*>& weights) {
   if (reads_fill) return {Cause::kInvalid, {}};
+  if (!backward && is_moment_of_nothing(call.whole())) return {Cause::kDivisionByZero, {}};
   const Cause cause = cause_of(call.culprit());
   if (cause != Cause::kOverflow) return {cause, {}};
   if (backward) return {Cause::kGradientOverflow, {}};
@@ -114,8 +132,7 @@ std::string remedy(Cause cause, const Operator* first, const std::string& parame
     case Cause::kLogOfZero:
       return away_from_zero(name);
     case Cause::kDivisionByZero:
-      if (first != nullptr && first->backward && is_one_of(name, {"log", "log2", "log10", "log1p"}))
-        return away_from_zero(name);
+      if (is_slope_of_logarithm(first)) return away_from_zero(name);
       return first != nullptr && first->backward
                  ? "the derivative of " + name +
                        " divides by zero: add a small number to its argument (sqrt(x + 1e-6), in "
@@ -138,6 +155,7 @@ std::string remedy(Cause cause, const Operator* first, const std::string& parame
     case Cause::kOverflow:
       return "bound what reaches " + name + ": normalise or clamp its input";
     case Cause::kGradientOverflow:
+      if (is_slope_of_logarithm(first)) return away_from_zero(name);
       return "gradients grow beyond float at " + name + ": normalise, or shorten the chain";
     case Cause::kUnknown:
       break;

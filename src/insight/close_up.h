@@ -38,6 +38,8 @@ class CloseUp {
 
   const std::vector<TensorRange>& inputs() const noexcept { return inputs_; }
   const TensorRange& output() const noexcept { return output_; }
+  /// The call itself.
+  const InnerCall& whole() const noexcept { return whole_; }
   /// The first operator inside that went wrong on finite inputs; the call itself where none did.
   const InnerCall& culprit() const noexcept { return culprit_ ? *culprit_ : whole_; }
 

@@ -231,17 +231,27 @@ std::vector<const NamedTensor*> Trace::weights_before(int index) const {
 
 std::string Trace::nearest(int start, bool before) const {
   std::unordered_map<int, std::vector<int>> readers;
+  // A gradient that the forward pass reads (a penalty's) stands beside the operator that it is of.
   if (!before) {
     for (int i = 0; i < size(); ++i) {
-      for (const int from : unit(i).reads) readers[from].push_back(i);
+      for (const int from : unit(i).reads) {
+        readers[from].push_back(i);
+        if (unit(from).backward && unit(from).forward >= 0)
+          readers[unit(from).forward].push_back(i);
+      }
     }
   }
+  const auto read_by = [this](int index) {
+    std::vector<int> from = unit(index).reads;
+    if (unit(index).backward && unit(index).forward >= 0) from.push_back(unit(index).forward);
+    return from;
+  };
   std::unordered_set<int> seen{start};
   std::vector<int> level{start};
   while (!level.empty()) {
     std::vector<int> next;
     for (const int index : level) {
-      const std::vector<int>& neighbours = before ? unit(index).reads : readers[index];
+      const std::vector<int> neighbours = before ? read_by(index) : readers[index];
       for (const int each : neighbours) {
         if (seen.insert(each).second) next.push_back(each);
       }

@@ -34,11 +34,11 @@ struct SandwichImpl : torch::nn::Module {
     head->bias.zero_();
   }
   at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor y = stem(x);
+    const at::Tensor y = stem(before ? before(x) : x);
     return head(middle ? middle(y) : y);
   }
   torch::nn::Linear stem{nullptr}, head{nullptr};
-  Step middle;
+  Step middle, before = {};
 };
 TORCH_MODULE(Sandwich);
 
@@ -48,6 +48,7 @@ struct Fault {
   std::string level = "O1";
   double input = 1;     // the value of all inputs
   Step middle = {};     // between stem and head
+  Step before = {};     // of the network, before the stem
   std::string op = {};  // empty: no operator had finite inputs
   std::string module = {};
   Cause cause = Cause::kUnknown;
@@ -81,6 +82,10 @@ std::vector<Fault> data_and_weights();
 std::vector<Fault> layers();
 std::vector<Fault> rounding();
 std::vector<Fault> loops();
+std::vector<Fault> sums();
+std::vector<Fault> poles();
+std::vector<Fault> flat_places();
+std::vector<Fault> nested();
 
 inline void PrintTo(const Fault& fault, std::ostream* out) {
   *out << fault.name;
@@ -127,6 +132,7 @@ class Scene {
  private:
   static Sandwich network_of(const Fault& fault) {
     Sandwich net(fault.middle);
+    net->before = fault.before;
     if (fault.build) net->middle = fault.build(*net);
     return net;
   }
