@@ -24,6 +24,7 @@ class Binder {
     std::string overload;  // "out"
     Row* row;              // to be set before the key is switched on
     c10::KernelFunction kernel;
+    bool guards;  // looks at scalars, as its row says
   };
 
   template <typename... Ops>
@@ -43,7 +44,8 @@ class Binder {
   void add_one() {
     using Bound = Kernel<Op, typename Op::schema, kGuards>;
     bindings_.push_back({Op::name, Op::overload_name, &Bound::row,
-                         c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(Bound::call))});
+                         c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(Bound::call)),
+                         kGuards});
   }
 
   std::vector<Binding> bindings_;

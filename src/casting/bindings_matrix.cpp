@@ -73,16 +73,17 @@ struct Multiplication<at::_ops::einsum> {
 
 void bind_matrix(Binder& binder) {
   namespace ops = at::_ops;
-  binder.add<ops::mm, ops::bmm, ops::mv, ops::addmm, ops::addmv, ops::addr, ops::addbmm,
-             ops::baddbmm, ops::matmul, ops::linear, ops::linalg_vecdot, ops::chain_matmul,
-             ops::linalg_multi_dot, ops::einsum, ops::_addmm_activation, ops::linalg_matmul,
-             ops::dot, ops::vdot, ops::inner, ops::outer, ops::ger, ops::tensordot, ops::bilinear,
-             ops::kron, ops::cross, ops::linalg_cross, ops::prelu, ops::_prelu_kernel,
-             ops::_trilinear, ops::mm_out, ops::bmm_out, ops::mv_out, ops::addmm_out,
-             ops::addmv_out, ops::addr_out, ops::addbmm_out, ops::baddbmm_out, ops::matmul_out,
-             ops::linear_out, ops::addmm_, ops::addmv_, ops::addr_, ops::addbmm_, ops::baddbmm_,
-             ops::dot_out, ops::scaled_dot_product_attention,
-             ops::_scaled_dot_product_flash_attention, ops::_native_multi_head_attention>();
+  binder.add<ops::mm, ops::bmm, ops::mv, ops::matmul, ops::linear, ops::linalg_vecdot,
+             ops::chain_matmul, ops::linalg_multi_dot, ops::einsum, ops::linalg_matmul, ops::dot,
+             ops::vdot, ops::inner, ops::outer, ops::ger, ops::tensordot, ops::bilinear, ops::kron,
+             ops::cross, ops::linalg_cross, ops::prelu, ops::_prelu_kernel, ops::_trilinear,
+             ops::mm_out, ops::bmm_out, ops::mv_out, ops::matmul_out, ops::linear_out, ops::dot_out,
+             ops::scaled_dot_product_attention, ops::_scaled_dot_product_flash_attention,
+             ops::_native_multi_head_attention>();
+  binder
+      .add_guarded<ops::addmm, ops::addmm_out, ops::addmm_, ops::addmv, ops::addmv_out, ops::addmv_,
+                   ops::addr, ops::addr_out, ops::addr_, ops::addbmm, ops::addbmm_out, ops::addbmm_,
+                   ops::baddbmm, ops::baddbmm_out, ops::baddbmm_, ops::_addmm_activation>();
 }
 
 }  // namespace mezzo::casting

@@ -21,7 +21,6 @@
 #include <ATen/ops/cumsum_ops.h>
 #include <ATen/ops/digamma_ops.h>
 #include <ATen/ops/dist_ops.h>
-#include <ATen/ops/elu_ops.h>
 #include <ATen/ops/erf_ops.h>
 #include <ATen/ops/erfinv_ops.h>
 #include <ATen/ops/exp2_ops.h>
@@ -33,8 +32,6 @@
 #include <ATen/ops/grid_sampler_2d_ops.h>
 #include <ATen/ops/grid_sampler_3d_ops.h>
 #include <ATen/ops/grid_sampler_ops.h>
-#include <ATen/ops/hypot_ops.h>
-#include <ATen/ops/index_add_ops.h>
 #include <ATen/ops/index_copy_ops.h>
 #include <ATen/ops/index_put_ops.h>
 #include <ATen/ops/lgamma_ops.h>
@@ -48,7 +45,6 @@
 #include <ATen/ops/log_sigmoid_ops.h>
 #include <ATen/ops/log_softmax_ops.h>
 #include <ATen/ops/logcumsumexp_ops.h>
-#include <ATen/ops/logit_ops.h>
 #include <ATen/ops/logsumexp_ops.h>
 #include <ATen/ops/mean_ops.h>
 #include <ATen/ops/mish_ops.h>
@@ -62,11 +58,9 @@
 #include <ATen/ops/pdist_ops.h>
 #include <ATen/ops/polar_ops.h>
 #include <ATen/ops/polygamma_ops.h>
-#include <ATen/ops/pow_ops.h>
 #include <ATen/ops/prod_ops.h>
 #include <ATen/ops/quantile_ops.h>
 #include <ATen/ops/reciprocal_ops.h>
-#include <ATen/ops/renorm_ops.h>
 #include <ATen/ops/rsqrt_ops.h>
 #include <ATen/ops/scatter_add_ops.h>
 #include <ATen/ops/selu_ops.h>
@@ -93,24 +87,22 @@ void bind_pointwise(Binder& binder) {
   binder.add<
       ops::acos, ops::asin, ops::atanh, ops::acosh, ops::cosh, ops::erfinv, ops::exp, ops::exp2,
       ops::expm1, ops::log, ops::log10, ops::log2, ops::log1p, ops::reciprocal, ops::rsqrt,
-      ops::sinh, ops::tan, ops::pow_Tensor_Scalar, ops::pow_Tensor_Tensor, ops::pow_Scalar,
-      ops::square, ops::softplus, ops::log_sigmoid, ops::elu, ops::selu, ops::celu, ops::gelu,
-      ops::silu, ops::mish, ops::hypot, ops::lgamma, ops::digamma, ops::polygamma,
-      ops::special_gammaln, ops::atan2, ops::atan2_, ops::pow__Tensor,
-      ops::float_power_Tensor_Tensor, ops::mvlgamma, ops::erf, ops::softmax_int,
-      ops::log_softmax_int, ops::_softmax, ops::_log_softmax, ops::logsumexp, ops::logit,
-      ops::cumsum, ops::cumprod, ops::logcumsumexp, ops::sum, ops::sum_dim_IntList, ops::nansum,
-      ops::nanmean, ops::mean, ops::mean_dim, ops::prod, ops::prod_dim_int, ops::norm_Scalar,
-      ops::norm_ScalarOpt_dim, ops::norm_ScalarOpt_dtype, ops::norm_ScalarOpt_dim_dtype,
-      ops::frobenius_norm_dim, ops::nuclear_norm, ops::nuclear_norm_dim, ops::linalg_vector_norm,
-      ops::linalg_matrix_norm, ops::linalg_matrix_norm_str_ord, ops::linalg_norm,
-      ops::linalg_norm_ord_str, ops::std, ops::std_dim, ops::std_correction, ops::var, ops::var_dim,
-      ops::var_correction, ops::std_mean, ops::std_mean_dim, ops::std_mean_correction,
-      ops::var_mean, ops::var_mean_dim, ops::var_mean_correction, ops::dist, ops::pdist, ops::cdist,
-      ops::renorm, ops::cosine_similarity, ops::pairwise_distance, ops::trace, ops::cat, ops::stack,
-      ops::cat_out, ops::stack_out, ops::index_put, ops::index_put_, ops::index_copy,
-      ops::index_copy_, ops::index_add, ops::index_add_, ops::scatter_add, ops::scatter_add_,
-      ops::grid_sampler, ops::grid_sampler_2d, ops::grid_sampler_3d,
+      ops::sinh, ops::tan, ops::square, ops::softplus, ops::log_sigmoid, ops::selu, ops::celu,
+      ops::gelu, ops::silu, ops::mish, ops::lgamma, ops::digamma, ops::polygamma,
+      ops::special_gammaln, ops::atan2, ops::atan2_, ops::float_power_Tensor_Tensor, ops::mvlgamma,
+      ops::erf, ops::softmax_int, ops::log_softmax_int, ops::_softmax, ops::_log_softmax,
+      ops::logsumexp, ops::cumsum, ops::cumprod, ops::logcumsumexp, ops::sum, ops::sum_dim_IntList,
+      ops::nansum, ops::nanmean, ops::mean, ops::mean_dim, ops::prod, ops::prod_dim_int,
+      ops::norm_Scalar, ops::norm_ScalarOpt_dim, ops::norm_ScalarOpt_dtype,
+      ops::norm_ScalarOpt_dim_dtype, ops::frobenius_norm_dim, ops::nuclear_norm,
+      ops::nuclear_norm_dim, ops::linalg_vector_norm, ops::linalg_matrix_norm,
+      ops::linalg_matrix_norm_str_ord, ops::linalg_norm, ops::linalg_norm_ord_str, ops::std,
+      ops::std_dim, ops::std_correction, ops::var, ops::var_dim, ops::var_correction, ops::std_mean,
+      ops::std_mean_dim, ops::std_mean_correction, ops::var_mean, ops::var_mean_dim,
+      ops::var_mean_correction, ops::dist, ops::pdist, ops::cdist, ops::cosine_similarity,
+      ops::pairwise_distance, ops::trace, ops::cat, ops::stack, ops::cat_out, ops::stack_out,
+      ops::index_put, ops::index_put_, ops::index_copy, ops::index_copy_, ops::scatter_add,
+      ops::scatter_add_, ops::grid_sampler, ops::grid_sampler_2d, ops::grid_sampler_3d,
       ops::_grid_sampler_2d_cpu_fallback, ops::polar, ops::quantile, ops::quantile_scalar,
       ops::nanquantile, ops::nanquantile_scalar, ops::argsort, ops::argsort_stable, ops::topk>();
 }

@@ -122,16 +122,15 @@ std::optional<at::ScalarType> floating_type(const c10::IValue& value) {
   return type;
 }
 
-Operands operands_of(const Row& row, const c10::FunctionSchema& schema,
-                     const c10::IValue* arguments) {
+Operands operands_of(const Row& row, Treatment kind, at::ScalarType low,
+                     const c10::FunctionSchema& schema, const c10::IValue* arguments) {
   Operands seen;
   for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
     look(seen, arguments[i]);
     if (!is_written(schema.arguments()[i])) continue;
     if (const std::optional<at::ScalarType> type = floating_type(arguments[i])) seen.written = type;
   }
-  if (row.guards_scalars() && seen.any_low())
-    seen.unheld = scalars_of(schema, arguments).unheld(seen);
+  if (row.guards_scalars()) seen.unheld = scalars_of(schema, arguments).unheld(seen, kind, low);
   return seen;
 }
 
@@ -216,7 +215,7 @@ void BoxedKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   const Treatment kind = row_.resolve(
       *frame, [&](std::size_t index) { return text(arguments[index], schema.arguments()[index]); });
   const std::optional<std::size_t> dtype = dtype_argument(schema);
-  const Operands seen = operands_of(row_, schema, arguments);
+  const Operands seen = operands_of(row_, kind, frame->rules.low, schema, arguments);
   const Leads leads =
       needs_leads(row_.traits(), seen, frame->rules) ? leads_of(row_, schema, arguments) : Leads{};
   const Decision decision =

@@ -40,13 +40,20 @@ class ScalarGuard {
   void look(const at::Tensor& tensor) {
     if (tensor.defined() && tensor.dim() == 0) look_inside(tensor);
   }
+  void look(const std::optional<at::Tensor>& tensor) {
+    if (tensor) look(*tensor);
+  }
   template <typename T>
   void look(const T&) {}
 
   /// Does every low type hold them?
   bool all_held() const { return !unheld_.any(); }
-  /// Is there one that a low type among the operands does not hold?
-  bool unheld(const Operands& seen) const { return seen.low.meets(unheld_); }
+  /// Is there one that a low type among the operands, or the one that they are cast to, does not
+  /// hold?
+  bool unheld(const Operands& seen, Treatment kind, at::ScalarType low) const {
+    const LowTypes types = kind == Treatment::kLow ? seen.low | LowTypes::of(low) : seen.low;
+    return types.meets(unheld_);
+  }
 
  private:
   void look_inside(const at::Tensor& tensor);

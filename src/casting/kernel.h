@@ -64,7 +64,7 @@ struct Kernel<Op, R(A...), kGuards> {
       if (kind == Treatment::kPass && !row.traits().one_type && guard.all_held()) [[likely]]
         return pass(keys, arguments...);
       (Operand<A>::look(seen, arguments), ...);
-      seen.unheld = guard.unheld(seen);
+      seen.unheld = guard.unheld(seen, kind, frame->rules.low);
     } else {
       (Operand<A>::look(seen, arguments), ...);
     }

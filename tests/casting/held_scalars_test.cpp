@@ -26,6 +26,7 @@ at::Tensor mask() {
 struct Family {
   const char* name;
   Function out_of_place;
+  bool is_float = false;  // whatever its scalar, where operators follow the policy
 };
 
 const std::vector<Family>& families_of(double value) {
@@ -40,7 +41,25 @@ const std::vector<Family>& families_of(double value) {
              {"div", [=](const at::Tensor& x) { return x / value; }},
              {"rsub", [=](const at::Tensor& x) { return torch::rsub(x, value); }},
              {"add 0-dim", [=](const at::Tensor& x) { return x + zero_dimensional; }},
+             {"mul 0-dim", [=](const at::Tensor& x) { return x * zero_dimensional; }},
              {"div 0-dim", [=](const at::Tensor& x) { return x / zero_dimensional; }},
+             {"copysign 0-dim",
+              [=](const at::Tensor& x) { return torch::copysign(zero_dimensional, x); }},
+             {"hypot", [=](const at::Tensor& x) { return torch::hypot(x, zero_dimensional); },
+              true},
+             {"xlogy",
+              [=](const at::Tensor& x) { return torch::xlogy(x, zero_dimensional.abs()); }},
+             {"logaddexp",
+              [=](const at::Tensor& x) { return torch::logaddexp(x, zero_dimensional); }, true},
+             {"logaddexp2",
+              [=](const at::Tensor& x) { return torch::logaddexp2(x, zero_dimensional); }},
+             {"pow", [=](const at::Tensor& x) { return torch::pow(std::abs(value), x); }, true},
+             {"elu", [=](const at::Tensor& x) { return torch::elu(x, value); }, true},
+             {"clamp 0-dim", [=](const at::Tensor& x) { return x.clamp(zero_dimensional); }},
+             {"clamp above 0-dim",
+              [=](const at::Tensor& x) { return x.clamp({}, zero_dimensional); }},
+             {"index_add",
+              [=](const at::Tensor& x) { return x.index_add(0, index, torch::ones({2}, x.options()), value); }},
              {"maximum", [=](const at::Tensor& x) { return torch::maximum(x, zero_dimensional); }},
              {"minimum", [=](const at::Tensor& x) { return torch::minimum(x, zero_dimensional); }},
              {"fmax", [=](const at::Tensor& x) { return torch::fmax(x, zero_dimensional); }},
@@ -116,11 +135,43 @@ TEST(HeldScalars, WhatIsHeldKeepsTheType) {
   const Scope scope(Policy::defaults(at::kHalf));
   for (const Family& family : families_of(0.5)) {
     if (std::string(family.name) == "hardtanh") continue;  // its other bound is not held
+    if (family.is_float) continue;
     EXPECT_EQ(family.out_of_place(x).scalar_type(), at::kHalf) << family.name;
   }
   EXPECT_EQ(x.masked_fill(mask(), -std::numeric_limits<double>::infinity()).scalar_type(),
             at::kHalf);
   EXPECT_EQ((x * 0.0).scalar_type(), at::kHalf);
+}
+
+TEST(HeldScalars, FactorsOfProductsThatFloat16CannotHoldMakeThemFloat) {
+  const at::Tensor square = torch::tensor({{0.25F, -0.5F}, {2.0F, 0.75F}});
+  const at::Tensor row = square[0];
+  const at::Tensor batch = square.unsqueeze(0);
+  for (const double value : {1e-7, 1e6}) {
+    const std::vector<std::pair<const char*, std::function<at::Tensor()>>> products{
+        {"addmm alpha", [&] { return torch::addmm(square, square, square, 1, value); }},
+        {"addmm beta", [&] { return torch::addmm(square, square, square, value); }},
+        {"addmv", [&] { return torch::addmv(row, square, row, value); }},
+        {"addr", [&] { return torch::addr(square, row, row, value); }},
+        {"addbmm", [&] { return torch::addbmm(square, batch, batch, value); }},
+        {"baddbmm", [&] { return torch::baddbmm(batch, batch, batch, 1, value); }},
+    };
+    for (const auto& [name, product] : products) {
+      const at::Tensor expected = product();
+      const Scope scope(Policy::defaults(at::kHalf));
+      const at::Tensor got = product();
+      EXPECT_EQ(got.scalar_type(), at::kFloat) << name;
+      EXPECT_TRUE(at::allclose(got, expected, 1e-6, 0)) << name << '\n' << got << expected;
+    }
+  }
+  const Scope scope(Policy::defaults(at::kHalf));
+  EXPECT_EQ(torch::addmm(square, square, square).scalar_type(), at::kHalf);
+}
+
+TEST(HeldScalars, LogitKeepsItsEpsilon) {
+  const at::Tensor zero = torch::zeros({1}, at::kHalf);
+  const Scope scope(Policy::defaults(at::kHalf));
+  EXPECT_NEAR(torch::logit(zero, 1e-8).item<float>(), -18.42F, 0.01);
 }
 
 TEST(HeldScalars, EpsilonsKeepLogarithmsAndQuotientsFinite) {

@@ -6,10 +6,13 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "casting/bindings.h"
 #include "mezzo/autocast.h"
 #include "mezzo/hardware.h"
+#include "operators/operators.h"
 
 namespace mezzo::casting {
 namespace {
@@ -44,6 +47,22 @@ class Computed {
   explicit Computed(ComputeMode mode) { set_compute_mode(at::kHalf, mode); }
   ~Computed() { set_compute_mode(at::kHalf, ComputeMode::kAuto); }
 };
+
+TEST(Layer, KernelsLookAtScalarsWhereTheirRowsSaySo) {
+  Binder binder;
+  bind_matrix(binder);
+  bind_convolution(binder);
+  bind_pointwise(binder);
+  bind_loss(binder);
+  bind_guarded(binder);
+  for (const Binder::Binding& binding : binder.bindings()) {
+    std::string overload = binding.name.substr(std::string_view("aten::").size());
+    if (!binding.overload.empty()) overload += "." + binding.overload;
+    const auto found = find(overload);
+    if (!found || found->row >= operators().size()) continue;
+    EXPECT_EQ(binding.guards, operators()[found->row].guards_scalars) << overload;
+  }
+}
 
 TEST(Layer, APolicyLeavesNoTraceInAnother) {
   const at::Tensor half = at::ones({4}, at::kHalf);

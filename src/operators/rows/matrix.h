@@ -23,7 +23,7 @@ inline constexpr std::string_view kPrelu =
 inline constexpr std::string_view kInner = "an inner product keeps what its widest argument has";
 
 inline constexpr std::array kMatrixRows{
-    matrix(row("_addmm_activation", kLow, "---l", kProduct)),
+    guarded(matrix(row("_addmm_activation", kLow, "---l", kProduct))),
     matrix(row("_convolution", kLow, "-ll-", kConvolution)),
     matrix(row("_convolution.deprecated", kLow, "-lll", kConvolution)),
     matrix(row("_cudnn_rnn", kLow, "--l-", kRecurrent)),
@@ -31,11 +31,11 @@ inline constexpr std::array kMatrixRows{
     matrix(row("_scaled_dot_product_flash_attention", kLow, "--l-", kAttention)),
     row("_thnn_fused_gru_cell", kLow, "--l-", kGates),
     row("_thnn_fused_lstm_cell", kLow, "--l-", kGates),
-    matrix(row("addbmm", kLow, "l-ll", kProduct)),
-    matrix(row("addmm", kLow, "l-ll", kProduct)),
-    matrix(row("addmv", kLow, "l-l-", kProduct)),
-    row("addr", kLow, "l-l-", kOuter),
-    matrix(row("baddbmm", kLow, "lfll", kProduct)),
+    guarded(matrix(row("addbmm", kLow, "l-ll", kProduct))),
+    guarded(matrix(row("addmm", kLow, "l-ll", kProduct))),
+    guarded(matrix(row("addmv", kLow, "l-l-", kProduct))),
+    guarded(row("addr", kLow, "l-l-", kOuter)),
+    guarded(matrix(row("baddbmm", kLow, "lfll", kProduct))),
     matrix(row("bilinear", kPromote, "p-p-", kInner)),
     matrix(row("bmm", kLow, "lpll", kProduct)),
     matrix(row("chain_matmul", kLow, "--l-", kProduct)),

@@ -31,7 +31,7 @@ inline constexpr std::array kNormRows{
     updates_statistics(input_only(row("native_batch_norm", kNeutral, "-n--", kBatchNorm))),
     float_statistics(row("native_group_norm", kFloat, "----", kNorm)),
     float_statistics(row("native_layer_norm", kFloat, "--f-", kNorm)),
-    row("renorm", kFloat, "f-f-", kNorm),
+    guarded(row("renorm", kFloat, "f-f-", kNorm)),
     float_statistics(row("rms_norm", kFloat, "----", kNorm)),
 };
 

@@ -68,9 +68,13 @@ inline constexpr std::array kOneTypeRows{
     guarded(row("isin.Tensor_Scalar", kNeutral, "----", kHeldScalar)),
     guarded(row("linspace.Scalar_Tensor", kNeutral, "----", kHeldScalar)),
     guarded(row("linspace.Tensor_Scalar", kNeutral, "----", kHeldScalar)),
+    guarded(row("linspace.Tensor_Tensor", kNeutral, "----", kHeldScalar)),
     row("log_sigmoid_backward", kPromote, "----", kOneType),
+    guarded(row("logaddexp2", kNeutral, "----", kHeldScalar)),
+    guarded(row("logit", kNeutral, "----", kHeldScalar)),
     guarded(row("logspace.Scalar_Tensor", kNeutral, "----", kHeldScalar)),
     guarded(row("logspace.Tensor_Scalar", kNeutral, "----", kHeldScalar)),
+    guarded(row("logspace.Tensor_Tensor", kNeutral, "----", kHeldScalar)),
     row("masked_select_backward", kPromote, "----", kOneType),
     row("max_pool2d_with_indices_backward", kPromote, "----", kOneType),
     row("max_pool3d_with_indices_backward", kPromote, "----", kOneType),
@@ -99,6 +103,7 @@ inline constexpr std::array kOneTypeRows{
     row("smooth_l1_loss_backward", kPromote, "----", kOneType),
     row("soft_margin_loss_backward", kPromote, "----", kOneType),
     guarded(row("softshrink", kNeutral, "----", kHeldScalar)),
+    guarded(row("special_xlog1py", kNeutral, "----", kHeldScalar)),
     guarded(row("special_xlog1py.other_scalar", kNeutral, "----", kHeldScalar)),
     guarded(row("special_xlog1py.self_scalar", kNeutral, "----", kHeldScalar)),
     guarded(row("special_xlogy.other_scalar", kNeutral, "----", kHeldScalar)),
@@ -108,6 +113,7 @@ inline constexpr std::array kOneTypeRows{
     guarded(row("trapezoid.dx", kNeutral, "----", kHeldScalar)),
     guarded(row("xlogy.Scalar_Other", kNeutral, "----", kHeldScalar)),
     guarded(row("xlogy.Scalar_Self", kNeutral, "----", kHeldScalar)),
+    guarded(row("xlogy.Tensor", kNeutral, "----", kHeldScalar)),
 };
 
 }  // namespace mezzo::rows

@@ -45,7 +45,7 @@ inline constexpr std::array kReductionRows{
     lacks_low(by_dtype(row("linalg_norm", kFloat, "-f--", kPowers))),
     lacks_low(by_dtype(row("linalg_norm.ord_str", kFloat, "-f--", kPowers))),
     by_dtype(row("linalg_vector_norm", kFloat, "-ff-", kPowers)),
-    row("logaddexp", kFloat, "-f--", kLogSumExp),
+    guarded(row("logaddexp", kFloat, "-f--", kLogSumExp)),
     row("logsumexp", kFloat, "--f-", kLogSumExp),
     row("max", kNeutral, "-n--", kSelect),
     row("max.dim", kNeutral, "-n--", kSelect),

@@ -59,7 +59,7 @@ inline constexpr std::array kShapeRows{
     row("hsplit.int", kNeutral, "-n--", kView),
     row("hstack", kPromote, "-p--", kJoin),
     row("index.Tensor", kNeutral, "-n--", kPick),
-    row("index_add", kPromote, "-p--", kScatter),
+    guarded(row("index_add", kPromote, "-p--", kScatter)),
     row("index_copy", kPromote, "-n-p", kScatter),
     row("index_copy.dimname", kPromote, "-n-p", kScatter),
     row("index_put", kPromote, "-np-", kScatter),

@@ -99,6 +99,23 @@ bool close(const at::Tensor& ours, const at::Tensor& theirs) {
   return at::allclose(a, b, /*rtol=*/1e-4, /*atol=*/1e-4 * largest + 1e-6, /*equal_nan=*/true);
 }
 
+// Values below this are far inside the range of float16, and so are a few sums of them.
+constexpr double kFarInside = 100;
+// Drawn sizes can make expanded tensors that no memory holds densely.
+constexpr std::int64_t kMostValues = std::int64_t{1} << 20;
+
+bool loses_values(const std::vector<at::Tensor>& ours, const std::vector<at::Tensor>& theirs) {
+  for (std::size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
+    if (!is_floating(ours[i]) || !theirs[i].defined()) continue;
+    if (ours[i].sizes() != theirs[i].sizes() || ours[i].numel() > kMostValues) continue;
+    const at::Tensor values = ours[i].detach().to_dense().to(at::kDouble);
+    const at::Tensor expected = theirs[i].detach().to_dense().to(at::kDouble);
+    const bool small = (expected.abs() < kFarInside).all().item<bool>();
+    if (small && !values.isfinite().all().item<bool>()) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::size_t count_floats(const Stack& stack) {
@@ -157,6 +174,12 @@ std::string difference(const Outcome& outcome, const Outcome& reference) {
     if (reference.gradients[i].defined() && !close(gradient, reference.gradients[i]))
       return "gradient " + std::to_string(i);
   }
+  return {};
+}
+
+std::string lost(const Outcome& outcome, const Outcome& reference) {
+  if (loses_values(outcome.results, reference.results)) return "a result";
+  if (loses_values(outcome.gradients, reference.gradients)) return "a gradient";
   return {};
 }
 

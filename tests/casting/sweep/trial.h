@@ -38,4 +38,8 @@ Outcome call(const c10::OperatorHandle& op, const Stack& stack, const Types& typ
 /// reference's up to float's rounding; else what differs.
 std::string difference(const Outcome& outcome, const Outcome& reference);
 
+/// Empty unless a value, or a value of a gradient, is NaN or infinite where the reference is finite
+/// and far inside the low type's range; else which.
+std::string lost(const Outcome& outcome, const Outcome& reference);
+
 }  // namespace mezzo::casting::sweep
