@@ -91,6 +91,7 @@ struct Explanation {
                                 ///< gradient is not finite
   int rank = 0;                 ///< the process where it happened
   bool fails_in_float = false;  ///< it fails without casts and loss scale, too
+  bool runs_in_float = true;    ///< false: the program itself throws there; nothing is known then
   double loss_scale = 1;        ///< with which the step was run
   std::string level = {};       ///< "O1"
   int evaluations = 0;          ///< how often the step was run, at most 12

@@ -45,6 +45,7 @@ Explanation explain_here(const detail::Subject& subject, const std::function<at:
   const Trace::Origin origin = trace.origin_of(outcome.bad_gradients);
   name_fault(step, paths, trace, origin, result);
   const StepOutcome in_float = step.attempt({.all_float = true}, 1);
+  result.runs_in_float = in_float.ran;
   result.fails_in_float = in_float.ran && !in_float.passed;
   if (result.first && in_float.passed) {
     result.advice = Advisor(step, paths, trace, origin.unit)

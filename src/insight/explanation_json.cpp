@@ -132,6 +132,7 @@ std::string Explanation::to_json() const {
                        {"cause", to_string(cause)},
                        {"parameter", parameter},
                        {"fails_in_float", fails_in_float},
+                       {"runs_in_float", runs_in_float},
                        {"loss_scale", number_json(loss_scale)},
                        {"evaluations", evaluations}};
   json["first"] = first ? json_of(*first) : ExplanationJson();
@@ -166,6 +167,7 @@ Explanation explanation_from_json(const std::string& text) {
   json.at("rank").get_to(result.rank);
   json.at("parameter").get_to(result.parameter);
   json.at("fails_in_float").get_to(result.fails_in_float);
+  json.at("runs_in_float").get_to(result.runs_in_float);
   json.at("evaluations").get_to(result.evaluations);
   result.loss_scale = number_from(json.at("loss_scale"));
   for (const auto& [value, name] : kCauses) {

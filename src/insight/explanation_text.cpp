@@ -50,6 +50,11 @@ std::string_view verb(Cause cause) {
   }
 }
 
+std::string_view in_float(const Explanation& why) {
+  if (!why.runs_in_float) return "does not run in float";
+  return why.fails_in_float ? "fails in float" : "passes in float";
+}
+
 }  // namespace
 
 std::string Explanation::summary() const {
@@ -74,7 +79,7 @@ std::string Explanation::to_text() const {
   if (!reproduced) return out.str();
   out << "  at " << level << ", loss scale " << loss_scale;
   if (rank > 0) out << ", rank " << rank;
-  out << "; " << (fails_in_float ? "fails" : "passes") << " in float\n";
+  out << "; " << in_float(*this) << '\n';
   if (first) {
     for (std::size_t i = 0; i < std::min(first->inputs.size(), kMostInputs); ++i) {
       out << "  input " << i << ": ";

@@ -45,6 +45,20 @@ void FloatWhile::widen(ModelState& model, const at::Tensor& tensor) {
   changed_.back().tensor.set_data(values);
 }
 
+namespace {
+
+/// Casts nothing down. What the program itself made low meets float weights, and follows them.
+const Policy& products_in_float() {
+  static const Policy policy = [] {
+    Policy all = Policy::defaults();
+    for (const std::string& name : list_lp16_ops(at::kHalf)) all = all.with(name, CastClass::kFloat);
+    return all;
+  }();
+  return policy;
+}
+
+}  // namespace
+
 TrialRules::TrialRules(const std::vector<ModelState*>& models, const Precision& precision)
     : models_(models), trials_(models.size()) {
   for (std::size_t i = 0; i < models.size(); ++i) {
@@ -52,6 +66,7 @@ TrialRules::TrialRules(const std::vector<ModelState*>& models, const Precision& 
     ModelState::Trial& trial = trials_[i];
     if (precision.all_float) {
       trial.inputs = {at::kFloat, false};
+      trial.operator_policy = products_in_float();
     } else {
       trial.inputs = model.inputs();
       // As initialize does: a network without low weights is no low one.

@@ -176,6 +176,40 @@ TEST(Explain, AGradientPenaltyFailsInItsFirstOperator) {
   EXPECT_EQ(why.cause, Cause::kDivisionByZero);
 }
 
+TEST(Explain, ProgramsThatCastByHandRunInFloat) {
+  for (const char* level : {"O1", "O2"}) {
+    Scene scene({.name = "cast by hand",
+                 .level = level,
+                 .input = 300,
+                 .middle = [](const at::Tensor& x) { return (x * x / 1000.0).to(at::kHalf); },
+                 .scale = 16});
+    ASSERT_TRUE(scene.step().skipped());
+    const Explanation why = scene.explain();
+    EXPECT_TRUE(why.runs_in_float) << why.to_text();
+    EXPECT_FALSE(why.fails_in_float) << why.to_text();
+    ASSERT_TRUE(why.first.has_value());
+    EXPECT_EQ(why.first->name, "mul");
+    EXPECT_TRUE(why.advice.front().tried) << why.to_text();
+  }
+}
+
+TEST(Explain, SaysWhereTheProgramDoesNotRunInFloat) {
+  Scene scene({.name = "insists on half",
+               .input = 300,
+               .middle =
+                   [](const at::Tensor& x) {
+                     TORCH_CHECK(x.scalar_type() == at::kHalf);
+                     return x * x / 1000.0;
+                   },
+               .scale = 16});
+  ASSERT_TRUE(scene.step().skipped());
+  const Explanation why = scene.explain();
+  EXPECT_FALSE(why.runs_in_float);
+  EXPECT_FALSE(why.fails_in_float);
+  EXPECT_THAT(why.to_text(), testing::HasSubstr("; does not run in float\n"));
+  EXPECT_THAT(why.to_json(), testing::HasSubstr("\"runs_in_float\": false"));
+}
+
 TEST(Explain, JsonAndTextHoldTheStory) {
   Scene scene({.name = "square",
                .input = 300,
