@@ -14,6 +14,7 @@
 
 #include "dcgan/image_files.h"
 #include "dcgan/networks.h"
+#include "dcgan/spectral_norm.h"
 #include "support/command_line.h"
 #include "support/images.h"
 #include "support/process.h"
@@ -29,6 +30,7 @@ struct Settings {
   int batch_size = 64, image_size = 32, nz = 100, ngf = 32, ndf = 32, niter = 5, manual_seed = 2809,
       steps = 0;
   double lr = 0.0002, beta1 = 0.5;
+  bool spectral_norm = false;
 };
 
 /// All images as [N, channels, side, side] unsigned bytes.
@@ -125,6 +127,7 @@ void train(const Settings& settings) {
 
   torch::nn::Sequential net_d = examples::make_discriminator(sizes),
                         net_g = examples::make_generator(sizes);
+  if (settings.spectral_norm) mezzo::apply_reparameterization<examples::SpectralNorm>(*net_d);
   prepare(net_d, settings.net_d, device);
   prepare(net_g, settings.net_g, device);
   torch::optim::Adam adam_d(net_d->parameters(), adam_options(settings));
@@ -185,6 +188,7 @@ int run(int argc, char** argv) {
       .option("nz", s.nz, "length of the noise that an image is made from")
       .option("ngf", s.ngf, "features of the generator's last block")
       .option("ndf", s.ndf, "features of the discriminator's first block")
+      .option("spectral-norm", s.spectral_norm, "divide the discriminator's weights by their norm")
       .option("niter", s.niter, "epochs")
       .option("lr", s.lr, "learning rate of both Adams")
       .option("beta1", s.beta1, "their first beta")

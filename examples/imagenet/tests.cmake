@@ -39,11 +39,14 @@ if(MEZZO_TESTS)
     add_test(NAME example_imagenet_stops_and_goes_on
              COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:imagenet> -DMEZZO=$<TARGET_FILE:mezzo_program> -DDATA=${folder}
                      -DFOLDER=${CMAKE_CURRENT_BINARY_DIR}/stop_test -P ${CMAKE_CURRENT_SOURCE_DIR}/check_stop.cmake)
+    add_test(NAME example_imagenet_averages
+             COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:imagenet> -DMEZZO=$<TARGET_FILE:mezzo_program> -DDATA=${folder}
+                     -DFOLDER=${CMAKE_CURRENT_BINARY_DIR}/averaging_test -P ${CMAKE_CURRENT_SOURCE_DIR}/check_averaging.cmake)
     add_test(NAME example_imagenet_under_torchrun
              COMMAND ${CMAKE_COMMAND} "-DTORCHRUN=$<$<BOOL:${MEZZO_TORCHRUN}>:${MEZZO_TORCHRUN}>" -DPROGRAM=$<TARGET_FILE:imagenet>
                      "-DARGUMENTS=-a|resnet20|--image-size|16|-b|12|--epochs|1|--steps|2|--checkpoint|None|${folder}"
                      "-DOUTPUT=weights are equal on all 2 ranks" -P ${PROJECT_SOURCE_DIR}/examples/distributed/check_torchrun.cmake)
-    set_tests_properties(example_imagenet_stops_and_goes_on example_imagenet_under_torchrun
+    set_tests_properties(example_imagenet_stops_and_goes_on example_imagenet_averages example_imagenet_under_torchrun
                          PROPERTIES LABELS example TIMEOUT 300 FIXTURES_REQUIRED imagenet_folder WORKING_DIRECTORY
                                     ${CMAKE_CURRENT_BINARY_DIR} ENVIRONMENT "OMP_WAIT_POLICY=passive;GOMP_SPINCOUNT=0")
     set_tests_properties(example_imagenet_under_torchrun PROPERTIES SKIP_REGULAR_EXPRESSION "skipped: no torchrun")

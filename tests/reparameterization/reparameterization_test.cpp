@@ -4,41 +4,13 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "dcgan/spectral_norm.h"
 #include "mezzo/error.h"
 
 namespace mezzo {
 namespace {
 
 using Names = std::vector<std::string>;
-
-/// w / its largest singular value, by power iteration: a rule of a user's own, with a state.
-class SpectralNorm : public Reparameterization {
- public:
-  Parameters reparameterize(const at::Tensor& weight, std::int64_t) override {
-    u_ = torch::nn::functional::normalize(torch::ones({weight.size(0)}),
-                                          torch::nn::functional::NormalizeFuncOptions().dim(0));
-    Parameters parameters;
-    parameters.insert("_orig", weight);
-    return parameters;
-  }
-  at::Tensor compute_weight(const Parameters& parameters, std::int64_t) override {
-    const at::Tensor matrix = parameters["_orig"].flatten(1).to(at::kFloat);
-    at::Tensor v;
-    {
-      const torch::NoGradGuard no_grad;
-      for (int i = 0; i < 50; ++i) {
-        v = matrix.t().mv(u_);
-        v = v / v.norm();
-        u_ = matrix.mv(v);
-        u_ = u_ / u_.norm();
-      }
-    }
-    return parameters["_orig"] / u_.dot(matrix.mv(v));
-  }
-
- private:
-  at::Tensor u_;
-};
 
 TEST(WeightNorm, KeepsTheValueAndTrainsDirectionAndLength) {
   for (const std::int64_t dim : {0, 1, -1}) {
@@ -166,11 +138,12 @@ TEST(WeightNorm, NormsAreSafeInFloat16) {
 }
 
 TEST(Reparameterization, RulesOfOnesOwn) {
+  using examples::SpectralNorm;
   torch::nn::Sequential net(torch::nn::Linear(6, 5), torch::nn::Linear(5, 3));
   apply_reparameterization<SpectralNorm>(*net);
   apply_weight_norm(*net, "1.bias");
   EXPECT_TRUE(net->named_parameters().contains("0.weight_orig"));
-  recompute_weights(*net);
+  for (int i = 0; i < 30; ++i) recompute_weights(*net);
   const auto layer = net->ptr<torch::nn::LinearImpl>(0);
   const at::Tensor largest = std::get<1>(torch::linalg_svd(layer->weight.detach())).max();
   EXPECT_NEAR(largest.item<float>(), 1, 1e-3);

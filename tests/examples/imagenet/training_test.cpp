@@ -110,6 +110,13 @@ TEST(Training, EvaluatesTheAveragedWeights) {
       mezzo::load_safetensors(shop.file("run.safetensors")).contains("average.0.conv1.weight"));
 }
 
+TEST(Training, EvaluatesTheMiddleOfWhatItResizes) {
+  const Workshop shop;
+  const Trained plain = shop.train({}), larger = shop.train({"--resize", "32"}, "larger");
+  EXPECT_EQ(larger.weights, plain.weights);
+  EXPECT_NE(larger.run.messages.back(), plain.run.messages.back());
+}
+
 TEST(Training, ReportsEverySoManySteps) {
   const Workshop shop;
   const auto steps = [&](const char* every) {
