@@ -236,6 +236,7 @@ TEST(PositionTables, FrequenciesAnglesAndPositionsStayFloat) {
 TEST(PositionTables, OtherLevelsDoAsTheySay) {
   Positions net;
   auto model = initialize(net, at_level("O3"));
+  ASSERT_FALSE(net->named_buffers().is_empty());
   for (const auto& item : net->named_buffers())
     EXPECT_EQ(item.value().scalar_type(), at::kHalf) << item.key();
 }

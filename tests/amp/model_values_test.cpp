@@ -234,10 +234,12 @@ TEST(Archives, OptimizerStateIsSavedInFloat) {
   TinyNet plain;
   torch::optim::SGD plain_sgd(plain->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
   torch::load(plain_sgd, file);
+  ASSERT_EQ(plain_sgd.state().size(), plain->parameters().size());
   for (const auto& [key, state] : plain_sgd.state()) {
     const auto& momentum = static_cast<torch::optim::SGDParamState&>(*state).momentum_buffer();
     EXPECT_EQ(momentum.scalar_type(), at::kFloat);
   }
+  ASSERT_EQ(sgd.state().size(), net->parameters().size());
   for (const auto& [key, state] : sgd.state()) {
     const auto& momentum = static_cast<torch::optim::SGDParamState&>(*state).momentum_buffer();
     EXPECT_EQ(momentum.scalar_type(), at::kHalf) << "the training goes on as it was";

@@ -90,7 +90,16 @@ TEST_P(LowModel, LayersTakeFloatTensorsThatWereMadeInside) {
   for (const auto& [name, call] : calls) {
     const at::Tensor got = inside(call);
     EXPECT_EQ(got.scalar_type(), low()) << name;
+    EXPECT_TRUE(got.isfinite().all().item<bool>()) << name;
     EXPECT_NO_THROW(got.sum().backward()) << name;
+  }
+  for (const auto& module : modules) {
+    for (const auto& item : module->named_parameters()) {
+      const at::Tensor& grad = item.value().grad();
+      ASSERT_TRUE(grad.defined()) << module->name() << ' ' << item.key();
+      EXPECT_EQ(grad.scalar_type(), low()) << module->name() << ' ' << item.key();
+      EXPECT_TRUE(grad.isfinite().all().item<bool>()) << module->name() << ' ' << item.key();
+    }
   }
 }
 

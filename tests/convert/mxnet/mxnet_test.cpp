@@ -265,6 +265,7 @@ TEST(MxnetConversion, BucketsOfTheJudge) {
          {.target_dtype = dtype, .excluded_sym_names = {"pred"}, .cast_optional_params = true}}};
     for (const auto& [title, options] : sets) {
       const Bucketing made = convert_bucketing_module(module, options);
+      EXPECT_EQ(made.buckets.size(), module.buckets.size()) << dtype << ' ' << title;
       for (const auto& [length, symbol] : made.buckets) {
         const fs::path prefix = in / (std::string(dtype) + "-" + title + "-" + length);
         save_checkpoint(prefix.string(), 0, {symbol, made.arg_params, made.aux_params},
