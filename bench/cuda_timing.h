@@ -8,7 +8,7 @@
 
 namespace mezzo::bench {
 
-/// Loads LibTorch's CUDA part. What is in the way of measuring there; empty: nothing.
+/// Loads LibTorch's CUDA part. Returns why nothing can be measured there; empty: it can.
 std::string why_no_cuda();
 
 /// As interleave(): each repeat queues calls and waits for the device once, after the last.

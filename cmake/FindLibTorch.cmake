@@ -33,7 +33,7 @@ function(_libtorch_version folder result)
   endforeach()
 endfunction()
 
-# What keeps a folder from being the LibTorch that is needed, or nothing.
+# Says why a folder is not the LibTorch that is needed; empty: it is.
 function(_libtorch_objection folder is_named result)
   _libtorch_version("${folder}" version)
   string(REGEX MATCH "^[0-9]+\\.[0-9]+" series "${version}")

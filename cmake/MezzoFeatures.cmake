@@ -1,4 +1,4 @@
-# What this build can have beside the CPU library, and a reason where it was asked for and cannot be.
+# Finds what this build can have beside the CPU library, and refuses with a reason what was asked for and cannot be.
 #
 # Output  MEZZO_NVCC           the CUDA compiler, or empty: no CUDA kernels are built
 #         MEZZO_DISTRIBUTED    as asked

@@ -1,8 +1,8 @@
-# What `cmake --install` copies: the shared libraries and programs that src/ defines, the benchmarks, the public headers, and the files by
-# which find_package(mezzo CONFIG) gives mezzo::mezzo and mezzo::convert, and pkg-config gives mezzo and mezzo-convert.
+# `cmake --install` copies the shared libraries and programs that src/ defines, the benchmarks, the public headers, and the files by which
+# find_package(mezzo CONFIG) gives mezzo::mezzo and mezzo::convert, and pkg-config gives mezzo and mezzo-convert.
 #
-# What is installed can be moved: run paths and package files name nothing but what lies beside them. lib/mezzo/libtorch is the
-# LibTorch of a copy. `cmake --install` links the one of the build there; packages (MezzoPackage.cmake) bring none.
+# An installed copy can be moved: run paths and package files name nothing but what lies beside them. lib/mezzo/libtorch is the LibTorch of
+# a copy. `cmake --install` links the one of the build there; packages (MezzoPackage.cmake) bring none.
 #
 # A wheel (SKBUILD is set by scikit-build-core, see pyproject.toml) holds the program, the converter's library and nothing else. A second
 # one (packaging/evaluator) holds the evaluator, beside that library.

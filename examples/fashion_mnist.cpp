@@ -6,8 +6,8 @@
 //   fashion_mnist --compare all         O3 too, as a baseline of speed
 //   fashion_mnist --nproc 2             two processes share every batch
 //
-// The network and the loop below are an ordinary LibTorch program. What the support folder adds
-// reads the images, parses options, watches the loop and runs the levels one after another.
+// The network and the loop below are an ordinary LibTorch program. The support folder reads the
+// images, parses options, watches the loop and runs the levels one after another.
 #include <mezzo/mezzo.h>
 #include <torch/torch.h>
 

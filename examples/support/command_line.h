@@ -68,7 +68,7 @@ class CommandLine {
 /// The letters that must change to make one word the other.
 std::size_t edit_distance(const std::string& a, const std::string& b);
 
-/// Runs a program's body. What it throws goes to standard error in one line; the exit code is 2 for
+/// Runs a program's body. An exception goes to standard error in one line; the exit code is 2 for
 /// mezzo::ConfigError (wrong usage) and 1 for every other exception.
 int run_program(const std::string& program, int (*body)(int, char**), int argc, char** argv);
 

@@ -32,9 +32,9 @@ double median(std::vector<double> values);
 class Recorder {
  public:
   /// Shows progress on standard error and, with a `log`, writes every event to that file as JSON
-  /// lines; what the library has to say becomes an event too, as long as the recorder lives. Of
-  /// several ranks the first does so, and the others are silent. `run`
-  /// says what is planned; `counters` is called now and then until end().
+  /// lines; what the library has to say becomes an event too, as long as the recorder lives. Only
+  /// the first of several ranks does so; the others are silent. `run` says what is planned;
+  /// `counters` is called now and then until end().
   Recorder(const std::string& log, mezzo::report::RunStarted run,
            std::function<Counters()> counters);
   ~Recorder();

@@ -37,8 +37,8 @@ struct Corpus {
 /// or a part holds no words.
 Corpus read_corpus(const std::filesystem::path& place);
 
-/// [words] as [words / columns, columns]: each column goes on where the one before ends. What is
-/// left over is dropped.
+/// [words] as [words / columns, columns]: each column goes on where the one before ends. Words left
+/// over are dropped.
 at::Tensor in_columns(const at::Tensor& words, std::int64_t columns);
 
 }  // namespace examples

@@ -137,7 +137,7 @@ concept PlainStruct =
   T{AnyBase<T>()};
 };
 
-/// The number of T's members; 0 where they cannot be reached.
+/// The number of T's members; 0 if they cannot be reached.
 template <typename T>
 consteval std::size_t count_members() {
   if constexpr (!PlainStruct<T>) {

@@ -55,7 +55,7 @@ class MEZZO_API MultiheadAttentionImpl : public torch::nn::Cloneable<MultiheadAt
       const at::Tensor& attn_mask = {}, bool average_attn_weights = true, bool is_causal = false);
 
   MultiheadAttentionOptions options;  ///< as given
-  at::Tensor in_proj_weight;  ///< [3 * embed_dim, embed_dim]; undefined where kdim or vdim differ
+  at::Tensor in_proj_weight;  ///< [3 * embed_dim, embed_dim]; undefined if kdim or vdim differ
   at::Tensor in_proj_bias;    ///< [3 * embed_dim]; undefined without bias
   at::Tensor q_proj_weight, k_proj_weight, v_proj_weight;  ///< where kdim or vdim differ
   at::Tensor bias_k, bias_v;                               ///< [1, 1, embed_dim]; add_bias_kv

@@ -49,7 +49,7 @@ namespace mezzo::amp {
 /// their construction, on the thread that made them.
 class MEZZO_API Autocast {
  public:
-  /// Throws UnsupportedError where other libraries have taken every dispatch key that casts could
+  /// Throws UnsupportedError if other libraries have taken every dispatch key that casts could
   /// live on.
   [[nodiscard]] explicit Autocast(const Policy& policy);
   ~Autocast();
@@ -127,7 +127,7 @@ class MEZZO_API Snapshot {
 
 namespace mezzo::amp::detail {
 
-/// The low type of the scope in force; nothing where no operator is cast now.
+/// The low type of the scope in force; nothing if no operator is cast now.
 MEZZO_API std::optional<at::ScalarType> active_low_type();
 
 /// Collects the widest floating type among tensors.
@@ -243,7 +243,7 @@ auto promote_function(F function) {
 
 /// Gives an operator of the dispatcher ("my_ops::roi_align", or one of LibTorch's) a class in every
 /// policy that is made from now on; the last registration of an operator holds. Thread-safe; meant
-/// for start-up. Throws Error where the dispatcher has no such operator.
+/// for start-up. Throws Error if the dispatcher has no such operator.
 MEZZO_API void register_half_function(const std::string& op);
 /// The same, for operators that run in float32.
 MEZZO_API void register_float_function(const std::string& op);

@@ -200,8 +200,8 @@ struct Castable<std::unordered_map<K, V, H, E, A>>
 ///
 /// A copy of a variable that is not const is given back then, also where the function threw, as if
 /// there had been no cast: what the function added, assigned or removed is the caller's, in the
-/// type that it came in; what the function left alone stays the caller's uncast tensor. What it
-/// wrote into a cast tensor in place is lost with the copy, as are changes to a type with a `to`.
+/// type that it came in; what the function left alone stays the caller's uncast tensor. Writes in
+/// place into a cast tensor are lost with the copy, as are changes to a type with a `to`.
 template <typename Arg>
 class CastArgument {
  public:

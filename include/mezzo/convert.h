@@ -57,7 +57,7 @@ struct Options {
   /// name as above, through bodies and functions too.
   std::vector<std::pair<std::string, std::string>> excluded_regions = {};
   /// Files that describe operators which the standard does not know: what they take and give, and
-  /// their class. Those of ONNX Runtime are known. What nothing describes stays float32.
+  /// their class. Those of ONNX Runtime are known. Undescribed ones stay float32.
   std::vector<std::filesystem::path> custom_operators = {};
   /// Lists may name operators that neither the standard nor such a file knows: a warning then.
   bool allow_unknown_ops = false;
@@ -86,7 +86,7 @@ struct Options {
   /// fail. "load" is passed over where ONNX Runtime is not installed.
   std::string verify = "load";
   /// The largest error, relative to an output's range, that "compare" accepts; setting it starts a
-  /// search for the smallest part that must stay float32. What the search has judged is kept in the
+  /// search for the smallest part that must stay float32. The search's verdicts are kept in the
   /// target's name + ".search" until it ends, so that an interrupted one goes on where it stopped.
   std::optional<double> tolerance = {};
   /// A command that judges: run by /bin/sh with the path of a model in place of every {}, quoted;
@@ -130,7 +130,7 @@ struct Options {
   /// ends the conversion.
   std::function<std::optional<bool>(const Decision&)> choose = {};
   /// Called from the converting thread with what is being done ("searching") and how much of that
-  /// is done, 0 to 1. What it throws ends the conversion.
+  /// is done, 0 to 1. An exception from it ends the conversion.
   std::function<void(std::string_view, double)> progress = {};
 };
 
@@ -171,7 +171,7 @@ struct MEZZO_API Plan {
 
   /// The plan as text; from_json() reads it back.
   std::string to_json() const;
-  /// Throws ConfigError where the text is no plan.
+  /// Throws ConfigError if the text is no plan.
   static Plan from_json(std::string_view text);
 };
 
@@ -280,8 +280,8 @@ struct Judges {
 };
 
 /// Applies the decisions of a plan to the same graph, or to another checkpoint of it, and lets
-/// `judges` judge the result. Throws ConfigError where the graph is another one, or a weight does
-/// not fit the type planned for it, Error where a judge does not accept the result.
+/// `judges` judge the result. Throws ConfigError if the graph is another one, or a weight does
+/// not fit the type planned for it, Error if a judge does not accept the result.
 MEZZO_API Result apply_plan(const std::filesystem::path& in, const std::filesystem::path& out,
                             const Plan& plan, const Judges& judges = {});
 
@@ -303,7 +303,7 @@ struct MEZZO_API Inspection {
   std::string to_json() const;
 };
 
-/// Looks at a model without changing it. Throws Error where the file cannot be read or is no model.
+/// Looks at a model without changing it. Throws Error if the file cannot be read or is no model.
 MEZZO_API Inspection inspect_model(const std::filesystem::path& path);
 
 /// The default lists, ONNX names, sorted: low, float32, neutral ("either"), and widest. `dtype` is

@@ -47,20 +47,20 @@ struct Node {
 
   /// Data, a parameter or a statistic: a node that computes nothing.
   bool is_variable() const { return op == "null"; }
-  /// The attribute's text; nothing where it is not written.
+  /// The attribute's text; nothing if it is not written.
   std::optional<std::string_view> attr(std::string_view key) const;
 };
 
 /// A graph: nodes, each behind those that it reads, and the entries that are its results.
 class MEZZO_API Symbol {
  public:
-  /// Throws ConfigError where a node reads one that is not before it, or an output that there is
+  /// Throws ConfigError if a node reads one that is not before it, or an output that there is
   /// not.
   Symbol(std::vector<Node> nodes, std::vector<Entry> heads);
   Symbol() = default;
 
-  /// Reads the text of a `-symbol.json`. What older releases wrote is brought up to date: renamed
-  /// attributes, statistics that were left out. Throws Error where it is no such text, or is
+  /// Reads the text of a `-symbol.json`. Files of older releases are brought up to date: renamed
+  /// attributes, statistics that were left out. Throws Error if it is no such text, or is
   /// damaged; `origin` is what the message calls it.
   static Symbol from_json(std::string_view text, const std::string& origin = "symbol");
   /// Reads the file. Throws Error as above.
@@ -100,8 +100,8 @@ class MEZZO_API Symbol {
 class MEZZO_API NDArrays {
  public:
   /// Reads a `.params` file of any release, or the .npz that 2.x writes; sparse arrays become
-  /// dense. Names keep their "arg:" and "aux:". Throws Error where it is no such file, or is
-  /// damaged, UnsupportedError where a sparse array would take more than 2 GB.
+  /// dense. Names keep their "arg:" and "aux:". Throws Error if it is no such file, or is
+  /// damaged, UnsupportedError if a sparse array would take more than 2 GB.
   static NDArrays load(const std::filesystem::path& file);
   /// The same from memory; `origin` is what messages call it.
   static NDArrays from_bytes(std::string_view bytes, const std::string& origin = "params");
@@ -124,11 +124,11 @@ class MEZZO_API NDArrays {
   /// Row by row, little-endian. Valid while the array is in this object or a copy of it.
   std::string_view bytes(std::string_view name) const;
 
-  /// Adds an array, or replaces it. Throws ConfigError where the bytes are not as many as the shape
+  /// Adds an array, or replaces it. Throws ConfigError if the bytes are not as many as the shape
   /// needs, or the dtype is none of the above.
   void set(const std::string& name, const std::string& dtype, std::vector<std::int64_t> shape,
            std::string bytes);
-  /// The array's values in another floating type, rounded to nearest even; no effect where it has
+  /// The array's values in another floating type, rounded to nearest even; no effect if it has
   /// that type, or is not float32, float16 or bfloat16. Overflow gives infinity.
   void cast(std::string_view name, const std::string& dtype);
 
@@ -151,7 +151,7 @@ struct Checkpoint {
 };
 
 /// Reads `PREFIX-symbol.json` and `PREFIX-0000.params`, four digits of the epoch. Throws Error
-/// where one cannot be read.
+/// if one cannot be read.
 MEZZO_API Checkpoint load_checkpoint(const std::string& prefix, int epoch);
 /// The same from files of any names. Parameters without "arg:" or "aux:", as Gluon saves them, are
 /// told apart by the graph.
@@ -198,7 +198,7 @@ struct Bucketing {
 };
 
 /// Converts all graphs. A parameter is stored in 16 bits where every bucket that has it wants that,
-/// so that they still share it. Throws ConfigError where there is no bucket, or no parameter.
+/// so that they still share it. Throws ConfigError if there is no bucket, or no parameter.
 MEZZO_API Bucketing convert_bucketing_module(const Bucketing& module, const Options& options = {});
 
 /// Shapes of data, by the names of their variables; 0 is a size that changes from run to run.

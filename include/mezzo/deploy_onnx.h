@@ -47,7 +47,7 @@ class MEZZO_API OnnxValue {
   /// The type and the sizes that a tensor has on the examples.
   at::ScalarType dtype() const;
   std::vector<std::int64_t> sizes() const;
-  /// A constant as what it is; UnsupportedError where it follows from inputs.
+  /// A constant as what it is; UnsupportedError if it follows from inputs.
   std::int64_t to_int() const;
   double to_double() const;
   bool to_bool() const;
@@ -94,7 +94,7 @@ class MEZZO_API OnnxCall {
       : name_(std::move(name)), operands_(std::move(operands)) {}
   /// "acme::blur".
   const std::string& name() const { return name_; }
-  /// The operand for the argument of that name in the operator's schema. ConfigError where it has
+  /// The operand for the argument of that name in the operator's schema. ConfigError if it has
   /// none of that name.
   const OnnxValue& operator[](std::string_view argument) const;
 
@@ -147,7 +147,7 @@ struct MEZZO_API ExportReport {
 /// @param path  the file; written whole or not at all
 /// @param options  opset, names, dynamic axes, verification
 /// Throws UnsupportedError for an operator that cannot be said in ONNX, with its name, its module
-/// and what would work, ConfigError for options that cannot be, and Error where the verification
+/// and what would work, ConfigError for options that cannot be, and Error if the verification
 /// finds a difference; then nothing is written.
 MEZZO_API ExportReport export_onnx(const torch::jit::Module& module, const Examples& examples,
                                    const std::filesystem::path& path,

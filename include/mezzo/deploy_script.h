@@ -104,8 +104,8 @@ MEZZO_API torch::jit::Module convert_hybrid_block(const torch::jit::Module& modu
                                                   ScriptReport* report = nullptr);
 
 /// Traces a network, anything that trace() takes, in evaluation mode on the examples, along
-/// `options.dynamic_axes` for other sizes, and converts the trace. Of an amp::Model the float
-/// masters are taken. The network stays as it is. Throws what trace() and the other overload throw.
+/// `options.dynamic_axes` for other sizes, and converts the trace. An amp::Model gives its float
+/// masters. The network stays as it is. Throws what trace() and the other overload throw.
 template <Traceable Net>
 torch::jit::Module convert_hybrid_block(Net net, Examples examples, ScriptOptions options = {},
                                         ScriptReport* report = nullptr) {
@@ -116,7 +116,7 @@ torch::jit::Module convert_hybrid_block(Net net, Examples examples, ScriptOption
 }
 
 /// Converts a TorchScript file to another one, which appears whole or not at all. The errors of
-/// convert_hybrid_block(), and Error where a file cannot be read or written.
+/// convert_hybrid_block(), and Error if a file cannot be read or written.
 MEZZO_API ScriptReport convert_script(const std::filesystem::path& in,
                                       const std::filesystem::path& out,
                                       const ScriptOptions& options = {});

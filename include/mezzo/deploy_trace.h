@@ -85,8 +85,8 @@ namespace mezzo::deploy {
 /// @return the module in the mode asked for, with the attribute `training`; no gradients were
 ///   recorded. Results that are lists, maps, pairs or structs come as lists, dictionaries and
 ///   tuples of tensors.
-/// Throws ConfigError for examples that `forward` does not take, UnsupportedError where a dynamic
-/// axis cannot be followed, and Error where the check finds a difference; the last two name the
+/// Throws ConfigError for examples that `forward` does not take, UnsupportedError if a dynamic
+/// axis cannot be followed, and Error if the check finds a difference; the last two name the
 /// module and the operator. One thread at a time for one network.
 template <Traceable Net>
 torch::jit::Module trace(Net net, const Examples& examples, const TraceOptions& options = {}) {

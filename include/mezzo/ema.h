@@ -45,7 +45,7 @@ class MEZZO_API Ema {
   /// The updates that counted.
   std::int64_t updates() const;
 
-  /// The averages become the model's weights, for an evaluation. Throws Error where they are
+  /// The averages become the model's weights, for an evaluation. Throws Error if they are
   /// already.
   void apply();
 

@@ -78,7 +78,7 @@ class MEZZO_API FP16_Optimizer {
   /// Scaled gradients, of `backward` or of a backward pass of the caller's own from
   /// loss * loss_scale(), go to the masters, unscaled; the scale moves and `overflow` tells.
   /// Several updates between two steps add up. Gradients that were cleared, by `zero_grad` or by
-  /// setting them to undefined elsewhere, begin anew. Throws Error where a backward pass of the
+  /// setting them to undefined elsewhere, begin anew. Throws Error if a backward pass of the
   /// caller's own added to gradients that were unscaled already (at a static scale of 1 only where
   /// there are masters).
   void update_master_grads();
@@ -100,7 +100,7 @@ class MEZZO_API FP16_Optimizer {
   /// @return the norm before; -1 after an overflow, when nothing is clipped
   double clip_master_grads(double max_norm, double norm_type = 2.0);
 
-  /// The masters' gradients by parameter group, undefined where there is none; nothing after an
+  /// The masters' gradients by parameter group, undefined if there is none; nothing after an
   /// overflow.
   std::optional<std::vector<std::vector<at::Tensor>>> inspect_master_grad_data();
 
@@ -206,7 +206,7 @@ MEZZO_API void master_params_to_model_params(const std::vector<at::Tensor>& mode
                                              const std::vector<at::Tensor>& master,
                                              bool flat_master = false);
 
-/// The first element. Reads the device; throws ConfigError where there is none.
+/// The first element. Reads the device; throws ConfigError if there is none.
 MEZZO_API double to_python_float(const at::Tensor& tensor);
 
 }  // namespace mezzo::fp16_utils

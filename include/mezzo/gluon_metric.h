@@ -117,7 +117,7 @@ class MEZZO_API CompositeEvalMetric {
   requires std::is_base_of_v<EvalMetric, Metric>
   void add(Metric metric) { metrics_.push_back(std::make_shared<Metric>(std::move(metric))); }
 
-  /// The child of that place; ConfigError where there is none.
+  /// The child of that place; ConfigError if there is none.
   EvalMetric& get_metric(std::size_t index) const;
 
   /// As the children's.

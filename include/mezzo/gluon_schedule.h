@@ -34,7 +34,7 @@ class MEZZO_API LRScheduler {
 
   /// The rate that warm-up leads to and that the schedule starts from.
   double base_lr() const noexcept { return warmup_.base_lr; }
-  /// Throws ConfigError where warm-up would begin above it.
+  /// Throws ConfigError if warm-up would begin above it.
   void set_base_lr(double base_lr);
 
  protected:

@@ -67,7 +67,7 @@ class MEZZO_API GradScaler {
   /// step: Error.
   void update(std::optional<double> new_scale = {});
 
-  /// The scale now; 1 where disabled. Reads it where it lives on a device.
+  /// The scale now; 1 if disabled. Reads it where it lives on a device.
   double get_scale() const;
   bool is_enabled() const;
 

@@ -25,7 +25,7 @@ namespace mezzo::fp16_utils {
 MEZZO_API void BN_convert_float(torch::nn::Module& module);
 
 /// Parameters, their gradients and the floating buffers of this module, not of its children, become
-/// `type` in place. Throws ConfigError where that is no floating type.
+/// `type` in place. Throws ConfigError if that is no floating type.
 MEZZO_API void convert_module(torch::nn::Module& module, at::ScalarType type);
 
 /// The same for a whole network, except that every batch norm stays or becomes float. Recurrent

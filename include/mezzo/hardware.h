@@ -53,7 +53,7 @@ MEZZO_API std::vector<std::string> kernel_sets();
 MEZZO_API std::string kernel_set();
 
 /// Why fused optimizers and layers have no kernels of ours for CUDA devices here, so that
-/// LibTorch's operators do their work; empty where the kernels are loaded.
+/// LibTorch's operators do their work; empty if the kernels are loaded.
 MEZZO_API std::string why_no_cuda_kernels();
 
 /// Puts the kernel set of that name in force, for the whole process and from the next call on. For

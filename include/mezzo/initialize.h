@@ -269,7 +269,7 @@ namespace amp {
 /// place and keep their identity, and so do parameters; optimizers must outlive the handles. All
 /// optimizers of one call share its `num_losses` scales.
 ///
-/// Throws ConfigError, and has changed nothing, where an option contradicts the level, a network is
+/// Throws ConfigError, and has changed nothing, if an option contradicts the level, a network is
 /// half already or already initialized or wrapped, or an optimizer owns no parameter of the
 /// networks.
 template <detail::Models Nets, detail::Optimizers Optims>

@@ -23,7 +23,7 @@ MEZZO_API std::vector<std::string> operators_of(const LintSubject& subject,
 /// The paths of the modules that own floating-point parameters, in the order in which the network
 /// registers them, then of those that own buffers alone: what Options::keep_float takes. Tensors of
 /// the root itself are listed by their own names. `network` is bare or a Model. Throws ConfigError
-/// where it is empty.
+/// if it is empty.
 template <class M>
 std::vector<std::string> modules_of(const M& network) {
   detail::LintSubject subject;

@@ -27,13 +27,13 @@ struct Finding {
 /// - "high_scale": the scale began far above what the gradients allow, and steps were lost on the
 ///   way down;
 /// - "vanishing": gradients lie below the numbers of their type in half of the watched steps or
-///   more, or are zero where those of the float run are not (needs watch());
+///   more, or are zero if those of the float run are not (needs watch());
 /// - "dead": no gradient but zero reaches a parameter in any watched step (needs watch());
 /// - "skips": the explanations of skipped steps, the most frequent first (needs events
 ///   report::SkipExplained, or the messages of Options::explain_skips);
 /// - "rank": overflows come from some ranks alone;
 /// - "slow": a run takes longer than the float run of the report.
-/// Steps count from 1, as events do. Empty where nothing is found.
+/// Steps count from 1, as events do. Empty if nothing is found.
 MEZZO_API std::vector<Finding> diagnose(const report::Report& report);
 
 /// Findings for a terminal: a paragraph each, or a sentence that there are none.

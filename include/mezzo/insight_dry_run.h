@@ -52,7 +52,7 @@ class AdvisedPolicy : public Policy {
   /// `reasons()` estimate which of its products float8 would bear.
   at::ScalarType target() const noexcept { return target_; }
   /// The largest power of two up to 65536 that leaves the gradients of these steps half of the
-  /// type's range; 1 where the range is float's.
+  /// type's range; 1 if the range is float's.
   double loss_scale() const noexcept { return loss_scale_; }
 
   /// A policy file, each operator with its reason as a comment: Policy::from_toml reads an equal
@@ -145,7 +145,7 @@ MEZZO_API DryRun dry(const LintSubject& subject, const std::function<at::Tensor(
 /// default generators are afterwards as before, to the bit. Activations are kept several times over
 /// during a step.
 ///
-/// Throws ConfigError where `loss` gives no differentiable loss or `steps` is below 1, and what
+/// Throws ConfigError if `loss` gives no differentiable loss or `steps` is below 1, and what
 /// `loss` throws. Threads: one run at a time in a thread.
 template <class M>
 DryRun dry_run(M& model, const std::function<at::Tensor()>& loss, int steps = 1) {

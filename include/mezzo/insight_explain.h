@@ -28,7 +28,7 @@
 namespace mezzo::insight {
 
 /// The values of a tensor in short. Minimum, maximum and smallest magnitude are those of its finite
-/// values, and NaN where it has none.
+/// values, and NaN if it has none.
 struct TensorRange {
   at::ScalarType dtype = at::kFloat;             ///< its element type
   std::vector<std::int64_t> sizes = {};          ///< its shape
@@ -51,7 +51,7 @@ struct Operator {
   std::string name = {};
   /// The path of the module whose parameters it uses; for others "between A and B", "after A" or
   /// "before B", by the nearest operators of the graph that use some. A parameter of the network's
-  /// root counts as a module. Empty where the network has none.
+  /// root counts as a module. Empty if the network has none.
   std::string module = {};
   bool backward = false;                 ///< in the backward pass?
   std::vector<TensorRange> inputs = {};  ///< tensors; backward: gradients first, then saved ones
@@ -181,7 +181,7 @@ MEZZO_API Explanation explain(const Subject& subject, const std::function<at::Te
 /// the default generators are afterwards as before, to the bit; so are generators of devices.
 ///
 /// In several processes every rank calls it at the same place, and all get the explanation of the
-/// lowest rank that failed. Throws ConfigError where `loss` gives no differentiable loss, and what
+/// lowest rank that failed. Throws ConfigError if `loss` gives no differentiable loss, and what
 /// `loss` throws; everything is given back then, too.
 ///
 /// Threads: one explanation at a time in a process.

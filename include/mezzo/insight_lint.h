@@ -53,7 +53,7 @@ MEZZO_API std::vector<Finding> lint(const LintSubject& subject);
 
 /// Checks a network, bare or initialized, and its optimizer. `where` is the module or parameter,
 /// `evidence` names the levels that it concerns. Errors come first, then warnings, then hints;
-/// empty where nothing is found. Kinds:
+/// empty if nothing is found. Kinds:
 /// - "range": weights that are not finite, or that float16 cannot hold (error);
 /// - "unowned": trainable parameters that the optimizer does not hold (warning);
 /// - "optimizer_eps": an epsilon that is zero in the type in which O3 keeps the state (warning);

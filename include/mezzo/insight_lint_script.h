@@ -13,7 +13,7 @@ struct Module;
 namespace mezzo::insight {
 
 /// Checks a traced or scripted module without running it, as lint() checks networks. `where` is the
-/// parameter, the buffer or the operator. Errors come first, then warnings, then hints; empty where
+/// parameter, the buffer or the operator. Errors come first, then warnings, then hints; empty if
 /// nothing is found. Kinds: "range", "buffer", "sizes" and "epsilon" as for lint(); "mask" for
 /// numbers beyond float16 that the code of `forward` gives to an operator. `mezzo lint net.pt`
 /// prints them.

@@ -45,8 +45,8 @@ struct FloatSet {
 ///
 /// Where even all candidates do not help, the set is empty and not complete, after two judgements.
 /// Where `max_judgements` ends the search, the set is the smallest that was found to be good so
-/// far, and not complete. Throws ConfigError where a candidate is named twice, `good` is empty or
-/// `max_judgements` is below 1, and Error where the journal cannot be written.
+/// far, and not complete. Throws ConfigError if a candidate is named twice, `good` is empty or
+/// `max_judgements` is below 1, and Error if the journal cannot be written.
 MEZZO_API FloatSet
 smallest_float_set(const std::vector<std::string>& candidates,
                    std::function<bool(const std::vector<std::string>& kept_float)> good,

@@ -18,7 +18,7 @@
 namespace mezzo::insight {
 
 /// How far a level takes one operator call from float. Errors are the largest difference to the
-/// float result over the largest magnitude of that result; infinite where the level's result is not
+/// float result over the largest magnitude of that result; infinite if the level's result is not
 /// finite and the float result is. In the backward pass they are those of the gradients that the
 /// operator's derivative gives, with the loss scale in force; of several results the worst counts.
 struct OperatorError {
@@ -26,7 +26,7 @@ struct OperatorError {
   std::string module = {};  ///< as Operator::module
   bool backward = false;    ///< of its derivative?
   /// On the inputs of the float run, in the types that the level gives them: with the rounding of
-  /// the casts. Zero where the level computes the operator in float.
+  /// the casts. Zero if the level computes the operator in float.
   double own = 0;
   double accumulated = 0;  ///< on the inputs that the level's run had: with all before it
   at::ScalarType dtype = at::kFloat;  ///< of the result at that level
@@ -99,7 +99,7 @@ MEZZO_API ShadowRun shadow(const Subject& subject, const std::function<at::Tenso
 /// forward pass. Weights, gradients, buffers, scales, counters and the default generators are
 /// afterwards as before, to the bit.
 ///
-/// Throws ConfigError where `loss` gives no differentiable loss, and what `loss` throws. Threads:
+/// Throws ConfigError if `loss` gives no differentiable loss, and what `loss` throws. Threads:
 /// one run at a time in a thread.
 template <class M>
 ShadowRun shadow_run(M& models, const std::function<at::Tensor()>& loss) {

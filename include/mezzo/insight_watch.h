@@ -74,7 +74,7 @@ MEZZO_API Watch start_watch(Subject subject, report::Sink& sink, WatchOptions op
 /// the host waits when a watched step is reported, and at no other place. Weights, gradients and
 /// random numbers are the same with and without, to the bit.
 ///
-/// Throws ConfigError where `every` is below 1, and where the optimizer steps no parameter of the
+/// Throws ConfigError if `every` is below 1, or if the optimizer steps no parameter of the
 /// model.
 template <class M>
 Watch watch(M& model, amp::Optimizer& optimizer, report::Sink& sink, WatchOptions options = {}) {

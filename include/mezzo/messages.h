@@ -9,7 +9,7 @@
 namespace mezzo {
 
 /// Takes one message, which may have several lines; no line end at its end. Called on the thread
-/// that has something to say. What it throws reaches the caller of the function that spoke.
+/// that has something to say. An exception from it reaches the caller of the function that spoke.
 using MessageSink = std::function<void(const std::string& text)>;
 
 /// Replaces the sink of the process and returns the one before; an empty function is silence. The

@@ -156,8 +156,8 @@ namespace amp {
 /// handle is empty, for members that are assigned later.
 ///
 /// A variable that a call fills (`std::vector<at::Tensor>& features`) is filled at every level,
-/// also where the call throws; what the call made comes in the type that it was made in. What the
-/// call left alone stays the caller's own tensor.
+/// also where the call throws; what the call made comes in the type that it was made in. A tensor
+/// that the call left alone stays the caller's own.
 ///
 /// Threads: calls may run in several threads at once where the network itself allows it.
 template <typename Net>
@@ -217,7 +217,7 @@ class Model : public detail::ModelHandle {
 
   /// The bare network: calls through it are not cast.
   Net& module() const {
-    state();  // throws where the handle is empty
+    state();  // throws if the handle is empty
     return *net_;
   }
 

@@ -19,7 +19,7 @@ MEZZO_API at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, doub
                                      double norm_type = 2.0, bool error_if_nonfinite = false);
 
 /// out[i] = in[i] * scale, any floating-point types. `found_inf` (one element, int or float)
-/// becomes 1 where a result is not finite in its type, and is never cleared; everything is written
+/// becomes 1 if a result is not finite in its type, and is never cleared; everything is written
 /// anyway. Lists of equal length and sizes; out[i] may be in[i], but overlap nothing else. Nothing
 /// waits for a CUDA device that has kernels of ours, unless the flag is on the host; so it is
 /// below, with clip_grad_norm_ (unless it may throw) and with LARC.

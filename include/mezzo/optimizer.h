@@ -34,7 +34,7 @@ class MEZZO_API Optimizer {
   explicit Optimizer(std::shared_ptr<detail::OptimizerState> state);
 
   /// Moves the weights by the gradients that `scale_loss` left, unless one of them was not finite:
-  /// then nothing changes, and the gradients are dropped. Throws Error where gradients are still
+  /// then nothing changes, and the gradients are dropped. Throws Error if gradients are still
   /// scaled, where none were made yet though the level needs `scale_loss`, what went wrong when a
   /// scope was left, and when the scale is stuck at its floor.
   StepResult step();
@@ -68,7 +68,7 @@ class MEZZO_API Optimizer {
   /// The properties in force: the level's row with the caller's changes.
   const Properties& properties() const;
 
-  /// The scale of a loss now, 1 where disabled. Reads it where it lives on a device.
+  /// The scale of a loss now, 1 if disabled. Reads it where it lives on a device.
   double loss_scale(int loss_id = 0) const;
 
   /// Sets it, for static scales as well; the counter of clean passes starts again.
@@ -97,8 +97,8 @@ class MEZZO_API Optimizer {
   void unscale(at::TensorList tensors, int loss_id = 0) const;
 
   /// Tensors that are given back when a step is skipped, with the values they had at the first
-  /// training forward since the last step: moving averages and the like. What moves after `step()`
-  /// is the caller's to leave alone: ask its result.
+  /// training forward since the last step: moving averages and the like. Tensors updated after
+  /// `step()` are not given back: look at its result first.
   void protect(const std::vector<at::Tensor>& tensors);
 
   /// False for a handle that `initialize` has not given yet.

@@ -73,7 +73,7 @@ struct GradientBucket {
 
 /// Called for each bucket in the same order on every rank, during the backward: it starts the
 /// communication and returns what to do at the end of the backward (wait, write the result; may be
-/// null where all is done). All ranks set the same hook. How gradients travel and are averaged is
+/// null if all is done). All ranks set the same hook. How gradients travel and are averaged is
 /// then its business alone, whatever the options say. An exception in it ends the process group.
 using CommHook = std::function<std::function<void()>(const GradientBucket&, const ProcessGroup&)>;
 
@@ -266,8 +266,8 @@ class DistributedDataParallel {
   void eval() const { net_->eval(); }
   bool is_training() const { return net_->is_training(); }
   /// Zeroes gradients in their buckets; with `set_to_none` others, and those of frozen parameters,
-  /// become undefined. Of an amp::Model as its own: masters' gradients and what was left scaled go,
-  /// too.
+  /// become undefined. For an amp::Model also gradients of masters, and those that were left
+  /// scaled.
   void zero_grad(bool set_to_none = true) const {
     if constexpr (detail::UnderLevel<Net>) {
       net_.zero_grad(set_to_none);

@@ -41,7 +41,7 @@ class MEZZO_API Policy {
   /// The 16-bit type of kLow.
   at::ScalarType low() const noexcept;
 
-  /// This policy with an operator in another class. Of two names that mean the same operator the
+  /// This policy with an operator in another class. If two names mean the same operator, the
   /// narrower one decides, whatever their order ("softmax.int" over "softmax"); one operator put
   /// into two classes by equally wide names is a ConfigError, as is kConditional.
   Policy with(std::string_view op, CastClass) const;

@@ -49,8 +49,8 @@ struct InitOptions {
 };
 
 /// Connects this process with its peers. Throws ConfigError for impossible options or variables,
-/// Error where the peers cannot be reached within the timeout (the message names the ranks that
-/// are missing), UnsupportedError where this build has no distributed part. Where the program has
+/// Error if the peers cannot be reached within the timeout (the message names the ranks that
+/// are missing), UnsupportedError if this build has no distributed part. Where the program has
 /// no handler for SIGPIPE it is ignored from then on, as Python's programs ignore it: a peer that
 /// dies is then an error and not the end of this process.
 MEZZO_API void init_process_group(const InitOptions& options = {});
@@ -80,7 +80,7 @@ class MEZZO_API ProcessGroup {
  public:
   explicit ProcessGroup(std::shared_ptr<detail::Group> group);
 
-  /// This process's rank in the group; -1 where it is no member, and then every collective is an
+  /// This process's rank in the group; -1 if it is no member, and then every collective is an
   /// Error.
   int rank() const;
   int size() const;

@@ -120,7 +120,7 @@ std::vector<at::Tensor> tensors_in(T& value) {
 /// The surroundings of a first run, and what becomes of its graph.
 class MEZZO_API Recomputation {
  public:
-  /// Made before the first run. Does nothing where no gradients are recorded.
+  /// Made before the first run. Does nothing if no gradients are recorded.
   explicit Recomputation(std::vector<at::Tensor> inputs);
   ~Recomputation();
   Recomputation(const Recomputation&) = delete;
@@ -173,7 +173,7 @@ auto recompute(F fn, Args&&... args) {
 /// Runs the modules in `segments` groups of nearly equal length, all but the last of which are
 /// recomputed (what the last one saves is needed at once). About the square root of their number
 /// takes the least memory.
-/// @throws ConfigError for less than one segment or more segments than modules, Error where a
+/// @throws ConfigError for less than one segment or more segments than modules, Error if a
 ///   module at the end of a segment does not return a tensor
 MEZZO_API at::Tensor recompute_sequential(torch::nn::Sequential modules, int segments,
                                           at::Tensor x);

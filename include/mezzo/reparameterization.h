@@ -70,7 +70,7 @@ MEZZO_API void remove_rules(torch::nn::Module& module, IsKind is_kind, const std
 /// @param hook_child  the weight is remembered by its own module, where removal by that module
 /// finds
 ///   it; otherwise by `module`
-/// @throws ConfigError where there is no parameter of this name, or the weight is computed already
+/// @throws ConfigError if there is no parameter of this name, or the weight is computed already
 template <class R>
 void apply_reparameterization(torch::nn::Module& module, const std::string& name = "",
                               std::int64_t dim = 0, bool hook_child = true) {
@@ -85,7 +85,7 @@ void apply_reparameterization(torch::nn::Module& module, const std::string& name
 /// @param module  the root of a tree
 /// @param name  of a weight that `module` remembers; empty: all in the tree
 /// @param remove_all  without a name: only what `module` itself remembers
-/// @throws ConfigError where `module` remembers no weight of this name
+/// @throws ConfigError if `module` remembers no weight of this name
 template <class R = Reparameterization>
 void remove_reparameterization(torch::nn::Module& module, const std::string& name = "",
                                bool remove_all = false) {

@@ -47,16 +47,16 @@ MEZZO_API std::unique_ptr<Sink> console(std::ostream& out, ConsoleOptions option
 MEZZO_API std::unique_ptr<Sink> progress();
 
 /// One JSON object a line, flushed line by line, so that a run that dies leaves what it did. An
-/// existing file is replaced. Throws Error where the file cannot be written.
+/// existing file is replaced. Throws Error if the file cannot be written.
 MEZZO_API std::unique_ptr<Sink> json_lines(const std::filesystem::path& file);
 
 /// Event files for TensorBoard, one folder per run below `folder`, which is made if needed; a
 /// second run of one name gets "-2" behind it. No file of another run or process is written over.
-/// Throws Error where it cannot be written.
+/// Throws Error if it cannot be written.
 MEZZO_API std::unique_ptr<Sink> tensorboard(const std::filesystem::path& folder);
 
 /// Writes the page of to_html() when a run begins, and when an epoch or a run ends, each time
-/// whole. Throws Error where it cannot.
+/// whole. Throws Error if it cannot.
 MEZZO_API std::unique_ptr<Sink> html(const std::filesystem::path& file);
 
 /// Hands every event to all of them, in order. Where some throw, the others have the event, and the
@@ -95,11 +95,11 @@ struct Report {
 };
 
 /// Adds an event: a RunStarted begins a run, every other event belongs to the last one begun.
-/// Throws ConfigError where none was begun.
+/// Throws ConfigError if none was begun.
 MEZZO_API void add(Report&, const Event&);
 
 /// Hands a sink the events that a report was made of, in order, steps before the end of their
-/// epoch. What a report.json does not hold (epochs, scales, watched steps, insight) is not there.
+/// epoch. A report from a report.json has no epochs, scales, watched steps or insight.
 MEZZO_API void replay(const Report&, Sink&);
 
 /// Reads what json_lines() or save() wrote. A last line that was cut off by a crash is left out.
@@ -110,7 +110,7 @@ MEZZO_API Report read(const std::filesystem::path& file);
 MEZZO_API std::string to_table(const Report&);
 
 /// The figures as JSON: `machine` and `levels`, as docs/report.md describes. `ratio_to_O0` is the
-/// time per step over that of the run named "O0", null where there is none.
+/// time per step over that of the run named "O0", null if there is none.
 MEZZO_API std::string to_json(const Report&);
 
 /// One page without any outside resource: table, loss curves, accuracy, scale history, bars of time
@@ -118,7 +118,7 @@ MEZZO_API std::string to_json(const Report&);
 MEZZO_API std::string to_html(const Report&);
 
 /// Writes to_json() or to_html(), by the file's ending (.json, .html), beside the target and then
-/// over it; a symbolic link to it stays. Throws ConfigError for another ending, Error where it
+/// over it; a symbolic link to it stays. Throws ConfigError for another ending, Error if it
 /// cannot be written.
 MEZZO_API void save(const Report&, const std::filesystem::path& file);
 

@@ -162,7 +162,7 @@ class MEZZO_API Recurrence {
   /// The same, of this batch size.
   void reset_hidden(int64_t batch);
   /// Cuts the state from the graph that made it, so that a backward pass ends here; kept from now
-  /// on. The state is the kept one, or that of the last call. Error where there is none.
+  /// on. The state is the kept one, or that of the last call. Error if there is none.
   void detach_hidden();
   /// Zeros, and from now on kept without their graphs: sequences of any length take no memory.
   void init_inference(int64_t batch);

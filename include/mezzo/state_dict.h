@@ -42,7 +42,7 @@ class MEZZO_API StateDict {
   /// Writes every entry to the archive.
   void save(torch::serialize::OutputArchive& archive) const;
 
-  /// Replaces the content by the archive's. Throws Error, and changes nothing, where it holds
+  /// Replaces the content by the archive's. Throws Error, and changes nothing, if it holds
   /// something else.
   void load(torch::serialize::InputArchive& archive);
 

@@ -87,7 +87,7 @@ namespace detail {
 /// Converts what is below a module, and marks the module itself if it is a batch norm.
 MEZZO_API void convert_batch_norms(torch::nn::Module& root,
                                    const std::optional<ProcessGroup>& group, bool channel_last);
-/// A synchronised batch norm over the same tensors; null where the module is none.
+/// A synchronised batch norm over the same tensors; null if the module is none.
 MEZZO_API std::shared_ptr<SyncBatchNormImpl> synchronised(const torch::nn::Module& module,
                                                           const std::optional<ProcessGroup>& group,
                                                           bool channel_last);
@@ -111,7 +111,7 @@ class MEZZO_API SynchronisedCalls {
 /// so that optimizers keep their parameters. A module's typed field (`torch::nn::BatchNorm2d bn`)
 /// cannot be replaced from outside: it is marked, and runs synchronised inside calls of amp::Model
 /// and DistributedDataParallel; calling the bare network stays local. Marks follow the running
-/// mean, else the weight; clones are not marked. Throws ConfigError, and changes nothing, where a
+/// mean, else the weight; clones are not marked. Throws ConfigError, and changes nothing, if a
 /// field has neither: the message names it.
 ///
 /// Net: a module holder, std::shared_ptr of a module, or torch::nn::AnyModule; the last, and

@@ -18,7 +18,7 @@ Plan = Dict[str, Any]
 
 @dataclasses.dataclass
 class Result:
-    """What was decided, what came of it, and the model where no file was named."""
+    """The decisions, their result, and the model if no file was named."""
 
     plan: Plan
     report: Dict[str, Any]
@@ -148,7 +148,7 @@ def apply_plan(
 
 
 def inspect(model: Model) -> Dict[str, Any]:
-    """What is in a model (a path or an onnx.ModelProto): types, operators, ranges, control flow, sizes."""
+    """Describes a model (a path or an onnx.ModelProto): types, operators, ranges, control flow, sizes."""
     with _as_file(model) as source:
         return call("mezzo_inspect_model", source)
 

@@ -13,7 +13,7 @@ class Error(RuntimeError):
 
 
 class ConfigError(Error, ValueError):
-    """What was asked for cannot be."""
+    """The request cannot be met."""
 
 
 class UnsupportedError(Error):
@@ -63,7 +63,7 @@ def call(function: str, *texts: str) -> Any:
 def call_with_progress(function: str, *texts: str, progress: Optional[Progress]) -> Any:
     """The same of one that tells how far it is.
 
-    What `progress` throws, and a Ctrl-C, ends the work and is thrown from here.
+    An exception of `progress`, or a Ctrl-C, ends the work and is thrown from here.
     """
     thrown = []
 

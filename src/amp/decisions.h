@@ -35,7 +35,7 @@ class Decisions {
   void note(Decision known, const at::Tensor& found_inf, const scaling::ScaleValue& before,
             const scaling::LossScaler& after);
 
-  /// The oldest that has arrived; with `waits`, the oldest, once it has. Nothing where there is
+  /// The oldest that has arrived; with `waits`, the oldest, once it has. Nothing if there is
   /// none.
   std::optional<Decision> next(bool waits);
 

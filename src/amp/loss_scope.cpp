@@ -132,7 +132,7 @@ bool LossScope::stays_scaled() const {
       states_, [](OptimizerState* state) { return state->gradients().wait_for_reduction(); });
 }
 
-/// None where this process decides alone, or does not look.
+/// None if this process decides alone, or does not look.
 std::vector<at::Tensor> LossScope::gradients_that_ranks_share() const {
   std::vector<at::Tensor> all;
   if (!session_->plan().check_finite || !session_->deciding_ranks()) return all;

@@ -31,7 +31,7 @@ class LossScope {
     listener_ = std::move(listener);
   }
 
-  /// Throws Error where the exit work is done and another backward pass would leave gradients
+  /// Throws Error if the exit work is done and another backward pass would leave gradients
   /// scaled.
   void check_open() const;
 

@@ -26,7 +26,6 @@ class ModelState {
 
   Session& session() const noexcept { return session_; }
   torch::nn::Module& module() const noexcept { return *module_; }
-  const std::shared_ptr<torch::nn::Module>& shared_module() const noexcept { return module_; }
 
   /// Before each training call it is taken, with the batch norms of this network in it: that of
   /// an optimizer that owns some of the parameters.

@@ -58,7 +58,7 @@ class Replacement {
     states_.swap(optimizer_.state());
   }
 
-  /// The floating type of the state that a parameter had; nothing where it had none.
+  /// The floating type of the state that a parameter had; nothing if it had none.
   std::optional<at::ScalarType> type_before(const at::Tensor& parameter) const {
     std::optional<at::ScalarType> type;
     const auto found = states_.find(parameter.unsafeGetTensorImpl());

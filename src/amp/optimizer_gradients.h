@@ -26,9 +26,9 @@ class OptimizerGradients {
   /// Gradients were accumulated without being averaged: they stay scaled until they are.
   bool wait_for_reduction() const;
   bool in_buckets() const;
-  /// A weight whose master would miss the gradient that a plain backward() left; null: none. Of
-  /// what lies in buckets only that is read, waiting for a device, which was written since its
-  /// master took it.
+  /// A weight whose master would miss the gradient that a plain backward() left; null: none.
+  /// Gradients in buckets are read, waiting for a device, only if they were written since their
+  /// master took them.
   const Slot* missed_by_master() const;
 
   /// This backward pass's gradients, out of the way while others are settled, and back again.

@@ -17,7 +17,7 @@ class OverflowRanks {
   /// One process, or a flag that it did not share, or gradients at which nobody looked.
   OverflowRanks() = default;
   /// Gradients that were averaged: the ranks (of the whole) whose own were not finite before; none
-  /// where the average alone may be.
+  /// if the average alone may be.
   explicit OverflowRanks(std::vector<int> before_the_average);
   /// A flag that was agreed on, of each rank's own gradients: `origin` as of parallel/agreement.h.
   /// `name_of` returns the name of a parameter by its place in the list of gradients.
@@ -35,10 +35,10 @@ class OverflowRanks {
   void add(const OverflowRanks& later);
 
   /// To follow "a gradient that is not finite": " on rank 1", " on ranks 0, 2", that the average
-  /// alone is not, or that one rank alone has it after the average; empty where nothing is known.
+  /// alone is not, or that one rank alone has it after the average; empty if nothing is known.
   /// Reads the device.
   std::string describe() const;
-  /// The parameter on the first of these ranks; empty where it is not known.
+  /// The parameter on the first of these ranks; empty if it is not known.
   const std::string& parameter() const noexcept { return parameter_; }
 
  private:

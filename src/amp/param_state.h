@@ -25,7 +25,7 @@ std::unique_ptr<torch::optim::OptimizerParamState> deep_copy(
 /// class that is not known may.
 bool evaluates_repeatedly(const torch::optim::Optimizer& optimizer);
 
-/// The `eps` that an optimizer's group adds to a denominator; 0 where it has none.
+/// The `eps` that an optimizer's group adds to a denominator; 0 if it has none.
 double eps_of(const torch::optim::OptimizerParamGroup& group);
 
 }  // namespace mezzo::amp::detail

@@ -6,7 +6,7 @@
 namespace mezzo::amp::detail {
 
 /// Throws Error on all ranks where they do not, which names the first that differs and the ranks;
-/// does nothing where this process decides alone. One small collective where they are equal.
+/// does nothing if this process decides alone. One small collective where they are equal.
 void expect_equal_ranks(Session& session);
 
 /// Counts the steps of an optimizer for Options::expect_equal_every.

@@ -14,7 +14,7 @@ using SkipExplainer = std::string (*)(OptimizerState&);
 
 void set_skip_explainer(SkipExplainer explainer) noexcept;
 
-/// Null where none was registered.
+/// Null if none was registered.
 SkipExplainer skip_explainer() noexcept;
 
 }  // namespace mezzo::amp::detail

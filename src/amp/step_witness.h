@@ -16,10 +16,10 @@ namespace mezzo::amp::detail {
 
 struct Slot;
 
-/// Compares an optimizer's state and its parameters with how they were when it last looked. What
-/// steps leave behind counts: state that was updated in place, and values that moved without the
-/// version counter (optim::SGD writes through data()). Loading, copying and moving do not, nor do
-/// the steps of other handles that own the same parameter.
+/// Compares an optimizer's state and its parameters with how they were when it last looked. Traces
+/// of steps count: state that was updated in place, and values that moved without the version
+/// counter (optim::SGD writes through data()). Loading, copying and moving do not, nor do the steps
+/// of other handles that own the same parameter.
 class StepWitness {
  public:
   StepWitness();

@@ -11,7 +11,7 @@
 
 namespace mezzo::bridge {
 
-/// The kernels behind the CUDA library's interface for this device; null where there are none.
+/// The kernels behind the CUDA library's interface for this device; null if there are none.
 const kernels::cuda::Interface* cuda_kernels(const at::Device&);
 
 /// The kernels for the devices of a type, for the process. Unless something is chosen: our

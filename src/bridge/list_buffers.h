@@ -22,7 +22,7 @@ void check_lengths(std::string_view where, const char* a, at::TensorList list_a,
                    at::TensorList list_b);
 
 /// The buffers of one call, whose tensors are all on one device. Outputs come first. Every member
-/// throws ConfigError where a tensor does not fit.
+/// throws ConfigError if a tensor does not fit.
 class ListBuffers {
  public:
   /// `where` names the caller in errors.

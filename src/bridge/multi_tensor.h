@@ -29,7 +29,7 @@ double norm(std::string_view where, at::TensorList, kernels::Norm,
 at::Tensor norm_there(std::string_view where, at::TensorList, kernels::Norm,
                       at::Tensor* per_tensor = nullptr);
 
-/// out[i] = in[i] * factor. `found_inf`, one element, becomes 1 where a result is not finite in the
+/// out[i] = in[i] * factor. `found_inf`, one element, becomes 1 if a result is not finite in the
 /// output's type. Lists of equal length and sizes; out[i] may be in[i]. Overlaps among the outputs
 /// are an error.
 void scale(std::string_view where, at::TensorList in, at::TensorList out, double factor,

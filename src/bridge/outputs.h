@@ -17,7 +17,7 @@ bool overlaps_itself(const at::Tensor&);
 /// elements, on one device.
 bool overlap(const at::Tensor& a, const at::Tensor& b);
 
-/// Throws ConfigError where a strided output overlaps itself or another. `name(i)` is what the
+/// Throws ConfigError if a strided output overlaps itself or another. `name(i)` is what the
 /// error calls output i.
 void check_outputs(std::string_view where, const std::function<std::string(std::size_t)>& name,
                    at::TensorList out);

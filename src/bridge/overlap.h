@@ -15,7 +15,7 @@ struct Extent {
   bool written = true;
 };
 
-/// Two extents that share a byte, at least one of them written; nothing where none do. Empty
+/// Two extents that share a byte, at least one of them written; nothing if none do. Empty
 /// extents overlap nothing. Sorts the list.
 std::optional<std::pair<Extent, Extent>> find_overlap(std::vector<Extent>& extents);
 

@@ -10,7 +10,7 @@
 namespace mezzo::bridge {
 
 /// Runs stages over a list, block by block: stage(i) for each item of a block before the next
-/// stage's. What one stage prefetches the next one finds, and the misses of a block overlap.
+/// stage's. Each finds what the last one prefetched, and the misses of a block overlap.
 template <typename... Stages>
 void in_blocks(std::size_t count, const Stages&... stages) {
   constexpr std::size_t kBlock = 64;

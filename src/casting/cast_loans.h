@@ -31,8 +31,8 @@ class CastLoans {
   /// begin().
   void begin(std::size_t count);
 
-  /// Lends the copy of this weight that was used since its last update. Null where there is none,
-  /// where several were used, and where the copy is not the weight's new value rounded once:
+  /// Lends the copy of this weight that was used since its last update. Null if there is none,
+  /// if several were used, or if the copy is not the weight's new value rounded once:
   /// refresh_casts() is for those.
   const CastLoan* lend(const at::Tensor& weight);
 

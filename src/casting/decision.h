@@ -138,7 +138,7 @@ struct ScopeRules {
 struct Traits {
   bool matrix = false;            // the default list computes it in the low type: emulated
   bool lacks_low = false;         // no 16-bit kernel
-  bool one_type = false;          // throws where the operands' types differ
+  bool one_type = false;          // throws if the operands' types differ
   bool float_statistics = false;  // a norm
   bool batch_norm = false;        // low parameters and statistics want an input of their type
 };

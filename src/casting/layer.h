@@ -14,8 +14,8 @@ namespace mezzo::casting {
 
 /// Registers the kernels that a policy needs and that are not there yet: most of them once per
 /// process, at first use. Thread-safe; at once for a policy that was installed before. Throws
-/// UnsupportedError where every Autocast key that LibTorch leaves free was taken by another
-/// library, and ConfigError where the dispatcher lacks an operator that the policy names.
+/// UnsupportedError if every Autocast key that LibTorch leaves free was taken by another
+/// library, and ConfigError if the dispatcher lacks an operator that the policy names.
 void install_layer(const CompiledPolicy& policy);
 
 /// The dispatch key of the layer: the first of AutocastPrivateUse1, IPU, HPU and XLA that nobody

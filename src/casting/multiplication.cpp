@@ -27,7 +27,7 @@ struct Letters {
   bool any_ellipsis = false;
 };
 
-// False where the letters of an operand are not as many as its dimensions.
+// False if the letters of an operand are not as many as its dimensions.
 bool read_operand(std::string_view labels, const at::Tensor& operand, Letters& all) {
   constexpr std::string_view kEllipsis = "...";
   const std::size_t dots = labels.find(kEllipsis);

@@ -10,7 +10,7 @@
 namespace mezzo::casting {
 
 /// May a gradient go straight to the accumulator, transposed, in place of through this node? Not
-/// past hooks, nor past the backward of a function that the program wrote. Of a node of
+/// past hooks, nor past the backward of a function that the program wrote. Only for nodes of
 /// two-dimensional tensors.
 C10_ALWAYS_INLINE bool is_plain_transpose(torch::autograd::Node& node,
                                           const torch::autograd::Node* accumulator) {

@@ -85,8 +85,8 @@ class Scope {
   bool scripts_were_optimized_;
 };
 
-/// Casts off for this thread until it is destroyed; nests with itself and with scopes. What only
-/// decides how an emulated low type computes stays on, since it changes no dtype.
+/// Casts off for this thread until it is destroyed; nests with itself and with scopes. Emulation of
+/// a low type stays on, since it changes no dtype.
 class Disabled {
  public:
   [[nodiscard]] Disabled();

@@ -7,9 +7,9 @@
 // memory, so that graphs which saved the old one stay valid; one whose weight is known to have
 // changed is overwritten, so that such graphs fail as they would without casts.
 //
-// An amp::Optimizer tells of each update and so keeps the copies fresh from scope to scope. Of
-// other weights that are trained, as a gradient or a recorded graph shows, a copy lasts until the
-// outermost scope ends, like those of LibTorch's own autocast.
+// An amp::Optimizer tells of each update and so keeps the copies fresh from scope to scope. Copies
+// of other weights that are trained, as a gradient or a recorded graph shows, last until the
+// outermost scope ends, as in LibTorch's own autocast.
 #pragma once
 
 #include <c10/util/flat_hash_map.h>
@@ -39,7 +39,7 @@ class WeightShadows {
 
   /// The copy to use in place of `tensor`, which may be a weight or a view of one (C++'s nn::Linear
   /// multiplies by weight.t()); with history if gradients are wanted now. Undefined where the
-  /// tensor is no weight: the caller casts it itself. What was found goes into `cache`, the calling
+  /// tensor is no weight: the caller casts it itself. The result goes into `cache`, the calling
   /// thread's, unless that is null.
   at::Tensor use(const at::Tensor& tensor, ShadowKind kind, ShadowCache* cache);
 

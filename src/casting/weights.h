@@ -54,7 +54,7 @@ class LastingScope {
   static bool here() noexcept;
 };
 
-/// Drops all copies of these weights. What graphs still hold lives on with them.
+/// Drops all copies of these weights. Copies that graphs still hold live on with them.
 void forget_weights(at::TensorList weights);
 
 }  // namespace mezzo::casting

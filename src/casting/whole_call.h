@@ -13,7 +13,7 @@ namespace mezzo::casting {
 /// the operators that it calls inside are not cast, unless its class leaves it alone.
 class WholeCall {
  public:
-  /// Decides from the class of the row and the types of all tensors of the call. Throws where the
+  /// Decides from the class of the row and the types of all tensors of the call. Throws if the
   /// policy bans the row.
   /// @param row  outlives this
   WholeCall(const Row& row, at::TensorList inputs, at::TensorList weights);

@@ -18,7 +18,7 @@ inline constexpr int kFailed = 1;
 inline constexpr int kWrongUsage = 2;
 
 /// The action of a subcommand once its arguments are read: results to standard output, everything
-/// else to standard error. Returns the exit code. What it throws ends the program with a message:
+/// else to standard error. Returns the exit code. An exception ends the program with a message:
 /// ConfigError as wrong usage, anything else as failed.
 using Action = std::function<int()>;
 

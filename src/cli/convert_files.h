@@ -8,10 +8,10 @@ namespace mezzo::cli {
 
 void write_file(const std::string& path, const std::string& text);
 
-/// Throws Error where the file cannot be read.
+/// Throws Error if the file cannot be read.
 std::string read_file(const std::string& path);
 
-/// Throws ConfigError where a report is to have another format than those that there are.
+/// Throws ConfigError if a report is to have another format than those that there are.
 void check_reports(const std::vector<std::string>& paths);
 
 /// Do the two names lead to one file, there or not?

@@ -15,7 +15,7 @@ namespace mezzo::cli {
 /// Is this the name of a graph of MXNet, rather than of an ONNX model?
 bool is_mxnet_graph(const std::string& path);
 
-/// Throws ConfigError where an option is given that is for ONNX models alone.
+/// Throws ConfigError if an option is given that is for ONNX models alone.
 void check_for_mxnet(const CLI::App& app, const std::string& graph);
 
 /// The same for what becomes ONNX, from ONNX or from a graph of MXNet.
@@ -30,7 +30,7 @@ struct MxnetConversion {
 /// Converts, writes OUT-symbol.json and OUT-0000.params, and says what was stored how.
 void convert_mxnet(const MxnetConversion& conversion);
 
-/// Writes an ONNX model. `shapes` are "data=1,3,224,224", 0 where a size changes.
+/// Writes an ONNX model. `shapes` are "data=1,3,224,224", 0 if a size changes.
 convert::Result mxnet_to_onnx(const std::string& symbol, const std::string& params,
                               const std::string& out, const convert::Options& options,
                               const std::vector<std::string>& shapes);

@@ -16,7 +16,7 @@ namespace mezzo::cli {
 /// Is this a TorchScript archive, by its name or its first bytes?
 bool is_script(const std::string& path);
 
-/// Throws ConfigError where an option is given that is for other models.
+/// Throws ConfigError if an option is given that is for other models.
 void check_for_script(const CLI::App& app, const std::string& path);
 
 struct ScriptConversion {

@@ -15,7 +15,7 @@ namespace mezzo::cli {
 /// The low types that a class is told for: both, or the one that the user asked for.
 std::vector<DType> low_types(const std::optional<DType>& only);
 
-/// "apex low, mxnet promote": what the systems' lists say. Empty where none lists the operator.
+/// "apex low, mxnet promote": what the systems' lists say. Empty if none lists the operator.
 std::string listed_in_words(const Operator&);
 
 /// The row's reason, and who agrees.

@@ -14,8 +14,8 @@ namespace mezzo::cli {
 nlohmann::ordered_json ask_torch(const std::string& function,
                                  const nlohmann::ordered_json& request);
 
-/// A function of that library, or of Mezzo's own that it links; null where it has none of that
-/// name. Throws UnsupportedError where the library cannot be opened.
+/// A function of that library, or of Mezzo's own that it links; null if it has none of that
+/// name. Throws UnsupportedError if the library cannot be opened.
 void* find_in_torch_part(const std::string& function);
 
 }  // namespace mezzo::cli

@@ -10,7 +10,7 @@ class App;
 namespace mezzo::cli {
 
 /// After a parse that failed: names the commands and options that the program does not know, each
-/// with the nearest that it does; empty where every word was understood.
+/// with the nearest that it does; empty if every word was understood.
 std::string unknown_words(const CLI::App& app);
 
 }  // namespace mezzo::cli

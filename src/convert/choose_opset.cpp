@@ -56,7 +56,7 @@ struct Lows {
   }
 };
 
-// Nothing where the opset cannot be reached, or where nothing can be decided in it: its inputs
+// Nothing if the opset cannot be reached, or nothing can be decided in it: its inputs
 // cannot have the low type, or it reads a damaged tensor that the model's opset does not read.
 std::optional<Lows> lows_in(const std::shared_ptr<ModelFile>& model, const ConvertPolicy& policy,
                             MeasuredFacts& measured, int opset) {

@@ -12,7 +12,7 @@ namespace mezzo::convert {
 
 /// The opset that the options ask for: "keep" raises models below opset 7 alone, "auto" takes the
 /// smallest opset among 13 to 22 in which most nodes go low, where that is more than now. Throws
-/// ConfigError where the number asked for is below the model's opset. What it counts is added to
+/// ConfigError if the number asked for is below the model's opset. Adds its counts to
 /// `measured`.
 OpsetChoice choose_opset(const std::shared_ptr<ModelFile>&, const ConvertPolicy&,
                          MeasuredFacts& measured);

@@ -19,7 +19,7 @@ std::vector<std::string_view> nearest(std::string_view name,
                                       std::span<const std::string_view> names,
                                       std::size_t count = 3);
 
-/// "; did you mean 'softmax' or 'softmin'?", or nothing where no name is near: the end of an error
+/// "; did you mean 'softmax' or 'softmin'?", or nothing if no name is near: the end of an error
 /// message.
 std::string did_you_mean(std::string_view name, std::span<const std::string_view> names);
 

@@ -37,7 +37,7 @@ class SizeFollower {
   void follow();
   /// Writes the arithmetic into the graph of the first trace.
   void rewrite();
-  /// Throws Error where a trace at these inputs does other things, or has other numbers, than the
+  /// Throws Error if a trace at these inputs does other things, or has other numbers, than the
   /// followed one.
   void check(const std::vector<c10::IValue>& other);
 

@@ -138,7 +138,7 @@ std::string Call::neighbours_product(const std::string& tensor, const OnnxValue&
 }
 
 /// Sizes that are equal in all runs are numbers, one that the tensor has at the same place is 0,
-/// and one other is -1. What is left is computed, as the one factor between two products.
+/// and one other is -1. All others are computed, as the one factor between two products.
 std::string Call::resized(const std::string& tensor, const std::vector<std::int64_t>& sizes) const {
   const bool is_empty = std::count(sizes.begin(), sizes.end(), 0) > 0;
   if (!is_empty) return g.op("Reshape", {tensor, g.ints(sizes)});

@@ -36,7 +36,7 @@ class Call {
   }
   std::string as(const OnnxValue& value, at::ScalarType type) const;
   std::string list(std::string_view argument) const { return g.list_of(arg(argument)); }
-  /// Constants; UnsupportedError where they follow from inputs.
+  /// Constants; UnsupportedError if they follow from inputs.
   std::int64_t i(std::string_view argument) const;
   std::int64_t i(std::string_view argument, std::int64_t otherwise) const {
     return has(argument) ? i(argument) : otherwise;

@@ -65,7 +65,7 @@ inline convert::Element element_of(at::ScalarType type) {
   return static_cast<convert::Element>(detail::onnx_type(type));
 }
 
-/// Runs the file on all inputs of the job and compares it with the module; Error where they differ.
+/// Runs the file on all inputs of the job and compares it with the module; Error if they differ.
 void verify(const Job& job, const Made& made, const OnnxOptions& options,
             const std::vector<NamedInput>& inputs, const std::filesystem::path& file,
             ExportReport* report);

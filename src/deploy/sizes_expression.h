@@ -29,7 +29,7 @@ using Seen = std::vector<std::int64_t>;
 
 /// The simplest expression that gives `target` in every trace: a size, a multiple, a sum, a
 /// product, a linear function, one with a division, or what is missing to a multiple. Earlier atoms
-/// are preferred. Nothing where there is none.
+/// are preferred. Nothing if there is none.
 std::optional<SizeExpression> fit_sizes(const std::vector<Seen>& atoms, const Seen& target);
 
 /// A number of floating point that depends on a size: factor * size^power.

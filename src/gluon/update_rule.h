@@ -60,7 +60,7 @@ struct UpdateRule {
   /// How many tensors of the weight's size it keeps.
   std::size_t (*states)(const Hyper&);
   UpdateByOperators by_operators;
-  /// Null where no kernel computes this. Kernels do not clip: with a bound operators do the work.
+  /// Null if no kernel computes this. Kernels do not clip: with a bound operators do the work.
   UpdateByKernels by_kernels;
 };
 

@@ -17,7 +17,7 @@ namespace {
 constexpr int kMostScales = 4;
 constexpr int kMostRounds = 4;
 
-/// The policy with an operator in float; nothing where it cannot say so, or says so already.
+/// The policy with an operator in float; nothing if it cannot say so, or says so already.
 std::optional<Policy> with_float(const Policy& policy, std::string name) {
   // In-place operators have no class of their own.
   if (name.ends_with('_')) name.pop_back();

@@ -35,7 +35,7 @@ std::string place_of(const Operator& op) {
   return op.module.empty() ? std::string() : " (" + op.module + ")";
 }
 
-/// Why an operator call does not suit a 16-bit type; nothing where it does.
+/// Why an operator call does not suit a 16-bit type; nothing if it does.
 std::optional<std::string> fault_of(const DryCall& call, std::size_t place) {
   const TargetType& target = kTargets[place];
   const TargetMeasure& measure = call.targets[place];

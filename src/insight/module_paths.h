@@ -41,7 +41,7 @@ class ModulePaths {
   std::unordered_map<const c10::StorageImpl*, std::size_t> places_;
 };
 
-/// The memory behind a tensor: of a sparse one its values'. Null where it has none.
+/// The memory behind a tensor: of a sparse one its values'. Null if it has none.
 const c10::StorageImpl* memory_of(const at::Tensor& tensor);
 
 }  // namespace mezzo::insight

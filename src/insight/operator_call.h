@@ -21,7 +21,7 @@ struct CastRules {
   casting::Mode mode;
 };
 
-/// That of this thread, now; nothing where operators are left alone.
+/// That of this thread, now; nothing if operators are left alone.
 std::optional<CastRules> current_rules();
 
 /// A call that was made again. Its inputs are leaves of a graph of its own.
@@ -33,7 +33,7 @@ struct Repeat {
 };
 
 /// The gradients of the leaves by those of the outputs (undefined ones are zero); one per leaf,
-/// undefined where none flows. Empty where that throws. `seconds`: how long it took.
+/// undefined if none flows. Empty if that throws. `seconds`: how long it took.
 std::vector<at::Tensor> gradients_of(const Repeat& repeat, const std::vector<at::Tensor>& outputs,
                                      double* seconds = nullptr);
 

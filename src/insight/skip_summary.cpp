@@ -44,7 +44,7 @@ at::Tensor stand_in_loss(const std::vector<at::Tensor>& results,
   return sum;
 }
 
-/// Nothing where the call passes.
+/// Nothing if the call passes.
 std::optional<std::string> summary_of_call(OptimizerState& optimizer, const LastCall& call) {
   const bool forward_alone = !std::ranges::all_of(
       call.gradients, [](const at::Tensor& g) { return !g.defined() || is_sound(g); });

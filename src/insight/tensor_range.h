@@ -22,7 +22,7 @@ Finiteness finiteness_of(const at::Tensor& tensor);
 TensorRange range_of(const at::Tensor& tensor);
 
 /// The largest difference of two tensors of one shape over the largest magnitude of the second,
-/// where the second is finite; infinite where the first is not finite there.
+/// where the second is finite; infinite if the first is not finite there.
 double relative_error(const at::Tensor& value, const at::Tensor& reference);
 
 /// The worst of such pairs; undefined tensors are left out. With a guard of its own.

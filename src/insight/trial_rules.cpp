@@ -47,11 +47,12 @@ void FloatWhile::widen(ModelState& model, const at::Tensor& tensor) {
 
 namespace {
 
-/// Casts nothing down. What the program itself made low meets float weights, and follows them.
+/// Casts nothing down. Tensors that the program itself made low meet float weights and follow them.
 const Policy& products_in_float() {
   static const Policy policy = [] {
     Policy all = Policy::defaults();
-    for (const std::string& name : list_lp16_ops(at::kHalf)) all = all.with(name, CastClass::kFloat);
+    for (const std::string& name : list_lp16_ops(at::kHalf))
+      all = all.with(name, CastClass::kFloat);
     return all;
   }();
   return policy;

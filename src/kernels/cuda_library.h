@@ -9,7 +9,7 @@
 
 namespace mezzo::kernels {
 
-/// The library's functions, or null where it is not there, or finds no device that it has code for.
+/// The library's functions, or null if it is not there, or finds no device that it has code for.
 /// Looked for once; from any thread.
 const cuda::Interface* cuda_library();
 
@@ -17,7 +17,7 @@ const cuda::Interface* cuda_library();
 /// device is touched.
 const cuda::Interface* cuda_library(int device);
 
-/// Why cuda_library() is null; empty where it is not.
+/// Why cuda_library() is null; empty if it is not.
 const std::string& why_no_cuda_library();
 
 /// For tests and programs that know where the file is: must come before the first cuda_library().

@@ -42,7 +42,7 @@ struct KernelSet {
 
   /// No infinity and no NaN in the range. Reads only.
   bool (*all_finite)(const Input&, Range);
-  /// The largest magnitude; NaN where there is one.
+  /// The largest magnitude; NaN if there is one.
   double (*max_magnitude)(const Input&, Range);
   /// The sum of squares, in double.
   double (*square_sum)(const Input&, Range);

@@ -11,7 +11,7 @@
 
 namespace mezzo::kernels {
 
-/// Memory of a matrix or a row; null where there is none.
+/// Memory of a matrix or a row; null if there is none.
 struct Rows {
   const void* data = nullptr;
   DType dtype = DType::kFloat32;

@@ -34,7 +34,7 @@ void check_one_type(const torch::nn::Module& module) {
   }
 }
 
-/// Throws where the masters are not those of the network's parameters.
+/// Throws if the masters are not those of the network's parameters.
 void check_lists(std::string_view where, const std::vector<at::Tensor>& model,
                  const std::vector<at::Tensor>& master, bool flat_master) {
   if (flat_master) {

@@ -45,7 +45,7 @@ struct Operator {
                             ///< and statistics that the operator updates
   bool lacks_low = false;   ///< LibTorch has no 16-bit kernel for processors, of the operator, of
                             ///< its backward pass, or for some values of its arguments
-  bool one_type = false;    ///< LibTorch throws where its floating arguments differ in type
+  bool one_type = false;    ///< LibTorch throws if its floating arguments differ in type
   bool float_statistics = false;    ///< a norm: mean and variance are taken in float at every level
   bool updates_statistics = false;  ///< a norm with running statistics, written in place though no
                                     ///< schema says so
@@ -99,7 +99,7 @@ struct Found {
 
 /// The row that decides about an overload in any form: "addmm_" is decided by "addmm", "mm.out" by
 /// "mm". An out= overload whose functional row cannot be told by name ("add.out") gets the first
-/// row of its base name. Nothing where the table does not know the operator.
+/// row of its base name. Nothing if the table does not know the operator.
 std::optional<Found> find(std::string_view overload) noexcept;
 
 /// All rows that a name means: an overload ("softmax.int"), "conv2d.default" for the overload
@@ -140,7 +140,7 @@ std::string_view name_of(System) noexcept;
 std::optional<System> parse_system(std::string_view name) noexcept;
 
 /// The systems that agree with the row, and those that do not: "as in Apex, LibTorch for CUDA;
-/// unlike MXNet: promote". Empty where nobody lists the operator.
+/// unlike MXNet: promote". Empty if nobody lists the operator.
 std::string opinions(const Operator&, DType low);
 
 }  // namespace mezzo

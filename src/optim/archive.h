@@ -26,11 +26,11 @@ struct SavedOptimizer {
   torch::serialize::InputArchive states;
 };
 
-/// Throws Error where the archive has other groups than the optimizer.
+/// Throws Error if the archive has other groups than the optimizer.
 SavedOptimizer read_optimizer(const char* optimizer, torch::serialize::InputArchive& archive,
                               const ParamGroups& groups);
 
-/// Options as they are with what the archive has of them. Throws Error where it has others too,
+/// Options as they are with what the archive has of them. Throws Error if it has others too,
 /// which are another optimizer's, or numbers that are out of range.
 template <typename T>
 T read_options(const char* optimizer, torch::serialize::InputArchive& archive, T options) {
@@ -47,7 +47,7 @@ T read_options(const char* optimizer, torch::serialize::InputArchive& archive, T
 }
 
 /// Replaces all states, by those of type State that were saved, and options of type T.
-/// `check(state, parameter)` throws where a state does not fit its parameter.
+/// `check(state, parameter)` throws if a state does not fit its parameter.
 template <typename State, typename T, typename Check>
 void load_optimizer(const char* optimizer, torch::serialize::InputArchive& archive,
                     torch::optim::Optimizer& into, const Check& check) {

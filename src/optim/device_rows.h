@@ -71,7 +71,7 @@ class DeviceRows {
 
   /// Flag and inverse scale of the step, on any device; undefined: none.
   void set_flags(const at::Tensor& found_inf, const at::Tensor& inv_scale);
-  /// Sets `found_inf` (a float) to 1 where a gradient is not finite. With `norms` the norm of all
+  /// Sets `found_inf` (a float) to 1 if a gradient is not finite. With `norms` the norm of all
   /// gradients is kept for clipping and is what looks.
   void look(at::Tensor& found_inf, bool norms);
   /// The same without a flag.

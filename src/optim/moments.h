@@ -7,7 +7,7 @@
 
 namespace mezzo::optim {
 
-/// Throws ConfigError where an option is out of range.
+/// Throws ConfigError if an option is out of range.
 template <typename T>
 void check_moments(const T& options) {
   check_not_negative(T::kOptimizer, "lr", options.lr());

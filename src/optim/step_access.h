@@ -24,7 +24,7 @@ struct StepAccess {
   static StepWork& work(FusedOptimizer&);
   static void step(FusedOptimizer&, StepDecision, const at::Tensor& inv_scale);
 
-  /// Throws ConfigError where the optimizer would not step with these options.
+  /// Throws ConfigError if the optimizer would not step with these options.
   static void check_options(const FusedOptimizer&, const Options&);
 
   /// Brings the host's step counters up to date with the device's. Returns the keys of states that

@@ -57,7 +57,7 @@ class StepWork {
     std::vector<double> squares, largest, kept;
   } norms;
 
-  /// The state of each row, once for_each_state() has been through; null where none is kept.
+  /// The state of each row, once for_each_state() has been through; null if none is kept.
   std::vector<torch::optim::OptimizerParamState*> states;
   /// Which of them were made for this step.
   std::vector<bool> fresh;
@@ -199,7 +199,7 @@ class StepWork {
   std::vector<kernels::Input> gradients_;
   struct Written {
     const void *param, *copy, *remainder;
-    std::size_t bytes;  // of the weight; 0 where LibTorch's operators step it
+    std::size_t bytes;  // of the weight; 0 if LibTorch's operators step it
     kernels::CopyKind copy_kind;
     friend bool operator==(const Written&, const Written&) = default;
   };

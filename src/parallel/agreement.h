@@ -23,7 +23,7 @@ at::Tensor agree_max(const at::Tensor& flag, const ProcessGroup& group);
 
 /// A flag that all ranks of a group agreed on.
 struct AgreedFlag {
-  at::Tensor found_inf;  // not zero where any rank's is not; the shape and type of the rank's own
+  at::Tensor found_inf;  // not zero if any rank's is not; the shape and type of the rank's own
   at::Tensor origin;     // [2], double: for origin_of() and is_on_all()
 };
 
@@ -84,7 +84,7 @@ class OverflowWatch {
 int overflow_watches();
 
 /// The ranks of the whole whose gradients were not finite before the reduction that made these
-/// equal: none where the average alone overflowed. Nothing where the gradients were not reduced, or
+/// equal: none if the average alone overflowed. Nothing if the gradients were not reduced, or
 /// nobody looked.
 std::optional<std::vector<int>> nonfinite_ranks(const std::vector<at::Tensor>& gradients);
 

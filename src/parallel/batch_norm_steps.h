@@ -32,7 +32,7 @@ at::Tensor batch_normalised(const BatchStep&, const at::Tensor& z);
 at::Tensor batch_gradient_sums(const BatchStep&, const at::Tensor& dy, const at::Tensor& y);
 
 /// dx, and the gradient of z; whatever is not wanted is undefined. `means` are the sums over all
-/// ranks divided by the count, or undefined where the statistics did not depend on x.
+/// ranks divided by the count, or undefined if the statistics did not depend on x.
 std::pair<at::Tensor, at::Tensor> batch_gradients(const BatchStep&, const at::Tensor& dy,
                                                   const at::Tensor& y, const at::Tensor& means,
                                                   bool wants_dx, bool wants_dz);

@@ -20,14 +20,14 @@ struct BucketMark {
   // Ends a backward that an exception left, if there is one.
   std::function<void()> close_broken_backward;
   // Members of the group on which something was not finite before the average of any bucket.
-  // Nothing where nobody looked. Set before `reduced`.
+  // Nothing if nobody looked. Set before `reduced`.
   std::optional<std::vector<int>> nonfinite_ranks;
 };
 
 /// Registers a flat bucket; forgotten with `forget_bucket`. Safe from several threads.
 void register_bucket(const at::Tensor& flat, const std::shared_ptr<BucketMark>& mark);
 void forget_bucket(const at::Tensor& flat);
-/// Null where the tensor's storage is no bucket.
+/// Null if the tensor's storage is no bucket.
 std::shared_ptr<BucketMark> bucket_of(const at::Tensor& gradient);
 
 }  // namespace mezzo::parallel

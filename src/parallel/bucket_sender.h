@@ -19,8 +19,8 @@ class BucketSender {
   BucketSender(ProcessGroup group, std::vector<std::shared_ptr<Lane>> lanes, bool always_float)
       : group_(std::move(group)), lanes_(std::move(lanes)), always_float_(always_float) {}
 
-  /// The user's way for gradients instead of the average; it carries no notes. What it throws ends
-  /// the process group, as a failed collective does.
+  /// The user's way for gradients instead of the average; it carries no notes. An exception from it
+  /// ends the process group, as a failed collective does.
   void set_hook(CommHook hook) { hook_ = std::move(hook); }
   /// Called by announce() where there is a hook.
   void set_before_hook(std::function<void(int)> call) { before_hook_ = std::move(call); }

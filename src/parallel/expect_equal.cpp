@@ -69,7 +69,7 @@ std::size_t first_different(const Digests& mine, const ProcessGroup& group) {
   return place;
 }
 
-// Every rank's; 0 where it takes no part.
+// Every rank's; 0 if it takes no part.
 Digests of_all_ranks(std::int64_t mine, const ProcessGroup& group) {
   const at::Tensor slots = at::zeros({group.size()}, at::kLong);
   slots.mutable_data_ptr<std::int64_t>()[group.rank()] = mine;

@@ -27,8 +27,8 @@ class GradientHooks {
 std::int64_t current_backward();
 
 /// Calls back when the backward that runs on this thread is over; what is thrown there comes out of
-/// backward(). Not called where the backward itself throws. What it returns expires when that
-/// backward is gone, however it ended.
+/// backward(). Not called where the backward itself throws. The result expires when that backward
+/// is gone, however it ended.
 std::weak_ptr<const void> at_end_of_backward(std::function<void()> callback);
 
 }  // namespace mezzo::parallel

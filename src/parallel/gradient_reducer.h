@@ -42,7 +42,7 @@ class GradientReducer {
   /// Before a forward: parameters may have been frozen, unfrozen or given another type since,
   /// gradients may have been put beside their buckets, and a backward that an exception left is
   /// closed. False inside of a backward, as in recomputation: there a forward changes nothing.
-  /// Throws ConfigError where a later reducer has taken a parameter.
+  /// Throws ConfigError if a later reducer has taken a parameter.
   bool prepare();
   /// While false, backwards accumulate and nothing travels.
   void set_sync(bool sync) { sync_ = sync; }

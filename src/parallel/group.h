@@ -36,7 +36,6 @@ class Group {
   Lane& calls() const { return member(calls_); }
   Lane& statistics() const { return member(statistics_); }
   Lane& flags() const { return member(flags_); }
-  std::shared_ptr<Lane> calls_lane() const { return member(calls_).shared_from_this(); }
 
   /// A lane of one's own. All members call this in the same order.
   std::shared_ptr<Lane> open_lane(const std::string& purpose);

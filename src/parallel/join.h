@@ -60,7 +60,7 @@ class Join {
   /// A model is trained in the loop from now on.
   void enter(std::int64_t model, Member member);
   /// The end of the loop for a model. With the first one this rank has left, and takes part in what
-  /// the others do until they have, too. Throws as collectives do, and Error where an error had
+  /// the others do until they have, too. Throws as collectives do, and Error if an error had
   /// ended the loop for all; the model is out in any case.
   void leave(std::int64_t model, const Session& session);
   bool has(std::int64_t model) const { return members_.contains(model); }
@@ -68,8 +68,8 @@ class Join {
   bool in_loop() const noexcept { return !members_.empty() && !left_; }
 
   /// Tells the others and hears them: one small collective. Returns what those do that are still in
-  /// their loops, nothing where all have left it. Throws Error on all ranks where they are about to
-  /// do different things, and UnsupportedError where a layout changes that some rank has left; the
+  /// their loops, nothing if all have left it. Throws Error on all ranks where they are about to
+  /// do different things, and UnsupportedError if a layout changes that some rank has left; the
   /// loop has then ended for all of them.
   std::optional<Notice> exchange(const Notice& own);
   /// How many ranks are still in their loops, by the last exchange.
@@ -96,7 +96,7 @@ class Join {
 
 /// Before a collective over `group` that a rank without data must take part in: announces it in the
 /// join that the group's ranks are in, if they are in one. `notice.group` is filled in. Throws
-/// UnsupportedError where only some of them are.
+/// UnsupportedError if only some of them are.
 void announce(const detail::Group& group, Notice notice, std::string_view where);
 
 }  // namespace mezzo::parallel

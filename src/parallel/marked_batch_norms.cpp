@@ -65,7 +65,7 @@ Marks& marks() {
   return *instance;
 }
 
-// The norm, or nothing where LibTorch's own is right.
+// The norm, or nothing if LibTorch's own is right.
 std::optional<at::Tensor> synchronised_norm(const at::Tensor& input, const MaybeTensor& weight,
                                             const MaybeTensor& bias,
                                             const MaybeTensor& running_mean,

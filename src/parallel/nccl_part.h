@@ -15,7 +15,7 @@ struct NcclPart {
   /// Null, with the reason in `why`, where this build does not fit the LibTorch that runs.
   std::shared_ptr<Engine> (*make_engine)(const EngineOptions&, std::string* why);
   /// Identifies this rank's GPU: its own if each rank has one; ranks that share devices get them
-  /// by turns. Empty where there is none.
+  /// by turns. Empty if there is none.
   std::string (*gpu_of)(int local_rank);
 };
 

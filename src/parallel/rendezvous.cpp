@@ -47,7 +47,7 @@ std::optional<Starter> starter_beside(const MeetingPoint& point) {
   }
 }
 
-// A process that meets the others at an address or in a file. What was not given, its starter says.
+// A process that meets the others at an address or in a file. Its starter knows what was not given.
 Starter identify_at(const MeetingPoint& point, std::optional<int> rank, std::optional<int> size,
                     const std::string& init_method) {
   const std::optional<Starter> starter = starter_beside(point);
@@ -146,7 +146,7 @@ EngineOptions engine_options(const std::shared_ptr<Store>& store, const Starter&
   return options;
 }
 
-// Why these ranks cannot have NCCL together; empty where they can. `gpus`: the rank's own GPU each.
+// Why these ranks cannot have NCCL together; empty if they can. `gpus`: the rank's own GPU each.
 std::string why_not_together(const std::vector<std::string>& gpus) {
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
     if (gpus[rank].empty()) return "rank " + std::to_string(rank) + " cannot use it";

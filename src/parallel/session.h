@@ -58,8 +58,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<detail::Group> group_of(std::int64_t number) const;
   /// A loop that these ranks may leave one by one.
   void remember_join(const std::vector<int>& ranks, const std::shared_ptr<Join>& join);
-  /// The loop that all these ranks are in; null where this process is in none with any of them.
-  /// Throws UnsupportedError where it is in one with some of them: those outside would not be told.
+  /// The loop that all these ranks are in; null if this process is in none with any of them.
+  /// Throws UnsupportedError if it is in one with some of them: those outside would not be told.
   std::shared_ptr<Join> join_of(const std::vector<int>& ranks, std::string_view where) const;
   /// How many loops over at least these ranks this process has left.
   int loops_left(const std::vector<int>& ranks) const;

@@ -14,7 +14,7 @@ class Store {
  public:
   virtual ~Store() = default;
   virtual void set(const std::string& key, const std::string& value) = 0;
-  /// Empty where the key is not there. Does not wait.
+  /// Empty if the key is not there. Does not wait.
   virtual std::string get(const std::string& key) = 0;
   virtual bool has(const std::string& key) = 0;
   /// Adds to a counter, 0 at first; returns its new value.
@@ -44,7 +44,7 @@ std::string run_prefix(const std::string& run_id, int restart_count, int generat
 
 /// Notes of failed collectives, under a run's prefix.
 void record_failure(Store& store, int rank, const std::string& text);
-/// The note of a rank; empty where there is none.
+/// The note of a rank; empty if there is none.
 std::string recorded_failure(Store& store, int rank);
 
 }  // namespace mezzo::parallel

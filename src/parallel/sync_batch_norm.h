@@ -25,7 +25,7 @@ struct BatchNormCall {
 /// The norm, differentiable as often as one likes. Throws ConfigError for what does not fit.
 at::Tensor sync_batch_norm(const BatchNormCall& call);
 
-/// The group whose ranks share their statistics: the given one, else all ranks; nothing where that
+/// The group whose ranks share their statistics: the given one, else all ranks; nothing if that
 /// is one process.
 std::optional<ProcessGroup> statistics_group(const std::optional<ProcessGroup>& given);
 

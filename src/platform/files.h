@@ -13,8 +13,8 @@ namespace mezzo::platform {
 std::filesystem::path behind_links(const std::filesystem::path& path);
 
 /// Writes a file so that a reader sees the old content or the new one, never a part: `write` fills
-/// a stream beside the target, which is flushed to the disk and renamed over it. What `write`
-/// throws leaves the target as it was. A link is replaced; to write what it leads to, see above.
+/// a stream beside the target, which is flushed to the disk and renamed over it. If `write` throws,
+/// the target stays as it was. A link is replaced; to write what it leads to, see above.
 void write_atomically(const std::filesystem::path& target,
                       const std::function<void(std::ostream&)>& write);
 
@@ -26,7 +26,7 @@ void replace_with_data(const std::filesystem::path& made, const std::filesystem:
 /// be given back.
 class MappedFile {
  public:
-  /// Throws Error where the file cannot be opened, or is no regular file.
+  /// Throws Error if the file cannot be opened, or is no regular file.
   explicit MappedFile(const std::filesystem::path&);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

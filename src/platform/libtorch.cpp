@@ -59,7 +59,7 @@ fs::path named_by_environment(std::string& looked) {
   return accepted(*named, "LIBTORCH", looked);
 }
 
-/// The first line that a command prints within some seconds; empty where it fails.
+/// The first line that a command prints within some seconds; empty if it fails.
 std::string first_line_of(const std::vector<std::string>& command) {
   constexpr std::chrono::seconds kPatience(20);
   std::string text;
@@ -88,7 +88,7 @@ fs::path torch_of_python(std::string& looked) {
 }
 
 /// The torch of the Python environment that a library belongs to: site-packages/torch of
-/// site-packages/mezzo/LIBRARY. Empty where there is none.
+/// site-packages/mezzo/LIBRARY. Empty if there is none.
 fs::path torch_beside(const fs::path& library) {
   if (!library.has_parent_path()) return {};
   fs::path folder = library.parent_path() / ".." / "torch";

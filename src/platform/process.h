@@ -27,7 +27,7 @@ struct ProcessEnd {
 class Process {
  public:
   /// Starts command[0], looked up in PATH where it has no slash, with this process's environment
-  /// and `environment` on top. Throws Error where the program cannot be started.
+  /// and `environment` on top. Throws Error if the program cannot be started.
   Process(const std::vector<std::string>& command,
           const std::map<std::string, std::string>& environment);
   ~Process();
@@ -35,8 +35,8 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   int id() const noexcept { return id_; }
-  /// How it ended; nothing while it runs. Does not wait. What it had started itself and left behind
-  /// in its group is killed then.
+  /// How it ended; nothing while it runs. Does not wait. Processes that it started and left behind
+  /// in its group are killed then.
   std::optional<ProcessEnd> end();
   /// Sends a signal to the process and its group, unless it has ended.
   void send(int signal);
@@ -64,12 +64,12 @@ struct ApartEnd {
 
 /// Does the work in a copy of this process and waits, so that a crash there is none here. The copy
 /// has this thread alone, and its standard streams are empty: the work must not need what other
-/// threads hold. It is killed when the thread that started it ends. Nothing where no copy can be
+/// threads hold. It is killed when the thread that started it ends. Nothing if no copy can be
 /// made.
 std::optional<ApartEnd> do_apart(const std::function<std::string()>& work);
 
 /// Runs another program in place of this one, with its standard streams and environment; returns
-/// never. Throws Error where it cannot be started.
+/// never. Throws Error if it cannot be started.
 [[noreturn]] void replace_process(std::vector<std::string> command);
 
 /// Waits until one of the descriptors can be read (those below 0 are left out), for `limit` at
@@ -102,7 +102,7 @@ constexpr int kTerminate = 15;
 /// "SIGSEGV (segmentation fault)", or "signal 42".
 std::string signal_name(int signal);
 
-/// A variable of the process's environment; nothing where it is not set.
+/// A variable of the process's environment; nothing if it is not set.
 std::optional<std::string> environment_variable(const std::string& name);
 
 /// From now on writing to a peer that is gone is an error of that write, and does not end the

@@ -16,7 +16,7 @@ namespace mezzo::platform {
 class Temporary {
  public:
   explicit Temporary(const std::filesystem::path& path);
-  /// Makes a folder; nothing where it is there already, or where it cannot be made (`failure`).
+  /// Makes a folder; nothing if it is there already, or cannot be made (`failure`).
   static std::unique_ptr<const Temporary> new_folder(const std::filesystem::path&,
                                                      std::error_code& failure);
   ~Temporary();

@@ -25,9 +25,9 @@ class CompiledPolicy {
   at::ScalarType low() const noexcept { return low_; }
 
   /// How a row is treated: an index in operators(), or beyond those a registered operator's (see
-  /// policy/registry.h). What LibTorch's type promotion does by itself, what is neutral by default,
-  /// and a row registered after the policy was made pass; what the policy has made neutral is
-  /// shielded, so that an operator made of others is left alone whole.
+  /// policy/registry.h). Operators of LibTorch's own type promotion, operators that are neutral by
+  /// default and rows registered after the policy was made pass; an operator that the policy has
+  /// made neutral is shielded with all that it calls.
   Treatment treatment_of(std::size_t row) const noexcept {
     return row < treatments_.size() ? treatments_[row] : Treatment::kPass;
   }

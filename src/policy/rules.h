@@ -30,9 +30,8 @@ struct Override {
   std::vector<std::string> values;  ///< of a kConditional
 };
 
-/// An immutable value. Of two overrides that concern one operator the narrower name wins, in any
-/// order ("softmax.int" over "softmax"); two equally wide names in different classes are a
-/// ConfigError.
+/// An immutable value. If two overrides concern one operator, the narrower name wins, in any order
+/// ("softmax.int" over "softmax"); two equally wide names in different classes are a ConfigError.
 class Rules {
  public:
   /// The defaults for float16 or bfloat16, registered operators included. Any other type:

@@ -27,7 +27,7 @@ struct BucketPlan {
 
 /// Fills buckets with parameters in `order` (each index once), one open bucket per kind. A bucket
 /// is closed when it has at least `message_size` elements; where any parameter is a trigger,
-/// buckets are closed by triggers alone. What stays open is closed at the end, oldest first.
+/// buckets are closed by triggers alone. Open ones are closed at the end, oldest first.
 BucketPlan plan_buckets(std::span<const PlannedParameter> parameters, std::span<const int> order,
                         std::int64_t message_size);
 

@@ -34,7 +34,7 @@ class StoreHost {
   virtual int ended_nodes(const std::string& run_id) = 0;
 };
 
-/// Opens a store at an address; port 0 lets the system choose. Throws Error. Null where this
+/// Opens a store at an address; port 0 lets the system choose. Throws Error. Null if this
 /// process cannot host one: then rank 0 does, at the given port or at one that was free.
 using HostStore = std::function<std::unique_ptr<StoreHost>(const std::string& address, int port)>;
 
@@ -70,20 +70,20 @@ struct RankEnd {
 };
 
 struct LaunchResult {
-  // 0, the failure's code, 128 + signal, 124 after the time limit, 1 where only a log is not whole
+  // 0, the failure's code, 128 + signal, 124 after the time limit, 1 if only a log is not whole
   int exit_code = 0;
   std::optional<RankEnd> failure;  // the first cause
-  std::string report;              // what failed, for people; empty where nothing did
+  std::string report;              // what failed, for people; empty if nothing did
   std::vector<RankEnd> ranks;
 };
 
 /// Runs the command once per rank of this node and waits for all. Lines of the ranks go to `out`
 /// and `err` as "[rank 1] text". SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on and end the run,
 /// and so does a broken pipe under `out` or `err`; SIGUSR1 and SIGUSR2 are passed on. The first
-/// failure ends the others, by their own process ids: SIGTERM, then SIGKILL. Of several nodes the
+/// failure ends the others, by their own process ids: SIGTERM, then SIGKILL. With several nodes the
 /// first one, whose launcher hosts the store, waits for the ranks of the others, which may still
 /// need it. Throws ConfigError for options that cannot be (no command, sizes below 1, several nodes
-/// without a port), Error where the program cannot be started or a log cannot be written.
+/// without a port), Error if the program cannot be started or a log cannot be written.
 LaunchResult launch(const LaunchOptions& options, const HostStore& host_store, std::ostream& out,
                     std::ostream& err, const TellEnd& tell_end = {});
 

@@ -15,7 +15,7 @@ class RankOutput {
  public:
   /// With a log directory, all goes to DIR/rank_R.out and DIR/rank_R.err as it comes, and to the
   /// streams too if `tee`; without one to the streams alone, as lines "[rank R] text" of at most
-  /// 64 KiB. Throws Error where a file cannot be made.
+  /// 64 KiB. Throws Error if a file cannot be made.
   RankOutput(int rank, const std::filesystem::path& log_directory, bool tee, std::ostream& out,
              std::ostream& err);
   RankOutput(const RankOutput&) = delete;

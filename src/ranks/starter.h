@@ -15,7 +15,7 @@ struct Starter {
   int world_size = 1;
   int local_rank = 0;
   int local_world_size = 0;    // on this machine; 0: not said
-  std::string master_address;  // empty where the starter sets none
+  std::string master_address;  // empty if the starter sets none
   int master_port = 0;
   bool agent_store = false;     // the starter hosts the store: every rank is a client
   std::string run_id = "none";  // one per run ...

@@ -13,7 +13,7 @@ struct Skips {
   std::int64_t first_step = 0, last_step = 0;  ///< the steps among which they are
   std::int64_t epoch = 0;
   std::int64_t count = 0;
-  double scale_before = 0;  ///< 0 where there was no event before
+  double scale_before = 0;  ///< 0 if there was no event before
   double scale_after = 0;
 };
 

@@ -59,7 +59,7 @@ bool is_silent(const GradientHistory& history) {
   return history.silent == history.steps;
 }
 
-/// The same parameter in the float run; null where that was not watched.
+/// The same parameter in the float run; null if that was not watched.
 const GradientHistory* in_float_run(const std::vector<GradientHistory>& all,
                                     const std::string& parameter) {
   const auto found = std::ranges::find(all, parameter, &GradientHistory::parameter);

@@ -15,7 +15,7 @@ Json to_json_object(const Event&);
 /// On one line, or with `indent` spaces a level. Bytes that are no UTF-8 become U+FFFD.
 std::string to_text(const Json&, int indent = -1);
 
-/// Reads the output of to_json_object(). Throws ConfigError where a field is missing or of another
+/// Reads the output of to_json_object(). Throws ConfigError if a field is missing or of another
 /// type, naming it, or where the kind of event is unknown.
 Machine machine_from_json(const Json&);
 Event event_from_json(const Json&);

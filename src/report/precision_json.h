@@ -8,7 +8,7 @@ namespace mezzo::report {
 Json advised_json(const PrecisionAdvised&);
 Json compared_json(const PrecisionCompared&);
 
-/// The inverse. Throws ConfigError where a field is missing or of another type.
+/// The inverse. Throws ConfigError if a field is missing or of another type.
 PrecisionAdvised advised_from(const Fields&);
 PrecisionCompared compared_from(const Fields&);
 

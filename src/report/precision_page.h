@@ -8,10 +8,10 @@
 namespace mezzo::report {
 
 /// The last advice of each run: what to keep in float and why, what it costs, and the policy files;
-/// empty where there is none.
+/// empty if there is none.
 std::string advised_cards(const Report&);
 
-/// The last comparison of each run: the operators and casts that lose most; empty where there is
+/// The last comparison of each run: the operators and casts that lose most; empty if there is
 /// none.
 std::string compared_cards(const Report&);
 

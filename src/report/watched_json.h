@@ -8,7 +8,7 @@ namespace mezzo::report {
 Json watched_json(const StepWatched&);
 Json explained_json(const SkipExplained&);
 
-/// The inverse. Throws ConfigError where a field is missing or of another type.
+/// The inverse. Throws ConfigError if a field is missing or of another type.
 StepWatched watched_from(const Fields&);
 SkipExplained explained_from(const Fields&);
 

@@ -7,11 +7,11 @@
 
 namespace mezzo::report {
 
-/// Plots over the steps, and a table of the last watched step of each run; empty where no step was
+/// Plots over the steps, and a table of the last watched step of each run; empty if no step was
 /// watched.
 std::string watched_cards(const Report&);
 
-/// Skips by their explanations; empty where none was explained.
+/// Skips by their explanations; empty if none was explained.
 std::string explained_card(const Report&);
 
 }  // namespace mezzo::report

@@ -6,7 +6,7 @@
 
 namespace mezzo::scaling {
 
-/// Multiplies every tensor by `inv_scale` and sets `found_inf` to 1 where a value is not finite;
+/// Multiplies every tensor by `inv_scale` and sets `found_inf` to 1 if a value is not finite;
 /// never clears it.
 ///
 /// The tensors may mix float, double, half, bfloat16 and complex, devices, layouts (sparse COO: its

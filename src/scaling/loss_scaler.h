@@ -51,7 +51,7 @@ class LossScaler {
   /// divided as exactly as they were multiplied.
   at::Tensor inverse() const;
 
-  /// Counts a pass: `found_inf` (one element) is not zero where it overflowed. Reads it on CPUs
+  /// Counts a pass: `found_inf` (one element) is not zero if it overflowed. Reads it on CPUs
   /// only.
   void update(const at::Tensor& found_inf);
 

@@ -20,7 +20,7 @@ struct Group {
   bool is_first_half = false;
 };
 
-/// Is this set good enough? Nothing where no further question may be asked.
+/// Is this set good enough? Nothing if no further question may be asked.
 using Fits = std::function<std::optional<bool>(const NameSet&)>;
 
 /// Takes out of `kept`, which fits, the names of `groups` that are not needed: whole groups first,

@@ -21,7 +21,7 @@ class Journal {
           const std::vector<std::string>& candidates);
 
   std::optional<bool> find(const Selection&) const;
-  /// Throws Error where the file cannot be written.
+  /// Throws Error if the file cannot be written.
   void add(const Selection&, bool good);
   /// The search is over: removes the file.
   void close();

@@ -22,7 +22,7 @@ class Questions {
         left_(options.max_judgements),
         journal_(options.journal, options.purpose, candidates) {}
 
-  /// Nothing where the budget is used up.
+  /// Nothing if the budget is used up.
   std::optional<bool> fits(const NameSet& kept) {
     search::Selection selection;
     for (const std::string& name : candidates_) selection.push_back(kept.contains(name));
@@ -56,7 +56,7 @@ class Questions {
 };
 
 // Tries each member alone until none can go: what the groups took for needed may not be, where the
-// judge is not monotone. False where the budget ended it.
+// judge is not monotone. False if the budget ended it.
 bool drop_single_members(NameSet& kept, const std::vector<std::string>& candidates,
                          Questions& questions) {
   bool is_minimal = false;

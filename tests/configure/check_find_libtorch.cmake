@@ -53,7 +53,7 @@ asked(beside "took <[^>]*/beside> <2.14.1>" ${all})
 list(POP_FRONT all)
 asked(python "took <[^>]*/site-packages/torch> <2.15.1>" ${all})
 
-# What does not fit is passed over, and named in the end.
+# A LibTorch that does not fit is passed over, and named in the end.
 asked(passed_over "took <[^>]*/site-packages/torch> <2.15.1>" ${all} -DLibTorch_ROOT=${WORK}/old)
 asked(series "took <[^>]*/beside> <2.14.1>" -DLibTorch_SERIES=2.14 -DLibTorch_ROOT=${WORK}/root -DLibTorch_BESIDE=${WORK}/beside)
 asked(nowhere

@@ -1,4 +1,5 @@
-# What the packages of ./run package hold. Arguments: TARBALL, DEB, SOURCES, ROOT, BUILD (whose folders none may name), LIBTORCH, VERSION, WORK.
+# Looks into the packages of ./run package. Arguments: TARBALL, DEB, SOURCES, ROOT, BUILD (whose folders none may name), LIBTORCH, VERSION,
+# WORK.
 cmake_minimum_required(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/../install/relocatable.cmake)
 file(REMOVE_RECURSE ${WORK})

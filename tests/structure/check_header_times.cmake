@@ -1,6 +1,6 @@
 # A public header that need not see torch/nn does not, and so compiles in under 5 s; prints the processor's time (syntax alone).
 cmake_minimum_required(VERSION 3.25)
-# What holds modules, optimizers with modules, or checkpoints of both.
+# The headers that hold modules, optimizers with modules, or checkpoints of both.
 set(may_see_nn amp.h checkpoint.h fp16_utils.h half_network.h initialize.h legacy_amp.h mezzo.h model.h model_values.h nn.h parallel.h
                 sync_batch_norm.h)
 file(GLOB headers RELATIVE ${ROOT}/include ${ROOT}/include/mezzo/*.h)

@@ -48,9 +48,9 @@ class Loader {
   /// From now on next() gives these items in this order, without the first `first_batch` batches.
   void begin(std::vector<std::int64_t> items, ReadItem read, std::int64_t first_batch = 0);
 
-  /// The next batch, or nothing at the end. What `read` threw for an item is thrown here, in the
-  /// place of its batch (of several, what the first item threw), whatever the number of workers.
-  /// Throws BadImage where all images of a batch were skipped.
+  /// The next batch, or nothing at the end. An exception of `read` for an item is thrown here, in
+  /// the place of its batch (of several, the first item's), whatever the number of workers. Throws
+  /// BadImage where all images of a batch were skipped.
   std::optional<LoadedBatch> next();
 
   /// Ends the workers; batches that were not taken are dropped.

@@ -31,8 +31,8 @@ struct Axis {
   }
 };
 
-/// The taps of `count` new pixels over [begin, begin + length) of a line of `size` pixels. What
-/// lies outside is not looked at, as if the part had been cut out before.
+/// The taps of `count` new pixels over [begin, begin + length) of a line of `size` pixels. Pixels
+/// outside are not looked at, as if the part had been cut out before.
 Axis axis_of(double begin, double length, int count, int size) {
   const int least = std::clamp(static_cast<int>(std::floor(begin)), 0, size - 1);
   const int most = std::clamp(static_cast<int>(std::ceil(begin + length)), least + 1, size);

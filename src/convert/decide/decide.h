@@ -97,7 +97,7 @@ std::vector<NodeId> nodes_between(const Graph&, const NamePattern& from, const N
 
 /// Pins what reads numbers of the model that rounding would lose: constants, the value of
 /// ConstantOfShape, bounds and borders in attributes. The slots must be settled; the answer is what
-/// to warn of. Throws ConfigError where a plan (`planned`) wants them low.
+/// to warn of. Throws ConfigError if a plan (`planned`) wants them low.
 std::vector<std::string> pin_constants(const Graph&, const ConvertPolicy&, Constants&, SlotMap&,
                                        bool planned);
 

@@ -54,7 +54,7 @@ class Mapper {
     wanted_[place(node, scope, index)] = slot;
   }
 
-  // The slot as which the value there is read; none where nothing was said.
+  // The slot as which the value there is read; none if nothing was said.
   Slot wanted(NodeId node, ScopeId scope, std::size_t index) const {
     const auto found = wanted_.find(place(node, scope, index));
     return found == wanted_.end() ? kNoSlot : found->second;

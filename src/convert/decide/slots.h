@@ -40,7 +40,7 @@ class Slots {
   /// The pin in force of every root: the strongest; of equal ones the high one. Two pins of users
   /// that contradict each other are a ConfigError that names both.
   void settle();
-  /// After settle(): the pin in force, or null where nothing was asked and for kNoSlot.
+  /// After settle(): the pin in force, or null if nothing was asked and for kNoSlot.
   const Pin* pin_of(Slot) const;
   /// After settle(): the strongest pin for low that lost against the one in force, or null.
   const Pin* overruled(Slot) const;

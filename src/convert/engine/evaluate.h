@@ -17,7 +17,7 @@
 
 namespace mezzo::convert {
 
-/// Opens the operators: `path` (the library, or a folder that has it) or, empty, where Mezzo is
+/// Opens the operators: `path` (the library, or a folder that has it) or, empty, if Mezzo is
 /// installed. Null, with the reason in `why`, where they are not there.
 const OperatorLibrary* open_operators(const std::filesystem::path& path, std::string* why);
 
@@ -58,7 +58,7 @@ class Evaluation {
       : library_(library), document_(document), graph_(graph), values_(graph.values.size()) {}
 
   /// `watch` sees every dense value that an input gives or a node makes, `observe` every operator
-  /// that was computed, with its results before they are rounded. Throws UnsupportedError where an
+  /// that was computed, with its results before they are rounded. Throws UnsupportedError if an
   /// operator cannot be computed, naming the node.
   std::vector<DatumPtr> run(const Sample& sample, const Watch* watch = nullptr,
                             const Observe* observe = nullptr);

@@ -26,7 +26,7 @@ class LoadedModel {
   virtual const std::vector<std::string>& outputs() const = 0;
 };
 
-/// Opens models. Throws Error with the reason where it refuses one, UnsupportedError where a model
+/// Opens models. Throws Error with the reason if it refuses one, UnsupportedError if a model
 /// is beyond it.
 class Engine {
  public:
@@ -44,7 +44,7 @@ class Engine {
   virtual ValueRanges ranges(Document&, const Graph& graph, const std::vector<Sample>&,
                              const std::filesystem::path& scratch) const = 0;
   /// The error that each rounded node adds by itself over the samples, worst first.
-  /// Nothing where the engine sees no single nodes.
+  /// Nothing if the engine sees no single nodes.
   virtual std::vector<LocalError> local_errors(Document&, const Graph&, const Rounding&,
                                                const std::vector<Sample>&) const;
 };

@@ -42,7 +42,7 @@ class Call {
   std::int64_t rank(const Operand& operand) const {
     return static_cast<std::int64_t>(dims(operand).size());
   }
-  /// The parameter that is this input, and who holds it; null where it is computed, or data.
+  /// The parameter that is this input, and who holds it; null if it is computed, or data.
   const NDArrays* parameter(std::size_t i, std::string* name) const;
 
   // Attributes: the value, or what MXNet takes where it is left out (or None).
@@ -76,7 +76,7 @@ class Call {
   Operand map(const std::string& op, const Operand& x, const Attributes& attributes = {}) {
     return add(op, {x}, attributes, form_of(x));
   }
-  /// The rest of a division, with the divisor's sign; 0 where that is 0.
+  /// The rest of a division, with the divisor's sign; 0 if that is 0.
   Operand modulo(const Operand& a, const Operand& b);
   Operand cast(const Operand& x, Element element);
   Operand transpose(const Operand& x, const Dims& order);
@@ -106,7 +106,7 @@ class Call {
   Operands inputs_;
 };
 
-/// Sizes of values that were broadcast; nothing where that cannot be told.
+/// Sizes of values that were broadcast; nothing if that cannot be told.
 std::optional<Dims> broadcast_dims(const std::optional<Dims>& a, const std::optional<Dims>& b);
 
 /// The product, or kUnknownSize where one is unknown.

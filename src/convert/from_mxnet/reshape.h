@@ -22,7 +22,7 @@ struct TargetSize {
 constexpr std::int64_t kSkipOne = std::numeric_limits<std::int64_t>::min();
 
 /// Takes the codes apart: 0 copies a size, -1 is the rest, -2 copies all that are left, -3 is the
-/// product of two, -4 A B splits one in two. `rank`: of the input, or nothing where it is not
+/// product of two, -4 A B splits one in two. `rank`: of the input, or nothing if it is not
 /// known, which some codes do not need. Throws ConfigError, saying what is wrong, where the codes
 /// do not fit.
 std::vector<TargetSize> target_sizes(const Dims& codes, std::optional<std::size_t> rank,

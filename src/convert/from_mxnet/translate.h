@@ -11,8 +11,8 @@ namespace mezzo::convert::mxnet {
 
 /// Writes all that the graph's results need to `writer`, which then looks at the bytes of
 /// `checkpoint`. `shapes` are those of data, by name; 0 is a size that changes. Throws
-/// UnsupportedError where an operator cannot be said in ONNX, ConfigError where a name or shape
-/// cannot be, Error where the files contradict each other.
+/// UnsupportedError if an operator cannot be said in ONNX, ConfigError if a name or shape
+/// cannot be, Error if the files contradict each other.
 void translate(const Checkpoint& checkpoint,
                const std::map<std::string, std::vector<std::int64_t>>& shapes, OnnxWriter& writer);
 

@@ -43,7 +43,7 @@ class Constants {
   /// For float32 values that are no constant of the graph: a tensor of a default or an attribute.
   ConstantFacts facts_of(const Message& tensor) const;
   ConstantFacts facts_of(std::span<const float>) const;
-  /// The lowest and the highest finite value, or 0 where that is beyond. Read when first asked.
+  /// The lowest and the highest finite value, or 0 if that is beyond. Read when first asked.
   std::pair<double, double> ends(ValueId);
   /// Number of elements without reading them.
   std::uint64_t count(ValueId) const;

@@ -94,7 +94,7 @@ std::string shape_text(const std::vector<std::int64_t>& dims);
 
 class Graph {
  public:
-  /// Reads the whole model and infers the type of every value. Throws Error where names or scopes
+  /// Reads the whole model and infers the type of every value. Throws Error if names or scopes
   /// are wrong. The document and the custom operators must outlive the graph.
   explicit Graph(Document&, const CustomOperators& = CustomOperators::built_in());
 
@@ -112,7 +112,7 @@ class Graph {
   Scope& scope(ScopeId id) { return scopes[static_cast<std::size_t>(id)]; }
 
   /// The attribute of that name as the node has it, references to a function's attributes resolved;
-  /// null where it is left out.
+  /// null if it is left out.
   Message* attribute(const Node&, std::string_view name) const;
   std::int64_t integer(const Node&, std::string_view name, std::int64_t otherwise) const;
   /// Does the node take this attribute from the function that it stands in?

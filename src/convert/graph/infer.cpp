@@ -1,6 +1,6 @@
 // Types of all values, from the schemas: what the variables of a node are bound to, and the
-// operators whose output type stands in an attribute. What an unknown operator makes has the type
-// that its readers demand, or else the one that the file declares.
+// operators whose output type stands in an attribute. The result of an unknown operator has the
+// type that its readers demand, or else the one that the file declares.
 #include <algorithm>
 #include <array>
 #include <bit>

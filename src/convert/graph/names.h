@@ -15,7 +15,7 @@ class Names {
  public:
   /// Takes all names below this scope.
   Names(const Graph&, ScopeId root);
-  /// Takes all names in a message of a function. Throws Error where graphs are nested too deeply.
+  /// Takes all names in a message of a function. Throws Error if graphs are nested too deeply.
   explicit Names(Message& function);
   /// `wanted`, or `wanted_1`, `wanted_2`, ...: the first that is free; it is taken from now on.
   std::string take(const std::string& wanted);

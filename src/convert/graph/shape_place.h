@@ -91,7 +91,7 @@ class Place {
   const KnownShapes& known_;
 };
 
-/// Counts a negative axis from the end; false where there is no such axis.
+/// Counts a negative axis from the end; false if there is no such axis.
 inline bool wrap(std::int64_t& axis, std::size_t rank) {
   const auto size = static_cast<std::int64_t>(rank);
   if (axis < 0) axis += size;

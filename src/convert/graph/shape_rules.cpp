@@ -244,8 +244,8 @@ struct ShapeRule {
   Shape (*shape)(const Place&);
 };
 
-// Sorted by name. What is neither here nor open gives its first output the shape of its first
-// input.
+// Sorted by name. An operator that is neither here nor open gives its first output the shape of its
+// first input.
 constexpr ShapeRule kShapeRules[] = {
     {"Add", broadcast_all},
     {"And", broadcast_all},

@@ -15,7 +15,7 @@ inline constexpr std::int64_t kUnknownDim = -1;
 /// The shapes that are known so far, per value.
 using KnownShapes = std::vector<std::optional<Dims>>;
 
-/// The shape of output `output`, which may have unknown dimensions; nothing where it does not
+/// The shape of output `output`, which may have unknown dimensions; nothing if it does not
 /// follow from what is known. Nodes with bodies and calls of functions are none of its business.
 std::optional<Dims> output_shape(const Graph&, const Node&, std::size_t output, const KnownShapes&);
 

@@ -15,7 +15,7 @@ namespace mezzo::convert {
 /// but costs may depend on it.
 std::vector<std::int64_t> estimated_sizes(const Graph&);
 
-/// The shapes that this follows from. What the file tells is believed.
+/// The shapes behind these sizes. Shapes that the file states are believed.
 std::vector<std::optional<std::vector<std::int64_t>>> known_shapes(const Graph&);
 
 }  // namespace mezzo::convert

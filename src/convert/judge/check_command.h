@@ -17,8 +17,8 @@ struct CommandVerdict {
 /// inside quotes too.
 std::string command_for(std::string_view command, const std::filesystem::path& model);
 
-/// Runs the command on a model by /bin/sh, without standard input; exit code 0 accepts. What it
-/// started ends with it. Throws Error where there is no such command.
+/// Runs the command on a model by /bin/sh, without standard input; exit code 0 accepts. Processes
+/// that it started end with it. Throws Error if there is no such command.
 CommandVerdict ask_command(std::string_view command, const std::filesystem::path& model);
 
 }  // namespace mezzo::convert

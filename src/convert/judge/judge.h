@@ -23,7 +23,7 @@ namespace mezzo::convert {
 class Workshop {
  public:
   explicit Workshop(std::filesystem::path target) : target_(std::move(target)) {}
-  /// Throws Error where nothing can be written there.
+  /// Throws Error if nothing can be written there.
   std::filesystem::path file(const std::string& name) const;
 
  private:

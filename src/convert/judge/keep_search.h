@@ -22,7 +22,7 @@ struct RankedNodes {
   std::size_t suspects = 0;  // so many of the first are not finite in the low type
 };
 
-/// The candidates, given in order of evaluation, by their own errors in steps of 3 dB. Of about
+/// The candidates, given in order of evaluation, by their own errors in steps of 3 dB. Among nearly
 /// equal ones the later come first, since fewer nodes lie between them and the outputs that might
 /// damp what they add. Those without an error of their own follow in their order.
 RankedNodes ranked_by(const std::vector<LocalError>& errors,

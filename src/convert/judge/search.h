@@ -22,7 +22,7 @@ using NodeSet = std::set<std::string>;
 /// or ran out of its budget, goes on where it stopped.
 class SearchJournal {
  public:
-  /// Reads `path`. What stands there for another `purpose` (model, options, samples) is dropped.
+  /// Reads `path`, and drops verdicts for another `purpose` (model, options, samples).
   SearchJournal(std::filesystem::path path, std::uint64_t purpose);
 
   std::optional<double> find(const NodeSet& kept) const;
@@ -37,7 +37,7 @@ class SearchJournal {
   std::map<std::uint64_t, double> errors_;  // by the hash of the set
 };
 
-/// How much a search may ask. What the journal knows is free.
+/// How much a search may ask. Verdicts from the journal are free.
 struct SearchBudget {
   int attempts = 80;
   std::optional<double> seconds = {};
@@ -82,7 +82,7 @@ class SearchQuestions {
 };
 
 /// Searches a small set that fits; none of its parts that was tried can go. Stops when the budget
-/// ends. What was found is the questions' smallest().
+/// ends. The result is the questions' smallest().
 ///
 /// `candidates` are the low nodes in order of evaluation. Borders find single culprits by
 /// bisection; group testing, as in Zeller's delta debugging, then gives back what turns out not to

@@ -20,7 +20,7 @@ namespace mezzo::convert {
 class Verifier {
  public:
   /// `graph` is the original, raised as was chosen. Opens what the options need. Throws
-  /// UnsupportedError where they cannot do without a judge and there is none.
+  /// UnsupportedError if they cannot do without a judge and there is none.
   Verifier(std::shared_ptr<ModelFile> original, const OpsetChoice& opset, const Graph&,
            const ConvertPolicy&, const std::filesystem::path& target);
 
@@ -29,11 +29,11 @@ class Verifier {
   /// difference if they go low; the report's warnings say so.
   const ValueRanges* ranges(Report& report);
   /// A tolerance or a command was given, or a comparison on samples that fails: what must stay
-  /// float32 for it. Otherwise, and where a plan has decided, nothing. Throws Error where the
+  /// float32 for it. Otherwise, and where a plan has decided, nothing. Throws Error if the
   /// search does not find enough. With samples the report learns what single nodes add to the
   /// error.
   const std::set<std::string>* kept(const Evidence& evidence, Report& report);
-  /// Throws Error where the result does not hold what was asked for; fills the report's part.
+  /// Throws Error if the result does not hold what was asked for; fills the report's part.
   void confirm(const std::filesystem::path& result, const Evidence& evidence, Report& report);
   /// The same of a copy of the original, which is the result where there is nothing to convert:
   /// only the command is asked.
@@ -50,7 +50,7 @@ class Verifier {
   Storage judged() const;
   const std::set<std::string>* search(const Evidence&, const Decisions&,
                                       const std::vector<LocalError>&, Report&);
-  // The error of what comes of keeping a set; infinite where the command refuses it.
+  // The error of what comes of keeping a set; infinite if the command refuses it.
   double error_of(const Evidence&, const std::set<std::string>& kept);
   [[noreturn]] void raise_unfound(std::string_view ended_by) const;
   void tell(std::string_view what, double share) const;
@@ -67,9 +67,9 @@ class Verifier {
   void confirm_by_engines(const std::filesystem::path& result, const Evidence&, Report&) const;
   // Asks, unless this very model was accepted in the search.
   void confirm_by_command(const std::filesystem::path& result, Report&) const;
-  // Throws Error where the result is not finite; notes what was run.
+  // Throws Error if the result is not finite; notes what was run.
   void confirm_run(const std::filesystem::path& result, const Evidence&, Report&) const;
-  // Throws Error where it differs too much.
+  // Throws Error if it differs too much.
   void confirm_agreement(const Evidence&, Report&) const;
 
   std::shared_ptr<ModelFile> original_;

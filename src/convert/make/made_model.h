@@ -1,5 +1,5 @@
 // ONNX models that other parts of Mezzo make: plain data, which becomes a checked file, and a run
-// of such a file. What the exporter of LibTorch's networks needs of the converter, and no more.
+// of such a file. The exporter of LibTorch's networks needs no more of the converter.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +74,7 @@ struct MadeRun {
 };
 
 /// Runs a model file: by ONNX Runtime, which is looked for as the converter does, or the built-in
-/// evaluator. Throws UnsupportedError where there is neither.
+/// evaluator. Throws UnsupportedError if there is neither.
 MEZZO_API MadeRun run_made(const std::filesystem::path& model, const std::vector<Sample>& samples,
                            const std::filesystem::path& evaluator,
                            const std::filesystem::path& onnxruntime);

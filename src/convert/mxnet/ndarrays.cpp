@@ -52,7 +52,7 @@ const DtypeRow& row_of(std::string_view dtype, std::string_view array) {
   return *row;
 }
 
-/// Bytes that an array of this shape has; nothing where that is no size.
+/// Bytes that an array of this shape has; nothing if that is no size.
 std::optional<std::uint64_t> bytes_of(const std::vector<std::int64_t>& shape, std::size_t size) {
   std::uint64_t count = size;
   bool is_empty = false;

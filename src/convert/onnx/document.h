@@ -20,7 +20,7 @@ namespace mezzo::convert {
 /// thread at a time.
 class ModelFile {
  public:
-  /// Throws Error where the file cannot be read.
+  /// Throws Error if the file cannot be read.
   explicit ModelFile(const std::filesystem::path&);
   /// A model in memory; external data is looked for in `folder` (empty: nowhere).
   ModelFile(std::string bytes, std::filesystem::path folder);
@@ -55,9 +55,9 @@ class ModelFile {
 /// which other documents may share. One thread at a time.
 class Document {
  public:
-  /// The model as it is in its file. Throws Error where that is no ONNX model.
+  /// The model as it is in its file. Throws Error if that is no ONNX model.
   explicit Document(std::shared_ptr<ModelFile>);
-  /// Opens the file first. Throws Error where it cannot be read.
+  /// Opens the file first. Throws Error if it cannot be read.
   explicit Document(const std::filesystem::path&);
   /// A model in memory; external data is looked for in `folder` (empty: nowhere).
   explicit Document(std::string bytes, std::filesystem::path folder = {});

@@ -49,7 +49,7 @@ std::string name_of(Element);
 /// The type with that name ("float16", "half", "fp16", "float", ...), or nothing.
 std::optional<Element> parse_element(std::string_view name);
 
-/// Bytes of one element; 0 where nothing is computed with it here (strings, 8-bit floats) or
+/// Bytes of one element; 0 if nothing is computed with it here (strings, 8-bit floats) or
 /// elements have no whole bytes (4-bit types).
 std::size_t size_of(Element);
 

@@ -18,7 +18,7 @@ class Functions {
   /// The function that this node calls, or null: an operator.
   Message* called_by(const Message& node) const;
 
-  /// Throws Error where the main graph, with a copy of a function for every call, has more nodes,
+  /// Throws Error if the main graph, with a copy of a function for every call, has more nodes,
   /// values or copies than memory should be spent on; where a function calls itself; or where
   /// graphs are nested too deeply.
   void check_size(Message& main) const;

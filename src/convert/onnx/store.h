@@ -29,7 +29,7 @@ bool has_external(Document&);
 /// Copies an unchanged model, and, to another folder, the files its tensors point to.
 Stored copy_model(Document&, const std::filesystem::path& out);
 
-/// Throws ConfigError where `out` is the input or one of the files it points to.
+/// Throws ConfigError if `out` is the input or one of the files it points to.
 void check_target(Document&, const std::filesystem::path& out);
 
 }  // namespace mezzo::convert

@@ -26,7 +26,7 @@ struct Tensor {
   const Message* message = nullptr;
 };
 
-/// Throws Error where sizes contradict each other. External data is opened.
+/// Throws Error if sizes contradict each other. External data is opened.
 Tensor read_tensor(Document&, const Message& tensor);
 
 /// Does the tensor itself, whatever is declared about it, hold float32?
@@ -53,7 +53,7 @@ std::shared_ptr<const Content> rounded_content(Document&, const Tensor&, Element
 Message without_values(const Message& tensor);
 
 /// A copy of a float32 tensor with the element type `low`, under another name (empty: the same).
-/// The values stand in raw_data. Throws Error where it is no float32 tensor.
+/// The values stand in raw_data. Throws Error if it is no float32 tensor.
 Message rounded_tensor(Document&, const Message& tensor, Element low, std::string_view name,
                        const Bounds& bounds = {});
 

@@ -71,7 +71,7 @@ class NodeEdit {
   /// Input i, which has one value per group, gets one per channel of input 0.
   void repeat_per_channel(std::size_t i, std::int64_t groups);
   /// The Scan, which went over a batch of sequences, goes over the batch, and what it was over
-  /// each. Returns false where it has no body.
+  /// each. Returns false if it has no body.
   bool scan_batch();
   /// Computes on the last axis of the matrix that the input makes when flattened at `axis`.
   void flatten_around(std::int64_t axis);

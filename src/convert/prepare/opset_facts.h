@@ -17,7 +17,7 @@ class NodeFacts {
  public:
   explicit NodeFacts(const Graph&);
 
-  /// The shape of an input, -1 where a dimension is open.
+  /// The shape of an input, -1 if a dimension is open.
   std::optional<Dims> shape(const Message& node, std::size_t input) const;
   /// The values of an input that is a constant of a few numbers.
   std::optional<std::vector<double>> numbers(const Message& node, std::size_t input) const;

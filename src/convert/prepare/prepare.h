@@ -26,7 +26,7 @@ struct Preparation {
   Preparation(int to = 0, bool with_folding = false) : opset(to), folds(with_folding) {}
 };
 
-/// The model, raised to that opset (0: as it is). Throws UnsupportedError where it cannot be.
+/// The model, raised to that opset (0: as it is). Throws UnsupportedError if it cannot be.
 std::unique_ptr<Document> raised(const std::shared_ptr<ModelFile>&, int opset);
 
 /// The same, with batch normalizations folded where that is asked for; `folds` becomes what came of

@@ -48,7 +48,7 @@ struct Scaled {
 };
 
 /// The product followed by the affine function, as another product without a factor of the bias;
-/// nothing where a value would leave float32's range.
+/// nothing if a value would leave float32's range.
 std::optional<Scaled> scaled(const Graph&, const Node&, const Product&, const Affine&);
 
 }  // namespace mezzo::convert

@@ -46,12 +46,12 @@ class Members {
 
   bool has(const char* name) const { return object_.contains(name); }
   std::string text(const char* name) const;
-  /// Empty where there is none.
+  /// Empty if there is none.
   std::string optional_text(const char* name) const;
   bool flag(const char* name) const;
-  /// False where there is none.
+  /// False if there is none.
   bool optional_flag(const char* name) const;
-  /// Empty where there is none.
+  /// Empty if there is none.
   std::vector<std::string> optional_texts(const char* name) const;
   std::map<std::string, std::string> text_map(const char* name) const;
   /// The objects of a list; they refer to what this one refers to.

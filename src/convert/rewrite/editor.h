@@ -106,7 +106,7 @@ class Editor {
   // Readers of old models infer nothing through a Cast that names its type.
   void declare(std::string_view name, Element element);
   Message constant_node(std::string_view output, Message tensor);
-  // Returns false where the initializer goes away.
+  // Returns false if the initializer goes away.
   bool edit_initializer(const Scope& scope, Field& field);
   static void rename_tensor(Field& field, std::string_view before, std::string_view after);
   static void replace(Field& field, Message message);
@@ -138,7 +138,7 @@ class Editor {
   Storage storage_;
   Changes& changes_;
   std::vector<Twins> twins_;
-  std::vector<bool> stored_low_only_;  // per value; empty where arithmetic goes low, too
+  std::vector<bool> stored_low_only_;  // per value; empty if arithmetic goes low, too
   // Per node and input: which of the value's uses that is. Shared constants have very many.
   std::vector<std::vector<std::size_t>> use_of_input_;
   std::unordered_map<ValueId, Bounds> bounds_;  // of constants that are not only rounded

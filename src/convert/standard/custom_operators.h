@@ -28,7 +28,7 @@ class CustomOperators {
   void add(std::string_view text, std::string_view name);
 
   /// By "domain::Op"; operators of the standard's domain have no "domain::" before them. Null: it
-  /// is not described. What is found lives as long as this object.
+  /// is not described. The result lives as long as this object.
   const CustomOperator* find(std::string_view qualified_name) const;
 
   /// Those of ONNX Runtime alone, read when first asked for.

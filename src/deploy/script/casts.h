@@ -18,7 +18,7 @@ class Casts {
   Casts(ScriptMethod& method, at::ScalarType low) : method_(method), low_(low) {}
 
   /// The value as a node before `user` reads it in the type `target` (kFloat or kLow): a tensor, an
-  /// optional one, a list or a dictionary of them. What is neither float32 nor low stays.
+  /// optional one, a list or a dictionary of them. Any other type stays as it is.
   /// @param is_real  it is known to be float32 or low, whatever the facts say
   torch::jit::Value* cast(torch::jit::Value* value, Kind target, torch::jit::Node* user,
                           bool is_real = false);

@@ -8,7 +8,7 @@
 
 namespace mezzo::deploy::script {
 
-/// Throws UnsupportedError where training is part of the graph itself.
+/// Throws UnsupportedError if training is part of the graph itself.
 void refuse_training(torch::jit::Graph& graph, const char* where);
 
 /// Runs both modules on the inputs. Returns the largest error of an output relative to its range,

@@ -24,7 +24,7 @@ class OperatorClasses {
 
   DType low() const { return low_; }
 
-  /// The row of an operator and its form; nothing where no list knows the operator.
+  /// The row of an operator and its form; nothing if no list knows the operator.
   /// @param name  "aten::conv2d", or of another namespace, with the overload
   std::optional<Found> find(const std::string& name) const;
 

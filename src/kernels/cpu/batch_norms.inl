@@ -21,7 +21,7 @@ static inline ChannelNumbers<L> numbers_of(const BatchCoefficients& numbers,
 }
 
 /// body(place in memory, numbers) for every vector of a part, where numbers(array) are a channel's
-/// or those of a vector of channels. What it writes may be written twice.
+/// or those of a vector of channels. Its results may be written twice.
 template <typename L, typename Body>
 static inline void for_each_vector(const BatchShape& shape, const BatchPart& part,
                                    const BatchCoefficients& coefficients, Body&& body) {

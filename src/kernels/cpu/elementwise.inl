@@ -1,5 +1,5 @@
-// Scale, axpby and copies over one range. What scale and axpby answer: is every result, as it
-// stands in the output's type, finite?
+// Scale, axpby and copies over one range. Scale and axpby return whether every result, as it stands
+// in the output's type, is finite.
 
 template <typename L>
 static bool scale_lanes(const Input& in, const Output& out, Range range, double factor) {

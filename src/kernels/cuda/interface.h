@@ -3,7 +3,7 @@
 //
 // Everything is asynchronous: functions queue kernels on the stream and return; nothing waits for
 // the device or reads from it, flags and counters are read and written by the kernels. All of it
-// may be captured in a CUDA graph. Functions return false where CUDA reported an error; error()
+// may be captured in a CUDA graph. Functions return false if CUDA reported an error; error()
 // then tells it. They may be called from any thread; a List belongs to one at a time.
 #pragma once
 
@@ -58,14 +58,14 @@ struct Interface {
   List* (*make_list)(int device);
   void (*free_list)(List*);
 
-  /// *found_inf = 1 where an element of any tensor is not finite; never cleared.
+  /// *found_inf = 1 if an element of any tensor is not finite; never cleared.
   bool (*check)(List*, const Input*, std::int64_t count, float* found_inf, Stream);
   /// The norm of all elements together in *total and of each tensor in each[] (both may be null):
-  /// the 2-norm, or the largest magnitude. *found_inf (may be null) = 1 where the total is not
+  /// the 2-norm, or the largest magnitude. *found_inf (may be null) = 1 if the total is not
   /// finite.
   bool (*norm)(List*, const Input*, std::int64_t count, bool largest, double* total, double* each,
                float* found_inf, Stream);
-  /// out = in * factor * *factor_on_device (null: 1). *found_inf (may be null) = 1 where a result
+  /// out = in * factor * *factor_on_device (null: 1). *found_inf (may be null) = 1 if a result
   /// is not finite in the output's type. `in` and `out` may be the same memory.
   bool (*scale)(List*, const Input* in, const Output* out, std::int64_t count, double factor,
                 const double* factor_on_device, float* found_inf, Stream);

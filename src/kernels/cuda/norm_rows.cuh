@@ -11,7 +11,7 @@ namespace mezzo::kernels::cuda {
 constexpr int kPack = 8;
 constexpr int kPacks = 4;
 
-/// Threads that share a row; 0 where a row is too long, or not whole packs.
+/// Threads that share a row; 0 if a row is too long, or not whole packs.
 inline int lanes_for(std::int64_t columns) {
   if (columns % kPack != 0) return 0;
   for (const int lanes : {32, 128, 512}) {

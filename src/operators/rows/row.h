@@ -87,7 +87,7 @@ consteval Operator lacks_low(Operator op) {
   return op;
 }
 
-/// Throws where its floating arguments differ in type.
+/// Throws if its floating arguments differ in type.
 consteval Operator one_type(Operator op) {
   op.one_type = true;
   return op;

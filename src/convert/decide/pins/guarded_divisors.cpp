@@ -1,4 +1,4 @@
-// Numbers that keep a divisor, a root's or a logarithm's operand from zero, where the low type has
+// Numbers that keep a divisor, a root's or a logarithm's operand from zero, if the low type has
 // none so small: x / max(|x|, 1e-12). The operator that adds the number reads it in float32 because
 // of the number itself (objections.cpp); here all that the guarded value becomes stays float32, up
 // to the operator that needs it.

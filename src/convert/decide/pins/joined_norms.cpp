@@ -113,7 +113,7 @@ class JoinedNorms {
     }
   }
 
-  // False where both are wished for, in two types.
+  // False if both are wished for, in two types.
   bool unite(Slot one, Slot other) {
     if (one == kNoSlot || other == kNoSlot) return true;
     const Pin* left = map_.slots.pin_of(one);

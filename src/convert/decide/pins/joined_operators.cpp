@@ -141,7 +141,7 @@ class JoinedOperators {
     return !left.has_dims || !right.has_dims || left.dims.size() == right.dims.size();
   }
 
-  // The order after a Transpose that is followed by `order`; empty where it is not known.
+  // The order after a Transpose that is followed by `order`; empty if it is not known.
   Permutation permuted(const Node& transpose, const Permutation& order) const {
     Permutation own;
     if (const Message* perm = graph_.attribute(transpose, "perm")) {

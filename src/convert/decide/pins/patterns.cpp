@@ -64,9 +64,9 @@ class Patterns {
     walk_back(graph_, graph_.node(start).inputs, {.farthest = graph_.values.size()}, visit, &seen_);
   }
 
-  // x - mean(x): a normalisation in pieces. What it reads stays float32, as the sum of residuals
-  // that it usually is, unless a heavy operator makes it; a Cast in front of it would also mislead
-  // the fusion of ONNX Runtime, which then mixes types.
+  // x - mean(x): a normalisation in pieces. Its input, usually a sum of residuals, stays float32
+  // unless a heavy operator makes it; a Cast in front of it would also mislead the fusion of ONNX
+  // Runtime, which then mixes types.
   void norm_in_pieces(const Node& node) {
     const ValueId input = centred_by(graph_, constants_, node);
     if (input == kNone) return;

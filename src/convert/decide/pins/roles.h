@@ -19,8 +19,8 @@ bool is_open_bound(const Node&, int index, const std::vector<double>& values);
 /// however small its values are.
 bool is_bias(const Graph&, const Node&, int index, std::uint64_t count, Element low);
 
-/// Is it, to this reader, a weight, a statistic or a table of them? What is added is none where it
-/// reaches below the low type's range, as masks do: a sum with the lowest number would be infinite.
+/// Is it, to this reader, a weight, a statistic or a table of them? An addend that reaches below
+/// the low type's range, as masks do, is none: a sum with the lowest number would be infinite.
 bool is_weight(const Graph&, Constants&, ValueId constant, const Node&, int index, Element low);
 
 /// Is a single number that this input reads there to keep a divisor, a root's or a logarithm's

@@ -1,6 +1,6 @@
-// Selections: operators that choose by comparing values. What they compare keeps its digits on the
-// way from the last product of matrices, and what is compared with a part of itself keeps its type,
-// so that rounding reorders nothing that the products told apart.
+// Selections: operators that choose by comparing values. Compared values keep their digits on the
+// way from the last product of matrices, and a value that is compared with a part of itself keeps
+// its type, so that rounding reorders nothing that the products told apart.
 #include <algorithm>
 #include <array>
 #include <utility>

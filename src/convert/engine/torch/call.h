@@ -32,7 +32,7 @@ class TorchCall {
   std::size_t outputs() const { return call_.outputs.size(); }
   std::size_t inputs() const { return inputs_.size(); }
   bool has(std::size_t i) const { return i < inputs_.size() && inputs_[i].defined(); }
-  /// The i-th input; an Error where it is left out.
+  /// The i-th input; an Error if it is left out.
   const at::Tensor& in(std::size_t i) const;
   /// An integer input as a list.
   std::vector<std::int64_t> list(std::size_t i) const;

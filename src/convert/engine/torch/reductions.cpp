@@ -34,7 +34,7 @@ using Call = TorchCall;
 using at::Tensor;
 using Dims = std::vector<std::int64_t>;
 
-// The axes of a reduction, or nothing where an empty list means that nothing is reduced.
+// The axes of a reduction, or nothing if an empty list means that nothing is reduced.
 std::optional<Dims> axes_of(const Call& c) {
   Dims axes = c.integers("axes", 1);
   const std::int64_t rank = c.in(0).dim();

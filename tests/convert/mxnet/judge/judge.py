@@ -86,7 +86,7 @@ def option_sets(prefix, dtype):
 
 
 def compared(symbol):
-    """What is compared: the result, or of a detector scores and boxes, before a threshold and the order of nearly equal scores choose."""
+    """The compared values: the result, or a detector's scores and boxes, before a threshold and the order of nearly equal scores choose."""
     names = [n["name"] for n in json.loads(symbol.tojson(remove_amp_cast=False))["nodes"] if n["op"] in ("softmax", "_contrib_box_decode")]
     internals = symbol.get_internals()
     return mx.sym.Group([internals[n + "_output"] for n in names]) if len(names) > 1 else symbol
@@ -142,7 +142,7 @@ def judge(name):
                 different = [n for n in ours if name_of(ours[n]) != name_of(reference[n])]
                 if different:
                     fail(where, len(different), "types differ:", different[0], name_of(ours[different[0]]), name_of(reference[different[0]]))
-            # What MXNet refuses to convert has operators without a kernel for the type, one of which writes beyond its memory.
+            # If MXNet refuses to convert a model, an operator has no kernel for the type, and one such writes beyond its memory.
             if dtype == "bfloat16" and (theirs[0] is not None or title != "tutorial"):
                 try:
                     low = run(symbol, args, auxs, data)
