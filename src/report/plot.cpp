@@ -11,7 +11,7 @@ namespace mezzo::report {
 namespace {
 
 constexpr double kWidth = 560, kHeight = 300;
-constexpr double kLeft = 58, kRight = 548, kTop = 12, kBottom = 262;
+constexpr double kLeft = 66, kRight = 548, kTop = 12, kBottom = 262;
 
 bool finite(const Point& p) {
   return std::isfinite(p.x) && std::isfinite(p.y);

@@ -48,6 +48,19 @@ TEST(Plot, OneConstantPointIsDrawnInTheMiddle) {
   EXPECT_THAT(to_svg(plot_of({{5, 7}})), Not(testing::AnyOf(HasSubstr("nan"), HasSubstr("inf"))));
 }
 
+// A digit is at most 7 wide at the size of ticks; the widest labels are those of small ratios.
+TEST(Plot, LabelsOfSmallNumbersBeginInsideTheDrawing) {
+  LinePlot plot = plot_of({{1, 0x1p-13}, {2, 0x1p-7}});
+  plot.logarithmic = true;
+  plot.tick = short_number;
+  const std::string svg = to_svg(plot);
+  ASSERT_THAT(svg, HasSubstr(">0.000122<"));
+  const std::string mark = "text-anchor='end' dy='.32em' x='";
+  const std::size_t at = svg.find(mark);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_GE(std::stod(svg.substr(at + mark.size())), 7 * std::string("0.000122").size());
+}
+
 TEST(Plot, NamesAreEscaped) {
   EXPECT_THAT(to_svg(plot_of({{1, 1}, {2, 2}})), HasSubstr("run &lt;1&gt;"));
   EXPECT_EQ(escaped("<a href='x'>\"&"), "&lt;a href=&#39;x&#39;&gt;&quot;&amp;");
