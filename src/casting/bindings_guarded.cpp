@@ -12,6 +12,7 @@
 #include <ATen/ops/clamp_ops.h>
 #include <ATen/ops/constant_pad_nd_ops.h>
 #include <ATen/ops/copysign_ops.h>
+#include <ATen/ops/cosine_similarity_ops.h>
 #include <ATen/ops/div_ops.h>
 #include <ATen/ops/elu_ops.h>
 #include <ATen/ops/eq_ops.h>
@@ -47,6 +48,7 @@
 #include <ATen/ops/renorm_ops.h>
 #include <ATen/ops/rsub_ops.h>
 #include <ATen/ops/scatter_ops.h>
+#include <ATen/ops/softplus_ops.h>
 #include <ATen/ops/sub_ops.h>
 #include <ATen/ops/threshold_ops.h>
 #include <ATen/ops/true_divide_ops.h>
@@ -86,7 +88,7 @@ void bind_guarded(Binder& binder) {
       ops::addcdiv_, ops::lerp_Scalar, ops::lerp__Scalar, ops::pow_Tensor_Scalar,
       ops::pow_Tensor_Tensor, ops::pow_Scalar, ops::elu, ops::hypot, ops::pow__Tensor, ops::logit,
       ops::renorm, ops::index_add, ops::index_add_, ops::copysign_Tensor, ops::xlogy_Tensor,
-      ops::logaddexp>();
+      ops::logaddexp, ops::softplus, ops::cosine_similarity>();
 }
 
 }  // namespace mezzo::casting

@@ -14,9 +14,7 @@
 #include <ATen/ops/atanh_ops.h>
 #include <ATen/ops/cat_ops.h>
 #include <ATen/ops/cdist_ops.h>
-#include <ATen/ops/celu_ops.h>
 #include <ATen/ops/cosh_ops.h>
-#include <ATen/ops/cosine_similarity_ops.h>
 #include <ATen/ops/cumprod_ops.h>
 #include <ATen/ops/cumsum_ops.h>
 #include <ATen/ops/digamma_ops.h>
@@ -67,7 +65,6 @@
 #include <ATen/ops/silu_ops.h>
 #include <ATen/ops/sinh_ops.h>
 #include <ATen/ops/softmax_ops.h>
-#include <ATen/ops/softplus_ops.h>
 #include <ATen/ops/special_gammaln_ops.h>
 #include <ATen/ops/square_ops.h>
 #include <ATen/ops/stack_ops.h>
@@ -87,19 +84,18 @@ void bind_pointwise(Binder& binder) {
   binder.add<
       ops::acos, ops::asin, ops::atanh, ops::acosh, ops::cosh, ops::erfinv, ops::exp, ops::exp2,
       ops::expm1, ops::log, ops::log10, ops::log2, ops::log1p, ops::reciprocal, ops::rsqrt,
-      ops::sinh, ops::tan, ops::square, ops::softplus, ops::log_sigmoid, ops::selu, ops::celu,
-      ops::gelu, ops::silu, ops::mish, ops::lgamma, ops::digamma, ops::polygamma,
-      ops::special_gammaln, ops::atan2, ops::atan2_, ops::float_power_Tensor_Tensor, ops::mvlgamma,
-      ops::erf, ops::softmax_int, ops::log_softmax_int, ops::_softmax, ops::_log_softmax,
-      ops::logsumexp, ops::cumsum, ops::cumprod, ops::logcumsumexp, ops::sum, ops::sum_dim_IntList,
-      ops::nansum, ops::nanmean, ops::mean, ops::mean_dim, ops::prod, ops::prod_dim_int,
-      ops::norm_Scalar, ops::norm_ScalarOpt_dim, ops::norm_ScalarOpt_dtype,
-      ops::norm_ScalarOpt_dim_dtype, ops::frobenius_norm_dim, ops::nuclear_norm,
-      ops::nuclear_norm_dim, ops::linalg_vector_norm, ops::linalg_matrix_norm,
-      ops::linalg_matrix_norm_str_ord, ops::linalg_norm, ops::linalg_norm_ord_str, ops::std,
-      ops::std_dim, ops::std_correction, ops::var, ops::var_dim, ops::var_correction, ops::std_mean,
-      ops::std_mean_dim, ops::std_mean_correction, ops::var_mean, ops::var_mean_dim,
-      ops::var_mean_correction, ops::dist, ops::pdist, ops::cdist, ops::cosine_similarity,
+      ops::sinh, ops::tan, ops::square, ops::log_sigmoid, ops::selu, ops::gelu, ops::silu,
+      ops::mish, ops::lgamma, ops::digamma, ops::polygamma, ops::special_gammaln, ops::atan2,
+      ops::atan2_, ops::float_power_Tensor_Tensor, ops::mvlgamma, ops::erf, ops::softmax_int,
+      ops::log_softmax_int, ops::_softmax, ops::_log_softmax, ops::logsumexp, ops::cumsum,
+      ops::cumprod, ops::logcumsumexp, ops::sum, ops::sum_dim_IntList, ops::nansum, ops::nanmean,
+      ops::mean, ops::mean_dim, ops::prod, ops::prod_dim_int, ops::norm_Scalar,
+      ops::norm_ScalarOpt_dim, ops::norm_ScalarOpt_dtype, ops::norm_ScalarOpt_dim_dtype,
+      ops::frobenius_norm_dim, ops::nuclear_norm, ops::nuclear_norm_dim, ops::linalg_vector_norm,
+      ops::linalg_matrix_norm, ops::linalg_matrix_norm_str_ord, ops::linalg_norm,
+      ops::linalg_norm_ord_str, ops::std, ops::std_dim, ops::std_correction, ops::var, ops::var_dim,
+      ops::var_correction, ops::std_mean, ops::std_mean_dim, ops::std_mean_correction,
+      ops::var_mean, ops::var_mean_dim, ops::var_mean_correction, ops::dist, ops::pdist, ops::cdist,
       ops::pairwise_distance, ops::trace, ops::cat, ops::stack, ops::cat_out, ops::stack_out,
       ops::index_put, ops::index_put_, ops::index_copy, ops::index_copy_, ops::scatter_add,
       ops::scatter_add_, ops::grid_sampler, ops::grid_sampler_2d, ops::grid_sampler_3d,

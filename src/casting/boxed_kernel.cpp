@@ -189,8 +189,7 @@ void take_back(const std::vector<Substitute>& substitutes, const Decision& decis
                std::string_view op, std::span<c10::IValue> results) {
   for (const Substitute& each : substitutes) {
     if (decision.plan == Plan::kNearest) {
-      write_nearest(each.written, each.computed);
-      tell_nearest(op, each.written.scalar_type());
+      write_nearest(op, each.written, each.computed);
     } else {
       write_back(each.written, each.computed);
     }

@@ -61,14 +61,13 @@ class ScalarGuard {
   LowTypes unheld_;
 };
 
-/// Gives `written`, of a low type, the values of `computed`; finite ones that it cannot hold become
-/// the nearest that it can.
-void write_nearest(const at::Tensor& written, const at::Tensor& computed);
+/// Gives `written`, of a low type, the values that an operator in place computed in float; finite
+/// ones that it cannot hold become the nearest that it can, and it is said once. A zero that
+/// `add_`, `sub_` or a clamp makes nonzero becomes the smallest number of the type: it guards a
+/// division or a logarithm.
+void write_nearest(std::string_view op, const at::Tensor& written, const at::Tensor& computed);
 
 /// Gives `written` the values of `computed`, and its size if that differs (`out=`).
 void write_back(const at::Tensor& written, const at::Tensor& computed);
-
-/// Says once that the operator was given a scalar that what it writes cannot hold.
-void tell_nearest(std::string_view op, at::ScalarType written);
 
 }  // namespace mezzo::casting

@@ -144,8 +144,7 @@ struct Kernel<Op, R(A...), kGuards> {
     if constexpr (std::is_same_v<T, at::Tensor&>) {
       if (!operand.owned.defined()) return;
       if (decision.plan == Plan::kNearest) {
-        write_nearest(operand.written, operand.owned);
-        tell_nearest(row.name(), operand.written.scalar_type());
+        write_nearest(row.name(), operand.written, operand.owned);
       } else {
         write_back(operand.written, operand.owned);
       }

@@ -55,11 +55,15 @@ const std::vector<Family>& families_of(double value) {
               [=](const at::Tensor& x) { return torch::logaddexp2(x, zero_dimensional); }},
              {"pow", [=](const at::Tensor& x) { return torch::pow(std::abs(value), x); }, true},
              {"elu", [=](const at::Tensor& x) { return torch::elu(x, value); }, true},
+             {"softplus",
+              [=](const at::Tensor& x) { return at::softplus(x, std::abs(value), 1e-3); }, true},
              {"clamp 0-dim", [=](const at::Tensor& x) { return x.clamp(zero_dimensional); }},
              {"clamp above 0-dim",
               [=](const at::Tensor& x) { return x.clamp({}, zero_dimensional); }},
              {"index_add",
-              [=](const at::Tensor& x) { return x.index_add(0, index, torch::ones({2}, x.options()), value); }},
+              [=](const at::Tensor& x) {
+                return x.index_add(0, index, torch::ones({2}, x.options()), value);
+              }},
              {"maximum", [=](const at::Tensor& x) { return torch::maximum(x, zero_dimensional); }},
              {"minimum", [=](const at::Tensor& x) { return torch::minimum(x, zero_dimensional); }},
              {"fmax", [=](const at::Tensor& x) { return torch::fmax(x, zero_dimensional); }},
@@ -219,6 +223,26 @@ TEST(HeldScalars, InPlaceOperatorsTakeTheNearestFiniteValueAndSaySoOnce) {
   }
   set_message_sink(before);
   EXPECT_EQ(told, 1);
+}
+
+TEST(HeldScalars, GuardsInPlaceKeepZerosFromDividing) {
+  const MessageSink before = set_message_sink([](const std::string&) {});
+  const float smallest = 0x1p-24F;
+  for (const Mode mode : {Mode::kOperators, Mode::kWholeModel}) {
+    const Scope scope(Policy::defaults(at::kHalf), mode);
+    const at::Tensor values = torch::tensor({0.0F, 0.5F, smallest}).to(at::kHalf);
+    const at::Tensor kept = torch::tensor({smallest, 0.5F, smallest}).to(at::kHalf);
+    EXPECT_TRUE(at::equal(values.clone().clamp_min_(1e-8), kept));
+    EXPECT_TRUE(at::equal(values.clone().add_(1e-8), kept));
+    EXPECT_TRUE(at::equal(values.clone().sub_(1e-8),
+                          torch::tensor({-smallest, 0.5F, smallest}).to(at::kHalf)));
+    EXPECT_EQ(values.clone().mul_(1e-9).abs().max().item<float>(), 0);
+    EXPECT_EQ(values.clone().fill_(1e-9).abs().max().item<float>(), 0);
+    const at::Tensor zeros = torch::zeros({2, 3}, at::kHalf);
+    const at::Tensor likeness = torch::cosine_similarity(zeros, torch::ones({2, 3}, at::kHalf));
+    EXPECT_EQ(likeness.abs().max().item<float>(), 0);
+  }
+  set_message_sink(before);
 }
 
 TEST(HeldScalars, TrueInfinitiesStayInPlace) {

@@ -22,7 +22,7 @@ inline constexpr std::array kNormRows{
     input_only(row("batch_norm_gather_stats", kNeutral, "----", kBatchNorm)),
     input_only(row("batch_norm_gather_stats_with_counts", kNeutral, "----", kBatchNorm)),
     input_only(row("batch_norm_stats", kNeutral, "----", kBatchNorm)),
-    row("cosine_similarity", kFloat, "f-f-", kNorm),
+    guarded(row("cosine_similarity", kFloat, "f-f-", kNorm)),
     input_only(row("cudnn_batch_norm", kNeutral, "----", kBatchNorm)),
     float_statistics(row("group_norm", kFloat, "fff-", kNorm)),
     updates_statistics(float_statistics(row("instance_norm", kFloat, "-f--", kNorm))),

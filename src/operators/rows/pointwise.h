@@ -154,7 +154,7 @@ inline constexpr std::array kPointwiseRows{
     row("sign", kNeutral, "-n--", kPointwise),
     row("sin", kNeutral, "-n--", kPointwise),
     row("sinh", kFloat, "fff-", kExp),
-    row("softplus", kFloat, "fcf-", kSoftplus),
+    guarded(row("softplus", kFloat, "fcf-", kSoftplus)),
     row("sqrt", kNeutral, "-n--", kPointwise),
     row("square", kFloat, "-f--", kExp),
     guarded(row("sub.Scalar", kNeutral, "-n--", kOneTensor)),
