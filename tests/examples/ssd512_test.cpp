@@ -8,6 +8,7 @@
 #include <mezzo/safetensors.h>
 #include <torch/torch.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -204,10 +205,38 @@ at::Tensor train_as_judged(bool mixed) {
 
 TEST(Ssd512, TrainsAsGluonCvDoes) {
   const at::Tensor full = train_as_judged(false);
-  for (int i = 0; i < 4; ++i)
-    EXPECT_LT(distance(full[i], judged("losses" + std::to_string(i))), 1e-3) << "iteration " << i;
+  // Its batch norms see four nearly equal values where maps are one pixel wide: a change of 1e-7 of
+  // the images moves the losses of the last iteration by 3e-3. Float64 is compared below.
+  const std::array<double, 4> tolerances{1e-3, 1e-3, 1e-3, 1e-2};
+  for (std::size_t i = 0; i < tolerances.size(); ++i) {
+    EXPECT_LT(distance(full[static_cast<std::int64_t>(i)], judged("losses" + std::to_string(i))),
+              tolerances[i])
+        << "iteration " << i;
+  }
   const at::Tensor low = train_as_judged(true);
   EXPECT_LT(((full - low).abs() / full).max().item<double>(), 0.02);
+}
+
+TEST(Ssd512, TrainsInFloat64AsGluonCvDoes) {
+  Ssd net = hashed_network();
+  net->to(at::kDouble);
+  torch::optim::SGD sgd(net->parameters(),
+                        torch::optim::SGDOptions(0.001).momentum(0.9).weight_decay(0.0005));
+  const at::Tensor data = between("data", {kBatch, 3, kSide, kSide}, 1).to(at::kDouble);
+  const at::Tensor cls_targets = hashed("cls_targets", {kBatch, kAnchors}).to(at::kDouble);
+  const at::Tensor box_targets = hashed("box_targets", {kBatch, kAnchors, 4}).to(at::kDouble);
+  for (int i = 0; i < 4; ++i) {
+    auto [cls_pred, box_pred, anchors] = net(data);
+    const MultiBoxLosses losses =
+        SsdMultiBoxLoss()({cls_pred}, {box_pred}, {cls_targets}, {box_targets});
+    losses.sum[0].sum().backward();
+    sgd.step();
+    sgd.zero_grad();
+    const at::Tensor row =
+        torch::stack({losses.sum[0].sum(), losses.cls[0].sum(), losses.box[0].sum()}).detach();
+    EXPECT_LT(distance(row.to(at::kFloat), judged("losses" + std::to_string(i))), 1e-3)
+        << "iteration " << i;
+  }
 }
 
 TEST(Ssd512, ConvertsTheResNet50OfMxnetForInference) {
