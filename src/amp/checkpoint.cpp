@@ -110,7 +110,7 @@ void save_training(const std::string& path, const ModelStates& models,
                    const OptimizerStates& optimizers, const amp::CheckpointOptions& options) {
   Session& session = session_of(models, optimizers);
   const HiddenGradients hidden(session);
-  session.weights().absorb();
+  session.weights().absorb_all_values();
   SafetensorsFile file;
   file.metadata = {{"format", std::string(kFormat)},
                    {"version", std::to_string(kVersion)},

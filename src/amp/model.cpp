@@ -221,7 +221,7 @@ bool ModelHandle::is_training() const {
 
 torch::OrderedDict<std::string, at::Tensor> ModelHandle::named_masters() const {
   WeightTable& weights = state()->session().weights();
-  weights.absorb();
+  weights.absorb_all_values();
   torch::OrderedDict<std::string, at::Tensor> masters;
   for (const auto& item : module().named_parameters()) {
     Weight* weight = weights.find(item.value());

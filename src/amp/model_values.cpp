@@ -147,7 +147,7 @@ void load_values(torch::serialize::InputArchive& archive, const torch::nn::Modul
 
 torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,
                                             const ModelHandle& model) {
-  model.state()->session().weights().absorb();
+  model.state()->session().weights().absorb_all_values();
   write(archive, model.state()->session(), model.state()->module());
   return archive;
 }
@@ -167,7 +167,7 @@ namespace amp {
 
 torch::OrderedDict<std::string, at::Tensor> model_state_dict(const detail::ModelHandle& model) {
   detail::Session& session = model.state()->session();
-  session.weights().absorb();
+  session.weights().absorb_all_values();
   torch::OrderedDict<std::string, at::Tensor> values;
   for (const auto& item : model.named_parameters()) {
     values.insert(item.key(), detail::float_value(session, item.value()));

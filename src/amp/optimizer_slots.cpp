@@ -67,7 +67,7 @@ void OptimizerSlots::rebuild() {
   session_.convert_new_weights();
   std::unordered_map<const c10::TensorImpl*, Slot> known;
   for (Slot& slot : slots_) known.emplace(slot.master.unsafeGetTensorImpl(), slot);
-  const bool scales = session_.plan().scale_rules.dynamic || session_.plan().first_scale != 1.0;
+  const bool scales = session_.scales_losses();
   std::vector<Slot> slots;
   std::unordered_map<const c10::TensorImpl*, std::size_t> place_of;
   std::vector<std::size_t> places;
@@ -106,6 +106,7 @@ void OptimizerSlots::rebuild() {
   find_models();
   split_masters();
   witness_.look(slots_, inner_);
+  note_cast_values();
 }
 
 /// Low gradients of a float weight's casts go to a step that unscales them itself.
@@ -236,6 +237,22 @@ void OptimizerSlots::refresh_casts() {
 
 void OptimizerSlots::invalidate_casts() {
   if (keeps_casts()) casting::invalidate_casts(weights());
+}
+
+void OptimizerSlots::note_cast_values() {
+  if (!keeps_casts()) return;
+  cast_values_.resize(slots_.size());
+  for (std::size_t i = 0; i < slots_.size(); ++i) cast_values_[i] = samples_of(slots_[i].weight);
+}
+
+void OptimizerSlots::doubt_written_casts() {
+  if (is_stepping_ || !keeps_casts()) return;
+  std::vector<at::Tensor> written;
+  for (std::size_t i = 0; i < std::min(slots_.size(), cast_values_.size()); ++i) {
+    if (samples_of(slots_[i].weight) != cast_values_[i]) written.push_back(slots_[i].weight);
+  }
+  if (!written.empty()) casting::invalidate_casts(written);
+  if (!written.empty() || cast_values_.size() != slots_.size()) note_cast_values();
 }
 
 bool OptimizerSlots::masters_were_written() const {

@@ -76,6 +76,11 @@ class OptimizerSlots {
   bool keeps_casts() const;
   void refresh_casts();
   void invalidate_casts();
+  /// Casts are those of the weights as they are now.
+  void note_cast_values();
+  /// The casts of weights that were written through data() since are made anew at their next use;
+  /// seen as the weight table sees it, by single values on hosts. Before a call.
+  void doubt_written_casts();
   /// Whatever was written and not announced is taken in: masters' values into weights, weights'
   /// into masters, and casts are made anew.
   void take_all_writes();
@@ -127,6 +132,7 @@ class OptimizerSlots {
   std::vector<ModelState*> models_;  // whose parameters it steps
   std::int64_t calls_at_step_ = 0;   // of these models, when the last step was decided
   StepWitness witness_;
+  std::vector<Samples> cast_values_;  // of the weights, in the order of the slots
   bool is_stepping_ = false;
   bool was_synced_ = false;
 };

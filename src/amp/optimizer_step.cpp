@@ -198,6 +198,7 @@ std::shared_ptr<const StepRecord> OptimizerStep::finish(bool applied) {
     count_applied();
     stuck_.erase(now.loss_id);
     fused_ ? fused_->keep_casts() : slots_.refresh_casts();
+    slots_.note_cast_values();
     tell_silent_parameters(applied_);
   } else {
     ++skipped_;

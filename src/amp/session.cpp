@@ -80,12 +80,21 @@ Session::~Session() {
   try {
     for (const auto& optimizer : optimizers_) optimizer->plain_training().stop();
     shown_gradients_.hide();
+    take_last_writes();
     for (const auto& optimizer : optimizers_) optimizer->restore();
     weights_.restore();
     for (const auto& model : models_) flatten_recurrent_weights(model->module());
   } catch (const std::exception& error) {
     // A destructor must not throw; what could not be given back is told.
     say(std::string("mezzo: weights could not be given back: ") + error.what());
+  }
+}
+
+void Session::take_last_writes() noexcept {
+  try {
+    weights_.absorb_all_values();
+  } catch (const std::exception& error) {
+    say(std::string("mezzo: values that were written into weights are lost: ") + error.what());
   }
 }
 
@@ -128,7 +137,7 @@ void Session::follow_program() {
     }
     if (plan_.masters) optimizer->plain_training().watch(*optimizer);
   }
-  if (plan_.masters) {
+  if (plan_.masters || scales_losses()) {
     for (const auto& model : models_) model->watch_stray_training();
   }
   shown_gradients_.begin(optimizers_);
@@ -136,6 +145,7 @@ void Session::follow_program() {
 
 void Session::take_writes() {
   publish_written_masters();
+  doubt_written_casts();
   if (!weights_.absorb()) return;
   for (const auto& model : models_) casting::invalidate_casts(model->module().parameters());
   say_once("data write",
@@ -148,6 +158,12 @@ void Session::publish_written_masters() {
   if (!plan_.masters) return;
   const std::lock_guard lock(publishing_);
   for (const auto& optimizer : optimizers_) optimizer->slots().publish_foreign_steps();
+}
+
+void Session::doubt_written_casts() {
+  if (!enabled()) return;
+  const std::lock_guard lock(publishing_);
+  for (const auto& optimizer : optimizers_) optimizer->slots().doubt_written_casts();
 }
 
 bool Session::wants_master(const at::Tensor& tensor) const {

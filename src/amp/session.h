@@ -72,6 +72,15 @@ class Session {
     return optimizers_;
   }
 
+  /// Are losses multiplied: is a gradient that no scope unscaled another one than the program's?
+  bool scales_losses() const noexcept {
+    return enabled() && (plan_.scale_rules.dynamic || plan_.first_scale != 1.0);
+  }
+  /// Does one of the optimizers own the weight?
+  bool is_stepped(const at::Tensor& weight) const {
+    return stepped_.contains(weight.unsafeGetTensorImpl());
+  }
+
   /// Is the next skipped step to be explained (Options::explain_skips)?
   bool explains_skips() const noexcept { return enabled() && skips_to_explain_ > 0; }
   /// One of them was.
@@ -118,6 +127,8 @@ class Session {
   void say_once(const std::string& key, const std::string& text);
 
  private:
+  void doubt_written_casts();
+  void take_last_writes() noexcept;
   void convert(torch::nn::Module& module);
   std::unordered_set<const c10::TensorImpl*> floats_of(const torch::nn::Module& module);
   void watch_low_tensors(const torch::nn::Module& module);

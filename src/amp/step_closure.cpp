@@ -90,6 +90,7 @@ class OptimizerStep::ClosureRun {
   void publish() {
     step_.slots_.publish_masters();
     step_.slots_.refresh_casts();
+    step_.slots_.note_cast_values();
   }
 
   OptimizerStep& step_;

@@ -3,9 +3,11 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "amp/module_types.h"
+#include "amp/optimizer_state.h"
 #include "amp/session.h"
 #include "core/raise.h"
 
@@ -13,12 +15,19 @@ namespace mezzo::amp::detail {
 
 class StrayTraining::Hook : public torch::autograd::PostAccumulateGradHook {
  public:
-  explicit Hook(std::shared_ptr<std::atomic<bool>> flag) : flag_(std::move(flag)) {}
-  void operator()(const torch::autograd::Variable&) override {
-    flag_->store(true, std::memory_order_relaxed);
+  Hook(const Session& session, std::shared_ptr<std::atomic<bool>> flag)
+      : session_(session), flag_(std::move(flag)) {}
+  void operator()(const torch::autograd::Variable& weight) override {
+    if (is_low(weight) || is_scaled()) flag_->store(true, std::memory_order_relaxed);
   }
 
  private:
+  bool is_scaled() const {
+    return std::ranges::any_of(session_.optimizers(),
+                               [](const auto& optimizer) { return optimizer->scope().is_open(); });
+  }
+
+  const Session& session_;
   std::shared_ptr<std::atomic<bool>> flag_;
 };
 
@@ -26,15 +35,22 @@ void StrayTraining::watch(Session& session, const torch::nn::Module& module) {
   session_ = &session;
   for (const auto& item : module.named_parameters()) {
     const at::Tensor& weight = item.value();
-    if (!weight.defined() || !weight.requires_grad() || !is_low(weight)) continue;
-    const Weight* const known = session.weights().find(weight);
-    if (known == nullptr || known->master.defined()) continue;
+    if (!weight.defined() || !weight.requires_grad() || !is_stray(weight)) continue;
     if (torch::autograd::impl::post_acc_grad_hooks(weight) != nullptr) continue;
     auto flag = std::make_shared<std::atomic<bool>>(false);
-    auto hook = std::make_unique<Hook>(flag);
+    auto hook = std::make_unique<Hook>(session, flag);
     watched_.push_back({weight, item.key(), std::move(flag), hook.get(), look(weight)});
     torch::autograd::impl::set_post_acc_grad_hooks(weight, std::move(hook));
   }
+}
+
+/// Low without a master, or float with gradients that only a scope of its optimizer would unscale.
+bool StrayTraining::is_stray(const at::Tensor& weight) const {
+  if (is_low(weight)) {
+    const Weight* const known = session_->weights().find(weight);
+    return session_->plan().masters && known != nullptr && !known->master.defined();
+  }
+  return session_->scales_losses() && !session_->is_stepped(weight);
 }
 
 void StrayTraining::stop() noexcept {
@@ -46,13 +62,7 @@ void StrayTraining::stop() noexcept {
 }
 
 StrayTraining::Look StrayTraining::look(const at::Tensor& weight) {
-  Look seen{static_cast<std::uint32_t>(weight._version()), {}};
-  const std::int64_t count = weight.numel();
-  if (!weight.device().is_cpu() || count == 0 || !weight.is_contiguous()) return seen;
-  const auto* const bits = static_cast<const std::uint16_t*>(weight.const_data_ptr());
-  const std::array<std::int64_t, 3> places{0, count / 2, count - 1};
-  for (std::size_t i = 0; i < places.size(); ++i) seen.bits[i] = bits[places[i]];
-  return seen;
+  return {static_cast<std::uint32_t>(weight._version()), samples_of(weight)};
 }
 
 void StrayTraining::note_load() {
@@ -64,21 +74,32 @@ void StrayTraining::note_training_call() {
   const Watched* trained = nullptr;
   for (Watched& each : watched_) {
     const Look now = look(each.weight);
-    const bool moved = now.version != each.seen.version || now.bits != each.seen.bits;
+    const bool moved = now.version != each.seen.version || now.samples != each.seen.samples;
     const bool has_gradient = each.has_gradient->exchange(false, std::memory_order_relaxed);
     each.seen = now;
-    const Weight* const known = session_->weights().find(each.weight);
-    const bool has_master = known != nullptr && known->master.defined();
-    if (moved && has_gradient && !has_master && trained == nullptr) trained = &each;
+    if (moved && has_gradient && trained == nullptr && is_stray(each.weight)) trained = &each;
   }
-  if (trained == nullptr || ++rounds_ < 2) return;
-  raise(
-      "model", "'", trained->name,
-      "' is trained by an optimizer that initialize was not given: its ",
-      trained->weight.scalar_type(),
-      " values are stepped without a float master, so that small updates are lost, and by "
-      "gradients that no scope unscales; give every optimizer that owns weights of the network to "
-      "initialize, or freeze what is not to be trained");
+  if (trained != nullptr && ++rounds_ >= 2) tell(*trained);
+}
+
+void StrayTraining::tell(const Watched& trained) const {
+  constexpr const char* kWayOut =
+      "give every optimizer that owns weights of the network to initialize, or freeze what is not "
+      "to be trained";
+  if (!is_low(trained.weight)) {
+    session_->say_once("stray training",
+                       "mezzo: '" + trained.name +
+                           "' is trained by an optimizer that initialize was not given, by "
+                           "gradients that carry the loss scale, which nothing divides away; " +
+                           kWayOut);
+    return;
+  }
+  raise("model", "'", trained.name,
+        "' is trained by an optimizer that initialize was not given: its ",
+        trained.weight.scalar_type(),
+        " values are stepped without a float master, so that small updates are lost, and by "
+        "gradients that no scope unscales; ",
+        kWayOut);
 }
 
 }  // namespace mezzo::amp::detail

@@ -173,6 +173,12 @@ void WeightTable::absorb_values(const std::vector<at::Tensor>& tensors) {
   absorb_differences(weights);
 }
 
+void WeightTable::absorb_all_values() {
+  absorb();
+  const std::lock_guard lock(mutex_);
+  absorb_differences(all());
+}
+
 /// Reads a device once.
 void WeightTable::absorb_differences(const std::vector<Weight*>& weights) {
   const at::NoGradGuard no_grad;

@@ -78,6 +78,8 @@ class WeightTable {
   /// Compares all values of these tensors with what their masters round to; the masters take what
   /// differs. Not where a master was written: it is newer.
   void absorb_values(const std::vector<at::Tensor>& tensors);
+  /// The same of all tensors: before their values leave, into a file or to the caller.
+  void absorb_all_values();
 
   /// The masters' values go to these of their tensors, in one pass.
   void publish(const std::vector<Weight*>& weights);

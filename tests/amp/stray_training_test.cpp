@@ -63,6 +63,37 @@ TEST(StrayTraining, AnOptimizerOfSomeWeightsBesideOneThatWasGivenIsNoticed) {
   }
 }
 
+TEST(StrayTraining, AnOptimizerThatStepsByScaledGradientsIsSaidOnceAtO1) {
+  TinyNet net;
+  torch::optim::SGD given(net->first->parameters(), 0.1);
+  torch::optim::SGD outside(net->second->parameters(), 0.1);
+  auto [model, optimizer] =
+      initialize(net, given, Options{.opt_level = "O1", .init_loss_scale = 4});
+  Listener listener;
+  for (int step = 0; step < 5; ++step) {
+    optimizer.zero_grad();
+    outside.zero_grad();
+    scale_loss(loss_of(model), optimizer).backward();
+    optimizer.step();
+    outside.step();
+  }
+  EXPECT_EQ(listener.count("'second.weight' is trained by an optimizer"), 1);
+  EXPECT_EQ(listener.count("which nothing divides away"), 1);
+}
+
+TEST(StrayTraining, WeightsThatNobodyStepsAreNotSpokenOf) {
+  TinyNet net;
+  torch::optim::SGD given(net->first->parameters(), 0.1);
+  auto [model, optimizer] =
+      initialize(net, given, Options{.opt_level = "O1", .init_loss_scale = 1024});
+  Listener listener;
+  for (int step = 0; step < 5; ++step) {
+    scale_loss(loss_of(model), optimizer).backward();
+    optimizer.step();
+  }
+  EXPECT_EQ(listener.count("is trained by"), 0);
+}
+
 TEST(StrayTraining, LevelsWithoutMastersTrainThatWay) {
   for (const std::string level : {"O0", "O1", "O3", "O4"}) {
     TinyNet net;

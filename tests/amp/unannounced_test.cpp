@@ -185,6 +185,45 @@ TEST(UnannouncedWrites, OneThatIsSeenLetsAllBeLookedFor) {
   }
 }
 
+TEST(UnannouncedWrites, AfterTheLastStepStayInTheWeightsThatAreGivenBack) {
+  for (const std::string& level : kWithMasters) {
+    TinyNet net;
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    {
+      auto [model, optimizer] = initialize(net, sgd, at_level(level));
+      scale_loss(loss_of(model), optimizer).backward();
+      optimizer.step();
+      net->first->weight.data()[1][1].fill_(2.0);
+      EXPECT_EQ(model_state_dict(model)["first.weight"][1][1].item<float>(), 2.0F) << level;
+      net->first->weight.data()[1][1].fill_(3.0);
+      const torch::NoGradGuard no_grad;
+      net->second->weight.fill_(0.5);
+    }
+    EXPECT_EQ(net->first->weight[1][1].item<float>(), 3.0F) << level;
+    EXPECT_EQ(net->second->weight.min().item<float>(), 0.5F) << level;
+  }
+}
+
+TEST(UnannouncedWrites, SwappedWeightsAreTheOnesThatRun) {
+  for (const char* const level : {"O1", "O2", "O3", "O4", "O5"}) {
+    TinyNet net;
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    auto [model, optimizer] = initialize(net, sgd, at_level(level));
+    scale_loss(loss_of(model), optimizer).backward();
+    optimizer.step();
+    const torch::NoGradGuard no_grad;
+    const at::Tensor trained = model(inputs());
+    const at::Tensor weight = net->first->weight.detach().clone();
+    const at::Tensor bias = net->first->bias.detach().clone();
+    net->first->weight.data().zero_();
+    net->first->bias.data().zero_();
+    EXPECT_TRUE(torch::equal(model(inputs()), model(2 * inputs()))) << level;
+    net->first->weight.data().copy_(weight);
+    net->first->bias.data().copy_(bias);
+    EXPECT_TRUE(torch::equal(model(inputs()), trained)) << level;
+  }
+}
+
 TEST(UnannouncedWrites, BesideABareStepAreAnErrorInsteadOfALoss) {
   for (const std::string& level : kWithMasters) {
     TinyNet net;
