@@ -44,7 +44,7 @@ at::Tensor master_value(const Weight& weight);
 
 /// Note [Split masters in training]: with Options::split_masters a master is a tensor without
 /// memory that is listed, keyed and given gradients like any other; a fused step reads and writes
-/// the weight and `rest` in its place. Who wants to write the master, or to hand it out, gives it
+/// the weight and `rest` in its place. Code that writes the master, or hands it out, gives it
 /// memory first (give_memory), and training goes on with it as at any level with masters. At the
 /// end of each step masters that nobody has written since are split again (split_master).
 void give_memory(Weight& weight);

@@ -1,7 +1,9 @@
-# Documents: links lead to files and headings, files and commands that are named exist, prose is not wider than asked.
+# Documents: links lead to files and headings, files and commands that are named exist, prose is not wider than asked, sentences name
+# their subject first, and an entry of the changelog is one sentence.
 #
-#   awk -f check_documents.awk -v root=ROOT -v runs="demo test ..." -v commands="info lists ..." -v columns=140 -v tree=PATHS FILE...
-# PATHS is a file with a path of the tree on each line.
+#   awk -f check_documents.awk -v root=ROOT -v runs="demo test ..." -v commands="info lists ..." -v columns=140 -v tree=PATHS
+#       -v options=OPTIONS FILE...
+# PATHS is a file with a path of the tree on each line, OPTIONS one with an option of our commands and examples on each.
 # Run with LC_ALL=C: bytes are counted, and those that continue a character are left out.
 
 function complain(text,    name) {
@@ -53,9 +55,23 @@ function check_commands(text, name, known,    start, word) {
   }
 }
 
+# Options of our commands, behind ./run, mezzo or an example.
+function check_options(text,    option) {
+  if (text !~ /^(\.\/run |mezzo |build\/dev\/|(fashion_mnist|dcgan|imagenet|word_language_model|ssd512|numerics|generate) )/) return
+  sub(/ -- .*/, "", text)
+  gsub(/'[^']*'|"[^"]*"/, "", text)
+  while (match(text, /(^| )--[a-z][a-z0-9_-]*/)) {
+    option = substr(text, RSTART, RLENGTH)
+    sub(/^ /, "", option)
+    if (!(option in known_options)) complain("no option: " option)
+    text = substr(text, RSTART + RLENGTH)
+  }
+}
+
 # A file or folder of the tree by its path, where `*` stands for anything and NAME for a name; or the name of a file, which is then in
 # the folder that the line named last.
-function check_path(name,    path, pattern) {
+function check_path(name, is_bare_known,    path, pattern) {
+  if (name ~ /^mezzo\/[a-z_0-9]+\.h$/) name = "include/" name
   if (name ~ /^(src|include|tests|tools|bench|cmake|docs|examples|python|packaging)\/[A-Za-z0-9_.\/*-]*$/) {
     inside = name
     sub(/[^\/]*$/, "", inside)
@@ -65,12 +81,13 @@ function check_path(name,    path, pattern) {
     gsub(/\*|NAME/, ".*", pattern)
     if (pattern ~ /\.\*/) for (path in paths) if (path ~ ("^" pattern "$")) return
     complain("no such file: " name)
-  } else if (name ~ /^[a-z][a-z0-9_]*\.(cpp|h|cu|cuh|inc|inl|awk|cmake)$/) {
+  } else if (is_bare_known && name ~ /^[a-z][a-z0-9_]*\.(cpp|h|cu|cuh|inc|inl|awk|cmake)$/) {
     if (inside == "" ? !(name in names) : !((inside name) in paths)) complain("no file of this name: " inside name)
   }
 }
 
 BEGIN {
+  while ((getline option < options) > 0) known_options[option] = 1
   while ((getline path < tree) > 0) {
     paths[path] = 1
     name = path
@@ -88,6 +105,7 @@ FNR == 1 {
   folder = FILENAME
   sub(/[^\/]*$/, "", folder)
   in_tree = FILENAME ~ /\/(ARCHITECTURE|CONTRIBUTING|wrong)\.md$/
+  is_changelog = FILENAME ~ /\/(CHANGELOG|wrong)\.md$/
 }
 
 /^ *(```|~~~)/ {
@@ -97,6 +115,7 @@ FNR == 1 {
 
 in_code {
   check_commands($0, "./run", runs)
+  check_options($0)
   if ($0 ~ /^(\$ )?mezzo /) check_commands($0, "mezzo", commands)
   next
 }
@@ -105,6 +124,12 @@ in_code {
   wide = $0
   gsub(/[\200-\277]/, "", wide)
   if (length(wide) > columns && wide !~ /^ *(\||#|<|!\[|\[!)/ && wide ~ / [^ ]* /) complain("more than " columns " columns")
+
+  if ($0 ~ /(^ *([-*] |[0-9]+\. |\| )?|[.:;!?|] )(What|Whose|Who|Of)[ ,]/) complain("a sentence that does not begin with its subject")
+  if (is_changelog && $0 ~ /^(- |  [^ ])/) {
+    if ($0 ~ /[.!?] +[A-Z`]/ || ($0 ~ /^  / && ended)) complain("more than one sentence")
+    ended = $0 ~ /[.!?]$/
+  }
 
   rest = $0
   while (match(rest, /\]\([^() ]+\)/)) {
@@ -116,7 +141,8 @@ in_code {
   for (i = 2; i <= count; i += 2) {
     check_commands(parts[i], "./run", runs)
     if (parts[i] ~ /^mezzo /) check_commands(parts[i], "mezzo", commands)
-    if (in_tree) check_path(parts[i])
+    check_options(parts[i])
+    check_path(parts[i], in_tree)
   }
 }
 

@@ -5,6 +5,13 @@ file(GLOB_RECURSE public_headers RELATIVE ${ROOT} ${ROOT}/include/*.h)
 file(GLOB_RECURSE sources RELATIVE ${ROOT} ${ROOT}/src/*.h ${ROOT}/src/*.cpp ${ROOT}/src/*.inl ${ROOT}/src/*.cu ${ROOT}/src/*.cuh)
 set(ours ${public_headers} ${sources})
 
+foreach(list public_headers sources)
+  list(LENGTH ${list} count)
+  if(count LESS 50)
+    message(FATAL_ERROR "${count} ${list} under ${ROOT}: nothing would be looked at")
+  endif()
+endforeach()
+
 # forbidden(REASON REGEX files...): no line of these files matches.
 function(forbidden reason regex)
   foreach(file IN LISTS ARGN)
@@ -47,10 +54,35 @@ file(GLOB_RECURSE texts RELATIVE ${ROOT} ${ROOT}/*.md ${ROOT}/*.cmake ${ROOT}/CM
 list(FILTER texts EXCLUDE REGEX "^(build|out|dist|\\.deps)/")
 forbidden("a path of one machine" "(^|[^A-Za-z0-9_.}])/(home|root|work|Users|mnt)/[a-z]" ${ours} ${texts} run .ci/run .ci/lint .ci/lint_groups.awk)
 
-# A comment names its subject first. "Of", "What", "Who" and "Whose" begin sentences that a reader has to turn around.
-file(GLOB_RECURSE commented RELATIVE ${ROOT} ${ROOT}/tests/*.h ${ROOT}/tests/*.cpp ${ROOT}/examples/*.h ${ROOT}/examples/*.cpp ${ROOT}/tools/*.cpp
-     ${ROOT}/bench/*.h ${ROOT}/bench/*.cpp)
-forbidden("a comment that does not begin with its subject" "^ *//[/!]?<? *(What|Whose|Who|Of)[ ,]" ${ours} ${commented})
+# A sentence of a comment names its subject first. "Of", "What", "Who" and "Whose" begin sentences that a reader has to turn around.
+set(turned "(What|Whose|Who|Of)[ ,]")
+set(turned_in_slashes "(^|[ ;{}])//[/!]?<? *(.*[.!?] )?${turned}")
+set(turned_in_hashes "(^|[ \t])#+ *([^\"']*[.!?] )?${turned}|^ *\"\"\"(.*[.!?] )?${turned}")
+file(GLOB_RECURSE slashes RELATIVE ${ROOT} ${ROOT}/tests/*.h ${ROOT}/tests/*.cpp ${ROOT}/tests/*.cu ${ROOT}/examples/*.h ${ROOT}/examples/*.cpp
+     ${ROOT}/tools/*.cpp ${ROOT}/bench/*.h ${ROOT}/bench/*.cpp)
+file(GLOB_RECURSE hashes RELATIVE ${ROOT} ${ROOT}/*.cmake ${ROOT}/*.cmake.in ${ROOT}/CMakeLists.txt ${ROOT}/*.py ${ROOT}/*.awk ${ROOT}/*.toml)
+list(FILTER hashes EXCLUDE REGEX "^(build|out|dist|\\.deps)/")
+list(APPEND hashes run .ci/run .ci/lint .ci/release .ci/compare-abi .ci/minimal-debian tests/packages/install_deb tests/packages/install_wheel)
+set(reason "a sentence that does not begin with its subject")
+forbidden("${reason}" "${turned_in_slashes}" ${ours} ${slashes})
+forbidden("${reason}" "${turned_in_hashes}" ${hashes})
+# The rule finds each of these, and passes the others, so that it cannot fall silent.
+foreach(line "// What it is." "/// Of two." "  int a;  ///< Who asks." "// Before. Whose it was." "//! It is so. What else.")
+  if(NOT line MATCHES "${turned_in_slashes}")
+    message(SEND_ERROR "not found: ${line}")
+  endif()
+endforeach()
+set(hash "#")
+foreach(line "${hash} What it is." "  local a ${hash} Of two." "${hash} Before. Whose it was." "  \"\"\"What it is.\"\"\"")
+  if(NOT line MATCHES "${turned_in_hashes}")
+    message(SEND_ERROR "not found: ${line}")
+  endif()
+endforeach()
+foreach(line "// It says what it is." "std::string a = \"What it is\";" "# Offered." "echo \"What it is\"")
+  if(line MATCHES "${turned_in_slashes}" OR line MATCHES "${turned_in_hashes}")
+    message(SEND_ERROR "not wrong: ${line}")
+  endif()
+endforeach()
 
 # One concept a file. Tables may be longer: they say so in their name.
 set(limit 400)
