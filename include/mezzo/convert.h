@@ -96,7 +96,7 @@ struct Options {
   /// judge. Empty: none. The command inherits this process's environment and folder.
   std::string check = {};
   /// The budget of the search: judgements at most (at least 1), and seconds (after which no other
-  /// one is begun). Where it ends the search, what was found so far counts if it is good enough,
+  /// one is begun). If it ends the search, what was found so far counts if it is good enough,
   /// the report says so, and what was judged is kept as above.
   int attempts = 80;
   std::optional<double> time_limit = {};

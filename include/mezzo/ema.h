@@ -26,7 +26,7 @@ struct EmaOptions {
 };
 
 /// average = decay * average + (1 - decay) * weight, over all floating parameters of a model, from
-/// its masters where there are any. Starts at the weights that the model has. Buffers are not
+/// its masters if there are any. Starts at the weights that the model has. Buffers are not
 /// averaged. Copies share.
 ///
 /// Given to `save_checkpoint` and `load_checkpoint` (`CheckpointOptions::averages`), it resumes to
@@ -38,7 +38,7 @@ class MEZZO_API Ema {
   /// Throws ConfigError for a decay outside of 0 to 1, and for an empty handle.
   Ema(const detail::ModelHandle& model, double decay, EmaOptions options = {});
 
-  /// After `optimizer.step()`. Where every optimizer of the model skipped since the last update,
+  /// After `optimizer.step()`. If every optimizer of the model skipped since the last update,
   /// nothing happens and the result is false. Throws Error while the averages are applied.
   bool update();
 

@@ -60,7 +60,7 @@ MEZZO_API Watch start_watch(Subject subject, report::Sink& sink, WatchOptions op
 /// - of the weights, as the network holds them after the step,
 /// - of the gradients of the last backward pass, times the loss scale, as autograd delivered them
 ///   and before ranks average them,
-/// - of the updates: how far the step moved the masters, or the weights where there are none;
+/// - of the updates: how far the step moved the masters, or the weights if there are none;
 /// and the effective update ratio: norm of the update to norm of what it moved. At O1 and O4
 /// weights and gradients are counted against the range of the low type, into which they are cast;
 /// elsewhere against that of their own. Sparse gradients count by their stored values.

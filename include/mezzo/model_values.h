@@ -14,7 +14,7 @@ namespace mezzo {
 namespace amp {
 
 /// Copies of all parameters and buffers under the network's own names: float values from the
-/// masters where there are any, low types as float, doubles and integers as they are.
+/// masters if there are any, low types as float, doubles and integers as they are.
 MEZZO_API torch::OrderedDict<std::string, at::Tensor> model_state_dict(
     const detail::ModelHandle& model);
 

@@ -35,7 +35,7 @@ class MEZZO_API Optimizer {
 
   /// Moves the weights by the gradients that `scale_loss` left, unless one of them was not finite:
   /// then nothing changes, and the gradients are dropped. Throws Error if gradients are still
-  /// scaled, where none were made yet though the level needs `scale_loss`, what went wrong when a
+  /// scaled, if none were made yet though the level needs `scale_loss`, what went wrong when a
   /// scope was left, and when the scale is stuck at its floor.
   StepResult step();
 
@@ -51,7 +51,7 @@ class MEZZO_API Optimizer {
   /// Adds a group; low-precision parameters in it get masters.
   void add_param_group(const torch::optim::OptimizerParamGroup& group);
 
-  /// The caller's optimizer. Its groups hold the masters where there are any. Its `step` cannot
+  /// The caller's optimizer. Its groups hold the masters if there are any. Its `step` cannot
   /// skip or copy.
   torch::optim::Optimizer& inner();
   const torch::optim::Optimizer& inner() const;
@@ -111,7 +111,7 @@ class MEZZO_API Optimizer {
   std::shared_ptr<detail::OptimizerState> state_;
 };
 
-/// The tensors that the optimizer steps, group by group: masters where there are any. Clip these.
+/// The tensors that the optimizer steps, group by group: masters if there are any. Clip these.
 MEZZO_API std::vector<at::Tensor> master_params(const Optimizer& optimizer);
 
 }  // namespace amp

@@ -81,7 +81,7 @@ struct Options {
 
   /// Gradients stay scaled until `step`, which unscales them itself; under O1 and O4 a fused
   /// optimizer takes them in the 16-bit type in which they were computed. Clip through the
-  /// optimizer's own option then. Where a loss has several optimizers, and where two of them own
+  /// optimizer's own option then. If a loss has several optimizers, or two of them own
   /// one parameter, gradients are unscaled when the scope is left, as by default.
   bool defer_unscale = false;
 

@@ -90,7 +90,7 @@ struct Conditional {
   std::vector<std::string> values;  ///< as text
 };
 
-// The default lists for float16 or bfloat16; another type is a ConfigError. Where nothing else is
+// The default lists for float16 or bfloat16; another type is a ConfigError. If nothing else is
 // said, names are overloads as the dispatcher has them, without "aten::", sorted. Operators that a
 // program registered are not in them.
 

@@ -50,7 +50,7 @@ struct InitOptions {
 
 /// Connects this process with its peers. Throws ConfigError for impossible options or variables,
 /// Error if the peers cannot be reached within the timeout (the message names the ranks that
-/// are missing), UnsupportedError if this build has no distributed part. Where the program has
+/// are missing), UnsupportedError if this build has no distributed part. If the program has
 /// no handler for SIGPIPE it is ignored from then on, as Python's programs ignore it: a peer that
 /// dies is then an error and not the end of this process.
 MEZZO_API void init_process_group(const InitOptions& options = {});

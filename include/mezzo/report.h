@@ -59,7 +59,7 @@ MEZZO_API std::unique_ptr<Sink> tensorboard(const std::filesystem::path& folder)
 /// whole. Throws Error if it cannot.
 MEZZO_API std::unique_ptr<Sink> html(const std::filesystem::path& file);
 
-/// Hands every event to all of them, in order. Where some throw, the others have the event, and the
+/// Hands every event to all of them, in order. If some throw, the others have the event, and the
 /// first one's exception is thrown.
 MEZZO_API std::unique_ptr<Sink> tee(std::vector<std::unique_ptr<Sink>> sinks);
 

@@ -13,7 +13,7 @@ struct StepRecord;
 
 namespace amp {
 
-/// The outcome of `Optimizer::step` or `GradScaler::step`. Where the decision was made on a device,
+/// The outcome of `Optimizer::step` or `GradScaler::step`. If the decision was made on a device,
 /// it is read when it is asked for, and only then; later steps do not change it. Copies share.
 class MEZZO_API StepResult {
  public:

@@ -140,7 +140,7 @@ at::Tensor joined(const Gradients& gradients, double scale) {
 }
 
 /// Does the weight beside a master have a gradient that a load must give back? In a bucket there
-/// are zeros where there is none.
+/// are zeros if there is none.
 bool has_own_gradient(const Slot& slot, const OptimizerProgress& progress) {
   if (!slot.has_master() || !slot.weight.grad().defined()) return false;
   if (progress.still_scaled || !is_in_bucket(slot.weight)) return true;

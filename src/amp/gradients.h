@@ -27,7 +27,7 @@ bool waits_for_reduction(const at::Tensor& owner);
 /// Did a backward pass leave a gradient here? A bucket's is always there, and tells nothing.
 bool has_gradient(const at::Tensor& owner);
 
-/// The first of these gradients that is not all zeros; their number where there is none. Reads
+/// The first of these gradients that is not all zeros; their number if there is none. Reads
 /// them, and a device once.
 std::size_t first_nonzero(const std::vector<at::Tensor>& gradients);
 

@@ -45,7 +45,7 @@ class ModelState {
   }
 
   /// At a whole-model level: the policy of the network's low type, whose matrix operators may need
-  /// emulation. Nothing where no parameter is low.
+  /// emulation. Nothing if no parameter is low.
   const std::optional<Policy>& low_policy() const noexcept {
     return trial_ != nullptr ? trial_->low_policy : low_policy_;
   }

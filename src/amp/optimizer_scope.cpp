@@ -31,7 +31,7 @@ void rescale(const std::vector<at::Tensor>& gradients, const at::Tensor& factor)
 }
 
 /// Zeros of zero_grad(false) would keep scaled gradients from being stepped in one pass: they stay
-/// only where no backward pass has come since.
+/// only if no backward pass has come since.
 void leave_zeros(Slot& slot) {
   at::Tensor& grad = slot.weight.mutable_grad();
   if (slot.has_master()) {

@@ -24,7 +24,7 @@ class OptimizerStep {
   std::shared_ptr<const StepRecord> run();
   std::shared_ptr<const StepRecord> run(const torch::optim::Optimizer::LossClosure& closure);
 
-  /// Gradients that were left scaled are unscaled, checked and added up; nothing where none are.
+  /// Gradients that were left scaled are unscaled, checked and added up; nothing if none are.
   void settle_deferred();
   /// For callers who step the inner optimizer themselves: after an overflow gradients are dropped,
   /// so that their step moves nothing.

@@ -5,7 +5,7 @@
 
 namespace mezzo::amp::detail {
 
-/// Throws Error on all ranks where they do not, which names the first that differs and the ranks;
+/// Throws Error on all ranks if they do not, which names the first that differs and the ranks;
 /// does nothing if this process decides alone. One small collective where they are equal.
 void expect_equal_ranks(Session& session);
 

@@ -41,7 +41,7 @@ class StepWitness {
     const c10::TensorImpl* parameter = nullptr;
     const c10::StorageImpl* storage = nullptr;
     std::uint32_t version = 0;
-    float first = 0;  // value on hosts, where there is one
+    float first = 0;  // value on hosts, if there is one
   };
   struct Seen {
     const void* state = nullptr;

@@ -94,7 +94,7 @@ class WeightTable {
   /// The tensor was written by us: what it holds now agrees with its master.
   static void agree(Weight& weight);
 
-  /// Every tensor gets its original type back, with the master's values where there is one.
+  /// Every tensor gets its original type back, with the master's values if there is one.
   void restore();
 
   std::vector<Weight*> all();

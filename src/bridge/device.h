@@ -66,7 +66,7 @@ void batch_backward_apply(const kernels::BatchBackwardApply&, const at::Device&)
 
 /// Merges what ranks have gathered, a row of doubles each on the result's device: their means,
 /// their sums of squared deviations, their count, and what else follows.
-/// [2, C] on that device: means and sums. By the host where there are no kernels.
+/// [2, C] on that device: means and sums. By the host if there are no kernels.
 at::Tensor merge_moments(const at::Tensor& gathered, std::int64_t channels);
 
 }  // namespace mezzo::bridge

@@ -1,4 +1,4 @@
-// Lists of tensors as kernel buffers, checked. Where a tensor is not dense, or not laid out as the
+// Lists of tensors as kernel buffers, checked. If a tensor is not dense, or not laid out as the
 // output it belongs to, a dense copy stands for it.
 #pragma once
 

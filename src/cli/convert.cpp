@@ -158,7 +158,7 @@ convert::Judges judges_of(const convert::Options& resolved) {
           .progress = resolved.progress};
 }
 
-// The evaluator's threads wait often and shortly. Where they spin meanwhile, as OpenMP's do by
+// The evaluator's threads wait often and shortly. If they spin meanwhile, as OpenMP's do by
 // default, a machine that has other work takes many times as long. Read when LibTorch is loaded.
 void let_threads_sleep() {
   ::setenv("OMP_WAIT_POLICY", "passive", 0);

@@ -16,10 +16,10 @@ namespace mezzo::cli {
 struct Subject {
   std::string name;               ///< as it was given
   Form form = Form::kFunctional;  ///< "exp_" and "mm.out" are explained by their functional rows
-  std::vector<std::size_t> rows;  ///< of the table, or behind it where no list has the operator
+  std::vector<std::size_t> rows;  ///< of the table, or behind it if no list has the operator
   std::vector<Rules> rules;       ///< for one low type or both
 
-  /// The base name where all rows have one, the overload where there is one row, else the name.
+  /// The base name where all rows have one, the overload if there is one row, else the name.
   std::string title() const;
   /// The names of Apex and MXNet for any of the rows, sorted.
   std::vector<std::string_view> aliases() const;

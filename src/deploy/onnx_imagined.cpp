@@ -18,7 +18,7 @@ bool is_mask(const c10::IValue& value) {
           value.toTensor().scalar_type() == at::kByte);
 }
 
-/// One element less along an axis, or one more where there are none to spare.
+/// One element less along an axis, or one more if there are none to spare.
 at::Tensor of_another_length(const at::Tensor& tensor, std::int64_t axis) {
   if (tensor.dim() <= axis) return tensor;
   const std::int64_t size = tensor.size(axis);

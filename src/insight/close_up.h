@@ -40,7 +40,7 @@ class CloseUp {
   const TensorRange& output() const noexcept { return output_; }
   /// The call itself.
   const InnerCall& whole() const noexcept { return whole_; }
-  /// The first operator inside that went wrong on finite inputs; the call itself where none did.
+  /// The first operator inside that went wrong on finite inputs; the call itself if none did.
   const InnerCall& culprit() const noexcept { return culprit_ ? *culprit_ : whole_; }
 
  private:

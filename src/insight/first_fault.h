@@ -7,7 +7,7 @@
 
 namespace mezzo::insight {
 
-/// Fills in the operator, the cause and the parameter. Where an operator is to blame, the step runs
+/// Fills in the operator, the cause and the parameter. If an operator is to blame, the step runs
 /// once more, so that it can be looked at closely.
 void name_fault(StepTrial& step, const ModulePaths& paths, const Trace& trace,
                 const Trace::Origin& origin, Explanation& into);

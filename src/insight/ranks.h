@@ -6,7 +6,7 @@
 namespace mezzo::insight {
 
 /// That of the lowest rank whose step failed, on all ranks that share the optimizer's overflow
-/// flag: a collective where there are several.
+/// flag: a collective if there are several.
 Explanation agree(Explanation own, const amp::Optimizer& optimizer);
 
 }  // namespace mezzo::insight

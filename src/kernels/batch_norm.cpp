@@ -17,7 +17,7 @@ bool channels_innermost(const BatchShape& shape) {
 }
 
 // The batch is cut by samples for sums: a matter of the shape alone, so that results do not depend
-// on the number of workers. Where a channel's places are together, channels are work enough.
+// on the number of workers. If a channel's places are together, channels are work enough.
 std::int64_t blocks_of(const BatchShape& shape) {
   const std::int64_t wanted = channels_innermost(shape)
                                   ? shape.samples * shape.channels / kElementsPerPiece

@@ -1,4 +1,4 @@
-// The CUDA kernels, where there are any: a shared library of its own, opened only where a driver
+// The CUDA kernels, if there are any: a shared library of its own, opened only where a driver
 // is.
 #pragma once
 

@@ -62,7 +62,7 @@ at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_nor
     of_param.push_back(i);
     wide = wide || grad.scalar_type() == at::kDouble;
   }
-  // Also where nothing will be clipped: whether a program runs depends on no number.
+  // Also if nothing will be clipped: whether a program runs depends on no number.
   bridge::check_outputs(
       kWhere, [&](std::size_t k) { return name_of(of_param[k]); }, grads);
   const at::Tensor norm = norm_of(kWhere, grads, norm_type);

@@ -22,7 +22,7 @@ class Pending {
   /// Waits until the result is there. Throws what went wrong.
   virtual void wait() = 0;
   /// Starts the last of several operations that run in turn, after a wait for those before. All
-  /// ranks come here in the same order. wait() does it where nobody did.
+  /// ranks come here in the same order. wait() does it if nobody did.
   virtual void advance() {}
 };
 

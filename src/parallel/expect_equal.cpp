@@ -53,7 +53,7 @@ std::int64_t digest_of(const Digests& all) {
   return digest_of(hash);
 }
 
-// The place of the first that is not the same on all ranks; their number where there is none.
+// The place of the first that is not the same on all ranks; their number if there is none.
 std::size_t first_different(const Digests& mine, const ProcessGroup& group) {
   const auto count = static_cast<std::int64_t>(mine.size());
   const at::Tensor both = at::empty({2 * count}, at::kLong);

@@ -14,7 +14,7 @@ struct BatchNormMark {
   bool channel_last = false;
 };
 
-/// From now on batch norms with this running mean, or this weight where they have no running mean,
+/// From now on batch norms with this running mean, or this weight if they have no running mean,
 /// run synchronised inside SynchronisedCalls, on any thread. Holds no reference; a mark goes with
 /// its tensor. A second mark replaces the first.
 void mark_batch_norm(const at::Tensor& known_by, const BatchNormMark& mark);

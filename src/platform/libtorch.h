@@ -9,7 +9,7 @@ namespace mezzo::platform {
 
 /// The folder of the LibTorch that the variable LIBTORCH of the environment names or that python3
 /// holds, of the series (2.11) that Mezzo was built with; empty, with the places and what is wrong
-/// with each in `looked`, where there is none.
+/// with each in `looked`, if there is none.
 std::filesystem::path find_libtorch(std::string* looked);
 
 /// Opens a library that needs LibTorch. The process's LibTorch is used if it has one, then the one

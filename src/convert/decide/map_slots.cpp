@@ -291,7 +291,7 @@ class Mapper {
       for (const Slot other : variables) map_.slots.unite(other, slot);
       return;
     }
-    // From opset 23 on the type of the result is that of the scale, where nothing is said.
+    // From opset 23 on the type of the result is that of the scale, if nothing is said.
     if (op == "DequantizeLinear" && graph_.attribute(node, "output_dtype") == nullptr) {
       const Formal* scale = node.schema->input(1);
       if (scale != nullptr) return map_.slots.unite(variables[scale->variable], slot);

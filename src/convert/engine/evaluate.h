@@ -18,7 +18,7 @@
 namespace mezzo::convert {
 
 /// Opens the operators: `path` (the library, or a folder that has it) or, empty, if Mezzo is
-/// installed. Null, with the reason in `why`, where they are not there.
+/// installed. Null, with the reason in `why`, if they are not there.
 const OperatorLibrary* open_operators(const std::filesystem::path& path, std::string* why);
 
 /// The evaluator as an engine. Values inside bodies and functions are watched, too.

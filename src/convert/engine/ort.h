@@ -21,7 +21,7 @@ class OrtSession;
 class OrtRuntime {
  public:
   /// Opens the library, `path` (a file, or a folder that has it) or, empty, the one that the system
-  /// has; null, with the reason in `why`, where there is none or it is too old.
+  /// has; null, with the reason in `why`, if there is none or it is too old.
   static std::shared_ptr<OrtRuntime> open(const std::filesystem::path& path, std::string* why);
   ~OrtRuntime();
 

@@ -30,7 +30,7 @@ class GraphEdits {
   void release(ValueId);
   /// Other values in the place of a float32 constant's, as many.
   void replace_values(ValueId constant, const std::vector<float>& values);
-  /// A new float32 constant in that scope: an initializer, or a node where there are none. The name
+  /// A new float32 constant in that scope: an initializer, or a node if there are none. The name
   /// is the one wanted, or that with a number. Returns it.
   std::string_view add_constant(ScopeId, const std::string& wanted,
                                 const std::vector<std::int64_t>& dims,

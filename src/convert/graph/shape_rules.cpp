@@ -155,7 +155,7 @@ Shape reduction(const Place& p) {
   return reduced(p, p.listed("axes", 1));
 }
 
-// One axis, the first where none is named.
+// One axis, the first if none is named.
 Shape position(const Place& p) {
   return reduced(p, Dims{p.integer("axis", 0)});
 }

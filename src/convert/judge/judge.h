@@ -31,7 +31,7 @@ class Workshop {
   mutable std::unique_ptr<const platform::Temporary> folder_;
 };
 
-/// Samples that fit the model's declared inputs: the given files, or made up where there are none
+/// Samples that fit the model's declared inputs: the given files, or made up if there are none
 /// (floats in [-1, 1], other types 1; unknown dimensions 1).
 std::vector<Sample> samples_for(const Graph&, const std::vector<std::filesystem::path>& files);
 

@@ -11,7 +11,7 @@
 namespace mezzo::convert {
 
 /// Compares `got` with `reference`, of the same shape; another shape counts as not finite. Top-1
-/// agreement and KL divergence are over rows of the last dimension. Where both are infinite or NaN
+/// agreement and KL divergence are over rows of the last dimension. If both are infinite or NaN
 /// alike, they agree.
 OutputError compare_outputs(const std::string& name, const Array& reference, const Array& got);
 

@@ -35,7 +35,7 @@ class Verifier {
   const std::set<std::string>* kept(const Evidence& evidence, Report& report);
   /// Throws Error if the result does not hold what was asked for; fills the report's part.
   void confirm(const std::filesystem::path& result, const Evidence& evidence, Report& report);
-  /// The same of a copy of the original, which is the result where there is nothing to convert:
+  /// The same of a copy of the original, which is the result if there is nothing to convert:
   /// only the command is asked.
   void confirm_original(const std::filesystem::path& copy, Report& report);
 

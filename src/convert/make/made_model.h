@@ -63,7 +63,7 @@ struct MadeModel {
 
 /// Adds casts where an operator does not take an operand's type, writes the model to `out`, and
 /// reads it again for the strict checker, whose findings are an Error. `external`: weights go to a
-/// file beside it, as they do by themselves above 2 GB. The caller gives a place where nothing is
+/// file beside it, as they do by themselves above 2 GB. The caller gives a place if nothing is
 /// lost if this fails.
 MEZZO_API void store_made(MadeModel& model, const std::filesystem::path& out, bool external);
 

@@ -14,7 +14,7 @@ struct Stored {
   std::int64_t bytes = 0;
 };
 
-/// Writes the document's messages to `out`. Where `external` asks for it (the input had external
+/// Writes the document's messages to `out`. If `external` asks for it (the input had external
 /// data), where a tensor still is external, and where one file would pass protobuf's limit of 2 GB,
 /// tensors of 1 kB and more go to one new file `out`.data, each on a page border; of sparse tensors
 /// and training graphs only those that are external already, since few readers look. Both appear

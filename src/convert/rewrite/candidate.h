@@ -17,7 +17,7 @@ void write_candidate(const std::shared_ptr<ModelFile>& original, const OpsetChoi
                      const std::filesystem::path& path);
 
 /// Is the original the result of what was applied to the document? A model that was raised for the
-/// sake of Casts alone stays as it was where nothing was folded or goes low.
+/// sake of Casts alone stays as it was if nothing was folded or goes low.
 bool is_unchanged(Document&, const OpsetChoice&, bool is_folded, const Decisions&, const Changes&);
 
 /// How the options have a result stored.

@@ -1,7 +1,7 @@
 // The judge's model: all float32, with a pair of Casts wherever the converted model would round.
 //
 // A runtime that computes 16-bit chains in float32 and rounds at the end hides what hardware that
-// stores every value in 16 bits would show; this model hides nothing, and runs where there is no
+// stores every value in 16 bits would show; this model hides nothing, and runs if there is no
 // 16-bit arithmetic at all.
 #include "convert/onnx/concat.h"
 #include "convert/onnx/fields.h"

@@ -17,7 +17,7 @@ static inline void* row_at(void* data, std::int64_t begin) {
   return static_cast<unsigned char*>(data) + bytes_of<T>(begin);
 }
 
-/// Weight or bias as floats, in `buffer` unless they are; `otherwise` where there is none.
+/// Weight or bias as floats, in `buffer` unless they are; `otherwise` if there is none.
 static const float* affine_row(const Rows& given, float otherwise, std::int64_t columns,
                                float* buffer) {
   if (given.data != nullptr && given.dtype == DType::kFloat32) {
