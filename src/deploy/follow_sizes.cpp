@@ -36,20 +36,21 @@ SizeFollower::SizeFollower(const detail::NetworkCall& call, jit::Module& mirror,
   traces_.push_back(record(call_, values_, mirror_));
 }
 
-/// Up to two other sizes of one axis at which the network runs; small steps first, then those that
+/// Up to two other sizes of one axis at which the network runs: one far away, at which a map of a
+/// thirty-second of an image has another size, too, and one by a small step, or by one that
 /// networks with strides and patches take.
 std::vector<std::int64_t> SizeFollower::sizes_that_run(std::size_t axis) {
   const std::int64_t size = axes_[axis].size;
   const auto step = static_cast<std::int64_t>(axis);
-  const std::vector<std::int64_t> steps = {1 + step, 2 + step, 3 + step, 5 + step, 4, 8,        16,
-                                           32,       64,       size,     2 * size, 7, -size / 2};
+  const std::int64_t far = std::clamp<std::int64_t>(size, 3, 64);
+  const std::vector<std::int64_t> near = {1 + step, 2 + step, 3 + step, 5 + step, 4, 8,        16,
+                                          32,       64,       size,     2 * size, 7, -size / 2};
   std::vector<std::int64_t> found, base;
   base.reserve(axes_.size());
   for (const AxisOfInputs& one : axes_) base.push_back(one.size);
   std::string why;
-  for (const std::int64_t change : steps) {
-    const std::int64_t other = size + change;
-    if (other < 1 || other == size || std::count(found.begin(), found.end(), other) != 0) continue;
+  const auto try_size = [&](std::int64_t other) {
+    if (other < 1 || other == size || std::count(found.begin(), found.end(), other) != 0) return;
     std::vector<std::int64_t> sizes = base;
     sizes[axis] = other;
     try {
@@ -59,7 +60,11 @@ std::vector<std::int64_t> SizeFollower::sizes_that_run(std::size_t axis) {
     } catch (const std::exception& error) {
       if (why.empty()) why = error.what();
     }
-    if (found.size() == 2) break;
+  };
+  try_size(size + far);
+  if (found.empty()) try_size(size + far / 2);
+  for (const std::int64_t change : near) {
+    if (found.size() < 2) try_size(size + change);
   }
   if (!found.empty()) return found;
   const std::string first_line = why.substr(0, why.find('\n'));

@@ -1,5 +1,8 @@
 // Pooling, resizing, padding, and other operators on images.
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
+#include <numeric>
 
 #include "deploy/onnx_call.h"
 
@@ -54,6 +57,52 @@ Names average_pool(C c, std::int64_t axes) {
       c, axes, [&](const std::string& x) { return Names{c.one("AveragePool", {x}, attributes)}; });
 }
 
+/// The weights that average an axis into `out` places, [size, out]: place i takes what lies from
+/// floor(i * size / out) to ceil((i + 1) * size / out).
+std::string averaging_weights(C c, std::int64_t axis, std::int64_t out) {
+  const std::int64_t fixed = c.fixed_size("self", axis);
+  if (fixed >= 0) {
+    const at::Tensor weights = at::zeros({fixed, out}, at::kDouble);
+    for (std::int64_t i = 0; i < out; ++i) {
+      const std::int64_t begin = i * fixed / out, end = ((i + 1) * fixed + out - 1) / out;
+      weights.slice(0, begin, end).select(1, i).fill_(1.0 / static_cast<double>(end - begin));
+    }
+    return c.g.tensor(weights.to(c.out_type()));
+  }
+  std::vector<std::int64_t> places(static_cast<std::size_t>(out));
+  std::iota(places.begin(), places.end(), 0);
+  const std::string size = c.sizes(c.x(), axis, axis + 1), count = c.g.ints({out});
+  const std::string begins = c.one("Mul", {c.g.ints(places), size});
+  const std::string begin = c.one("Div", {begins, count});
+  const std::string last = c.one("Add", {c.one("Add", {begins, size}), c.g.ints({out - 1})});
+  const std::string end = c.one("Div", {last, count});
+  const std::string all = c.one("Range", {c.g.integer(0), c.squeezed(size, {0}), c.g.integer(1)});
+  const std::string from = c.unsqueezed(all, {1});
+  const std::string inside =
+      c.one("And", {c.one("GreaterOrEqual", {from, begin}), c.one("Less", {from, end})});
+  return c.one("Div", {c.g.cast(inside, at::kBool, c.out_type()),
+                       c.g.cast(c.one("Sub", {end, begin}), at::kLong, c.out_type())});
+}
+
+/// Places of different lengths, and sizes that follow from inputs, as products with weights.
+Names average_by_products(C c, const std::vector<std::int64_t>& wanted) {
+  const std::int64_t rank = c.rank(), last = rank - 1;
+  std::string x = c.x();
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const std::int64_t axis = rank - static_cast<std::int64_t>(wanted.size() - i);
+    const std::string weights = averaging_weights(c, axis, wanted[i]);
+    if (axis == last) {
+      x = c.one("MatMul", {x, weights});
+    } else if (axis == last - 1) {
+      x = c.one("MatMul", {c.transposed(weights, 2, 0, 1), x});
+    } else {
+      x = c.one("MatMul", {c.transposed(x, rank, axis, last), weights});
+      x = c.transposed(x, rank, axis, last);
+    }
+  }
+  return {x};
+}
+
 Names adaptive_pool(C c, std::int64_t axes, bool largest) {
   const std::vector<std::int64_t> wanted = for_axes(c.is("output_size"), axes);
   const std::int64_t front = c.rank() - axes;
@@ -67,11 +116,13 @@ Names adaptive_pool(C c, std::int64_t axes, bool largest) {
   for (std::int64_t d = 0; d < axes; ++d) {
     const std::int64_t size = c.fixed_size("self", front + d),
                        out = wanted[static_cast<std::size_t>(d)];
+    const bool divides = size >= 0 && size % out == 0;
+    if (!divides && !largest) return average_by_products(c, wanted);
     if (size < 0)
       c.refuse(
-          "an axis that is pooled to more than one place must have a fixed size; leave it out of "
-          "dynamic_axes");
-    if (size % out != 0) c.refuse("the sizes that are pooled must be multiples of output_size");
+          "an axis whose maxima are pooled to more than one place must have a fixed size; leave it "
+          "out of dynamic_axes");
+    if (!divides) c.refuse("the sizes whose maxima are pooled must be multiples of output_size");
     kernel.push_back(size / out);
   }
   return batched(c, axes, [&](const std::string& x) {

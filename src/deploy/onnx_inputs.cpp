@@ -135,25 +135,50 @@ void settle_arguments(Job* job) {
   }
 }
 
+namespace {
+
+/// Adds a run at these sizes. Empty: it did; else why the module does not run there.
+std::string try_run(Job* job, const std::vector<AxisOfInputs>& axes,
+                    const std::vector<std::int64_t>& sizes) {
+  torch::jit::Module module = job->module;
+  std::vector<c10::IValue> inputs = resized(job->runs[0], axes, sizes);
+  try {
+    const at::NoGradGuard no_grad;
+    const KeptBuffers kept(module);
+    module.forward(copied(inputs));
+    job->runs.push_back(std::move(inputs));
+    return {};
+  } catch (const std::exception& error) {
+    return reason_of(error);
+  }
+}
+
+// So far from the example that a map of a thirty-second of an image has another size, too; a batch
+// does not become 64 times as large.
+bool add_far_run(Job* job, const std::vector<AxisOfInputs>& axes) {
+  for (const std::int64_t part : {1, 2, 4}) {
+    std::vector<std::int64_t> sizes;
+    for (const AxisOfInputs& axis : axes)
+      sizes.push_back(axis.size + std::clamp<std::int64_t>(axis.size / part, 3, 64 / part));
+    if (try_run(job, axes, sizes).empty()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 void add_runs(Job* job, const std::vector<AxisOfInputs>& axes) {
   std::string why;
-  torch::jit::Module module = job->module;
+  const bool far = add_far_run(job, axes);
   for (const std::int64_t step : {1, 2, 3, 4, 8, 16, 32, 64}) {
     std::vector<std::int64_t> sizes;
     for (std::size_t a = 0; a < axes.size(); ++a)
       sizes.push_back(axes[a].size + step * (step < 4 ? static_cast<std::int64_t>(a) + 1 : 1));
-    std::vector<c10::IValue> inputs = resized(job->runs[0], axes, sizes);
-    try {
-      const at::NoGradGuard no_grad;
-      const KeptBuffers kept(module);
-      module.forward(copied(inputs));
-      job->runs.push_back(std::move(inputs));
-    } catch (const std::exception& error) {
-      if (why.empty()) why = reason_of(error);
-    }
+    const std::string failed = try_run(job, axes, sizes);
+    if (why.empty()) why = failed;
     if (job->runs.size() == 3) return;
   }
-  if (job->runs.size() > 1) return;
+  if (far || job->runs.size() > 1) return;
   raise<UnsupportedError>(
       kWho, "the axis '", axes[0].name,
       "' cannot be dynamic: the module runs at no other sizes that were tried. It said: ", why);

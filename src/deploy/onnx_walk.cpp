@@ -1,5 +1,7 @@
 #include "deploy/onnx_walk.h"
 
+#include <ATen/InferSize.h>
+#include <ATen/TensorUtils.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
@@ -15,13 +17,15 @@ namespace {
 namespace jit = torch::jit;
 using Results = std::vector<std::vector<c10::IValue>>;
 
-/// Results that the values of tensors do not change.
+/// Results that the values of tensors do not change, and texts, which no tensor holds: exceptions
+/// alone read them.
 const std::set<std::string>& static_facts() {
   static const std::set<std::string> names = {
       "prim::dtype",        "prim::device",       "aten::dim",           "aten::is_floating_point",
       "prim::is_cuda",      "prim::layout",       "prim::requires_grad", "aten::is_complex",
       "aten::__is__",       "aten::__isnot__",    "prim::is_sparse",     "aten::isinstance",
-      "prim::is_quantized", "aten::__contains__", "aten::ndimension"};
+      "prim::is_quantized", "aten::__contains__", "aten::ndimension",    "aten::format",
+      "aten::str",          "aten::percentFormat"};
   return names;
 }
 
@@ -51,6 +55,15 @@ void refuse_packed(const jit::Node& node, const std::vector<OnnxValue>& operands
       raise<UnsupportedError>("export_onnx", node.kind().toQualString(), " reads a list whose ",
                               "length follows from the inputs; stack it first");
   }
+}
+
+/// `contiguous` is nothing in ONNX, and examples go on as they lie: a view of them copies.
+void lay_out_for_view(jit::Stack& stack) {
+  const at::Tensor tensor = stack.at(0).toTensor();
+  if (tensor.is_contiguous() || !stack.at(1).isIntList()) return;
+  const at::DimVector sizes = at::infer_size_dv(stack.at(1).toIntVector(), tensor.numel());
+  if (!at::detail::computeStride(tensor.sizes(), tensor.strides(), sizes))
+    stack.at(0) = tensor.contiguous();
 }
 
 bool all_equal(const std::vector<c10::IValue>& values) {
@@ -173,12 +186,16 @@ void Walker::node(const Node& node) {
 
 Results Walker::evaluate(const Node& node, const std::vector<OnnxValue>& operands) const {
   jit::Operation run = node.getOperation();
+  const c10::FunctionSchema* const schema = node.maybeSchema();
+  const bool takes_any_number = schema != nullptr && schema->is_vararg();
   Results results(node.outputs().size());
   for (std::size_t k = 0; k < g_.variants(); ++k) {
     jit::Stack stack;
     for (const OnnxValue& operand : operands) stack.push_back(example_of(operand, k));
+    if (takes_any_number) stack.emplace_back(static_cast<std::int64_t>(stack.size()));
     const jit::Stack given = is_imagined(k) ? stack : jit::Stack();
     try {
+      if (node.kind() == c10::aten::view) lay_out_for_view(stack);
       run(stack);
     } catch (const Error&) {
       throw;

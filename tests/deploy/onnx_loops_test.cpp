@@ -189,6 +189,16 @@ TEST_F(OnnxLoops, ChecksOfInputsAreLeftOut) {
   expect_follows(module, {torch::randn({3})}, {{torch::randn({3})}});
 }
 
+TEST_F(OnnxLoops, TextsOfChecksAreLeftOut) {
+  const auto module = scripted(
+      "def forward(self, x: Tensor):\n"
+      "  text = 'got {} rows of {}, {} in all, at most {}'.format(x.size(0), x.size(1), x.numel(), "
+      "x.max())\n"
+      "  assert x.size(1) == 2, text\n"
+      "  return torch.relu(x)\n");
+  expect_follows(module, {torch::randn({3, 2})}, {{torch::randn({5, 2})}});
+}
+
 TEST_F(OnnxLoops, LengthsThatFollowFromValues) {
   const auto module = scripted(
       "def forward(self, x: Tensor):\n"

@@ -319,6 +319,10 @@ TEST(OnnxOperators, Images) {
         "torch.avg_pool2d(x, [3, 3], [2, 2], [1, 1], False, False)",
         "torch.adaptive_avg_pool2d(x, [1, 1])",
         "torch.adaptive_avg_pool2d(x, [2, 4])",
+        "torch.adaptive_avg_pool2d(x, [3, 5])",
+        "torch.adaptive_avg_pool2d(x, [9, 1])",
+        "torch.adaptive_avg_pool1d(x[0], 3)",
+        "torch.adaptive_avg_pool3d(x.unsqueeze(1), [3, 3, 5])",
         "torch.upsample_nearest2d(x, [16, 16])",
         "torch.upsample_bilinear2d(x, [13, 16], False)",
         "torch.upsample_bilinear2d(x, [15, 15], True)",
@@ -334,6 +338,40 @@ TEST(OnnxOperators, Images) {
         "torch.instance_norm(x, None, None, None, None, True, 0.1, 1e-5, True)"}) {
     expect_exported({body}, {x, y}, batch);
   }
+}
+
+TEST(OnnxOperators, AdaptivePoolsOfAnySize) {
+  torch::manual_seed(12);
+  const at::Tensor x = torch::randn({2, 3, 8, 10});
+  const DynamicAxes sizes = {{"x", {{0, "n"}, {2, "height"}, {3, "width"}}}};
+  for (const char* body :
+       {"torch.adaptive_avg_pool2d(x, [7, 7]) + y", "torch.adaptive_avg_pool2d(x, [2, 3]) + y",
+        "torch.adaptive_avg_pool1d(x[:, 0], 4) + y"})
+    expect_exported({body}, {x, torch::zeros({1})}, sizes);
+}
+
+TEST(OnnxOperators, SizesThatAFewPixelsDoNotChange) {
+  torch::manual_seed(14);
+  const at::Tensor x = torch::randn({1, 2, 64, 64}), y = torch::randn({2, 2, 1, 1});
+  const DynamicAxes sizes = {{"x", {{0, "n"}, {2, "height"}, {3, "width"}}}};
+  for (const char* body : {"torch.adaptive_avg_pool2d(torch.conv2d(x, y, None, [32, 32]), [7, 7])",
+                           "torch.conv2d(x, y, None, [32, 32]) / (x.size(2) // 32)"}) {
+    const Folder folder;
+    OnnxOptions options = judged_options();
+    options.dynamic_axes = sizes;
+    torch::jit::Module module = script(body);
+    export_onnx(module, {x, y}, folder.file(), options);
+    const at::Tensor other = torch::randn({2, 2, 128, 96});
+    const c10::IValue expected = module.forward({other, y});
+    EXPECT_LT(error_of_file(folder.file(), {"x", "y"}, {other, y}, expected), 1e-4) << body;
+  }
+}
+
+TEST(OnnxOperators, ViewsOfWhatIsMadeContiguous) {
+  torch::manual_seed(13);
+  const at::Tensor x = torch::randn({3, 4}), y = torch::randn({3, 4});
+  expect_exported({"(x + y).t().contiguous().view(2, -1)"}, {x, y}, kFirst);
+  expect_exported({"(x + y).t().contiguous().view(-1).sum() + x"}, {x, y}, kFirst);
 }
 
 TEST(OnnxOperators, WritesInPlaceReachWhatTheyShow) {
