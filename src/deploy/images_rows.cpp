@@ -133,7 +133,8 @@ Names adaptive_pool(C c, std::int64_t axes, bool largest) {
 
 /// Sizes along the last axes as the module gave them, or as factors.
 Names resize(C c, std::string_view mode) {
-  const std::int64_t axes = c.rank() - 2;
+  const char* const image = c.takes("input") ? "input" : "self";  // the former in scripts
+  const std::int64_t axes = c.rank(image) - 2;
   OnnxAttributes attributes{{"mode", std::string(mode)}};
   if (mode == "nearest") {
     const bool exact = c.schema().name().find("exact") != std::string::npos;
@@ -153,7 +154,8 @@ Names resize(C c, std::string_view mode) {
     std::vector<float> scales = {1, 1};
     for (const OnnxValue& one : c.arg("scale_factors").elements())
       scales.push_back(static_cast<float>(one.to_double()));
-    return {c.one("Resize", {c.x(), "", c.g.tensor(at::tensor(scales, at::kFloat))}, attributes)};
+    return {
+        c.one("Resize", {c.x(image), "", c.g.tensor(at::tensor(scales, at::kFloat))}, attributes)};
   }
   std::vector<std::int64_t> sizes;
   bool is_fixed = true;
@@ -165,11 +167,12 @@ Names resize(C c, std::string_view mode) {
   if (c.g.opset() >= 18) {
     attributes["axes"] = last;
   } else {
-    wanted = sizes[0] >= 0 && sizes[1] >= 0 && is_fixed
-                 ? c.g.ints(sizes)
-                 : c.one("Concat", {c.sizes(c.x(), 0, 2), wanted}, {{"axis", std::int64_t{0}}});
+    wanted =
+        sizes[0] >= 0 && sizes[1] >= 0 && is_fixed
+            ? c.g.ints(sizes)
+            : c.one("Concat", {c.sizes(c.x(image), 0, 2), wanted}, {{"axis", std::int64_t{0}}});
   }
-  return {c.one("Resize", {c.x(), "", "", wanted}, attributes)};
+  return {c.one("Resize", {c.x(image), "", "", wanted}, attributes)};
 }
 
 /// LibTorch pads from the last axis, ONNX lists all beginnings, then all ends.

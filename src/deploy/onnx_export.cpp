@@ -207,8 +207,10 @@ void finish_graph(Builder& builder, const std::vector<OnnxValue>& outputs,
 /// differ.
 Made make(const Job& job, const OnnxOptions& options, const std::vector<NamedInput>& inputs,
           const std::vector<AxisOfInputs>& axes, const jit::Graph& graph, bool imagines) {
-  Runs runs(job.runs.begin(), job.runs.begin() + static_cast<std::ptrdiff_t>(
-                                                     std::min<std::size_t>(job.runs.size(), 2)));
+  // The last one is for the comparison alone.
+  const std::size_t walked = std::max<std::size_t>(job.runs.size(), 3) - 1;
+  Runs runs(job.runs.begin(),
+            job.runs.begin() + static_cast<std::ptrdiff_t>(std::min(job.runs.size(), walked)));
   if (imagines) runs.push_back(imagined_run(job));
   Builder builder(options.opset, runs.size());
   builder.writes_in_place = writes_in_place(*graph.block());

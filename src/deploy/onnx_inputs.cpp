@@ -153,13 +153,14 @@ std::string try_run(Job* job, const std::vector<AxisOfInputs>& axes,
   }
 }
 
-// So far from the example that a map of a thirty-second of an image has another size, too; a batch
-// does not become 64 times as large.
-bool add_far_run(Job* job, const std::vector<AxisOfInputs>& axes) {
-  for (const std::int64_t part : {1, 2, 4}) {
+// So far from the example that a map of a thirty-second of an image has another size, and half as
+// far, so that what is missing to a multiple changes as well; a batch does not become 64 times as
+// large.
+bool add_far_run(Job* job, const std::vector<AxisOfInputs>& axes, std::int64_t most) {
+  for (; most >= 16; most /= 2) {
     std::vector<std::int64_t> sizes;
     for (const AxisOfInputs& axis : axes)
-      sizes.push_back(axis.size + std::clamp<std::int64_t>(axis.size / part, 3, 64 / part));
+      sizes.push_back(axis.size + std::clamp<std::int64_t>(axis.size * most / 64, 2, most));
     if (try_run(job, axes, sizes).empty()) return true;
   }
   return false;
@@ -169,16 +170,17 @@ bool add_far_run(Job* job, const std::vector<AxisOfInputs>& axes) {
 
 void add_runs(Job* job, const std::vector<AxisOfInputs>& axes) {
   std::string why;
-  const bool far = add_far_run(job, axes);
+  if (add_far_run(job, axes, 64)) add_far_run(job, axes, 32);
+  const std::size_t most = job->runs.size() + 1;
   for (const std::int64_t step : {1, 2, 3, 4, 8, 16, 32, 64}) {
     std::vector<std::int64_t> sizes;
     for (std::size_t a = 0; a < axes.size(); ++a)
       sizes.push_back(axes[a].size + step * (step < 4 ? static_cast<std::int64_t>(a) + 1 : 1));
     const std::string failed = try_run(job, axes, sizes);
     if (why.empty()) why = failed;
-    if (job->runs.size() == 3) return;
+    if (job->runs.size() == std::max<std::size_t>(most, 3)) return;
   }
-  if (far || job->runs.size() > 1) return;
+  if (job->runs.size() > 1) return;
   raise<UnsupportedError>(
       kWho, "the axis '", axes[0].name,
       "' cannot be dynamic: the module runs at no other sizes that were tried. It said: ", why);

@@ -199,6 +199,23 @@ TEST_F(OnnxLoops, TextsOfChecksAreLeftOut) {
   expect_follows(module, {torch::randn({3, 2})}, {{torch::randn({5, 2})}});
 }
 
+TEST_F(OnnxLoops, WhatIsMissingToAMultiple) {
+  const auto module = scripted(
+      "def forward(self, x: Tensor):\n"
+      "  missing = (8 - (x.size(0) // 8) % 8) % 8\n"
+      "  return torch.pad(x, [0, missing])\n");
+  expect_follows(module, {torch::randn({96})}, {{torch::randn({128})}, {torch::randn({112})}},
+                 {{"x", {{0, "n"}}}});
+}
+
+TEST_F(OnnxLoops, WarningsAreLeftOut) {
+  const auto module = scripted(
+      "def forward(self, x: Tensor):\n"
+      "  print('deprecated')\n"
+      "  return torch.relu(x)\n");
+  expect_follows(module, {torch::randn({3})}, {{torch::randn({3})}});
+}
+
 TEST_F(OnnxLoops, LengthsThatFollowFromValues) {
   const auto module = scripted(
       "def forward(self, x: Tensor):\n"
