@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "deploy/onnx_facts.h"
+
 namespace mezzo::deploy::detail {
 
 bool Call::takes(std::string_view argument) const {

@@ -4,7 +4,6 @@
 
 #include <ATen/core/function_schema.h>
 
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -138,9 +137,6 @@ std::vector<std::span<const Row>> all_rows();
 
 /// Null: there is none.
 const Row* find_row(std::string_view name);
-
-/// Operators that are the tensor itself, as far as a model for use is concerned ("aten::detach").
-const std::set<std::string>& identities();
 
 /// Why an operator of LibTorch ("special_i1") has no row; empty: it has one, or nobody asked.
 std::string_view why_not_in_onnx(std::string_view name);

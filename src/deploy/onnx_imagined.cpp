@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <set>
 
 #include "deploy/onnx_walk.h"
 

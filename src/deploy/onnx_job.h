@@ -48,8 +48,8 @@ DynamicAxes axes_by_number(const Job& job, const DynamicAxes& axes,
 /// are filled in. Throws ConfigError if there are too few or too many.
 void settle_arguments(Job* job);
 
-/// Adds up to three sets of inputs with other sizes at which a script runs, two of them far from the
-/// example: all axes changed at once.
+/// Adds up to three sets of inputs with other sizes at which a script runs, two of them far from
+/// the example: all axes changed at once.
 void add_runs(Job* job, const std::vector<AxisOfInputs>& axes);
 
 /// The examples of a run once more, with other integers, for an imagined run.

@@ -6,32 +6,16 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "deploy/files/script_file.h"
+#include "deploy/onnx_facts.h"
 
 namespace mezzo::deploy::detail {
 namespace {
 
 namespace jit = torch::jit;
 using Results = std::vector<std::vector<c10::IValue>>;
-
-/// Results that the values of tensors do not change, and texts, which no tensor holds: exceptions
-/// alone read them.
-const std::set<std::string>& static_facts() {
-  static const std::set<std::string> names = {
-      "prim::dtype",        "prim::device",       "aten::dim",           "aten::is_floating_point",
-      "prim::is_cuda",      "prim::layout",       "prim::requires_grad", "aten::is_complex",
-      "aten::__is__",       "aten::__isnot__",    "prim::is_sparse",     "aten::isinstance",
-      "prim::is_quantized", "aten::__contains__", "aten::ndimension",    "aten::format",
-      "aten::str",          "aten::percentFormat"};
-  return names;
-}
-
-bool is_view_free(const std::string& name) {
-  return name == "aten::clone" || name == "aten::contiguous" || name == "aten::lift_fresh_copy";
-}
 
 bool writes(const c10::FunctionSchema& schema) {
   return !schema.arguments().empty() && schema.arguments()[0].alias_info() != nullptr &&
@@ -73,18 +57,6 @@ bool all_equal(const std::vector<c10::IValue>& values) {
 }
 
 }  // namespace
-
-const std::set<std::string>& identities() {
-  static const std::set<std::string> names = {
-      "aten::detach",         "aten::contiguous",      "aten::alias",
-      "aten::dropout",        "aten::clone",           "aten::feature_dropout",
-      "aten::alpha_dropout",  "aten::requires_grad",   "aten::cpu",
-      "aten::detach_",        "aten::resolve_conj",    "aten::dropout_",
-      "aten::lift",           "aten::lift_fresh",      "aten::resolve_neg",
-      "aten::requires_grad_", "aten::lift_fresh_copy", "aten::feature_alpha_dropout",
-      "prim::unchecked_cast"};
-  return names;
-}
 
 const OnnxValue& Walker::value(const jit::Value* value) const {
   return values_.at(value);
@@ -224,7 +196,7 @@ void Walker::operation(const Node& node) {
   const std::vector<OnnxValue> operands = operands_of(node);
   if (kind == "prim::RaiseException")
     raise<UnsupportedError>("export_onnx", "the module throws an exception on these examples");
-  if (kind == "aten::warn" || kind == "prim::Print") return;
+  if (only_says(kind)) return;
   // With gradients attention takes the way of plain operators, whose values are the same.
   if (kind == "aten::is_grad_enabled")
     return set(node.output(), constant_of(c10::IValue(true), g_.variants()));

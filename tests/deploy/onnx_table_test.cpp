@@ -12,6 +12,7 @@
 #include <set>
 
 #include "deploy/onnx_call.h"
+#include "deploy/onnx_facts.h"
 #include "messages.h"
 #include "operators/operators.h"
 #include "run_file.h"

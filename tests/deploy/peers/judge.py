@@ -145,7 +145,7 @@ def judge_export(program, network, module, script, folder):
 
 
 def off_by(ours, theirs):
-    """Of the norm."""
+    """The distance, relative to the norm."""
     return float(numpy.linalg.norm(ours.astype(float) - theirs) / numpy.linalg.norm(theirs))
 
 
