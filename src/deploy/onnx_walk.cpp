@@ -50,6 +50,13 @@ void lay_out_for_view(jit::Stack& stack) {
     stack.at(0) = tensor.contiguous();
 }
 
+bool follows_from_sizes(const OnnxValue& value) {
+  if (is_constant(value) || value.operand()->is_size) return true;
+  const auto& elements = value.operand()->elements;
+  return value.operand()->kind == Operand::Kind::kList &&
+         std::all_of(elements.begin(), elements.end(), follows_from_sizes);
+}
+
 bool all_equal(const std::vector<c10::IValue>& values) {
   return std::all_of(values.begin(), values.end(), [&](const c10::IValue& value) {
     return value.isScalar() && value.tagKind() == values[0].tagKind() && value == values[0];
@@ -328,9 +335,7 @@ void Walker::say(const Node& node, const std::vector<OnnxValue>& operands, Resul
   const std::string kind = node.kind().toQualString();
   // A size that is the same in all runs is a number.
   const bool from_sizes = kind == "aten::size" || kind == "aten::len" || kind == "aten::numel" ||
-                          std::all_of(operands.begin(), operands.end(), [](const OnnxValue& one) {
-                            return is_constant(one) || one.operand()->is_size;
-                          });
+                          std::all_of(operands.begin(), operands.end(), follows_from_sizes);
   if (from_sizes && results.size() == 1) {
     if (all_equal(results[0])) return set(node.output(), constant_of(results[0][0], g_.variants()));
     if (results[0][0].isIntList())

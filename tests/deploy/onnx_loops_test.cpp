@@ -216,6 +216,15 @@ TEST_F(OnnxLoops, WarningsAreLeftOut) {
   expect_follows(module, {torch::randn({3})}, {{torch::randn({3})}});
 }
 
+TEST_F(OnnxLoops, ListsOfSizesAreCompared) {
+  const auto module = scripted(
+      "def forward(self, x: Tensor):\n"
+      "  if x.size() != [x.size(0), 2]:\n"
+      "    x = x * 2\n"
+      "  return torch.relu(x)\n");
+  expect_follows(module, {torch::randn({3, 2})}, {{torch::randn({5, 2})}}, {{"x", {{0, "n"}}}});
+}
+
 TEST_F(OnnxLoops, LengthsThatFollowFromValues) {
   const auto module = scripted(
       "def forward(self, x: Tensor):\n"

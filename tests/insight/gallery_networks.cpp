@@ -212,14 +212,6 @@ std::vector<Fault> rounding() {
        .cause = Cause::kInvalid,
        .in_float = true,
        .mend = in_between([](const T& x) { return (-x).clamp_min(1e-3).pow(0.5); })},
-      {.name = "CosineSimilarityOfZeros",
-       .level = "O2",
-       .input = 0,
-       .middle =
-           [](const T& x) { return x + torch::cosine_similarity(x, x, 1, 1e-8).unsqueeze(1); },
-       .op = "cosine_similarity",
-       .module = kBetween,
-       .cause = Cause::kDivisionByZero},
       {.name = "EpsilonBelowHalf",
        .level = "O2",
        .middle =
