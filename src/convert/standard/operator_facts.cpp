@@ -44,11 +44,18 @@ constexpr OperatorFacts neutral(std::string_view op, Kind kind) {
   return own(op, kNeutral, kind, kFollows);
 }
 
-// Marks inputs that are compared, or say where something is.
+// Marks inputs that are compared.
 constexpr OperatorFacts deciding(OperatorFacts facts, std::initializer_list<int> inputs) {
   for (const int input : inputs)
     facts.deciding =
         static_cast<std::uint8_t>(facts.deciding | (1U << static_cast<unsigned>(input)));
+  return facts;
+}
+
+// Marks inputs that say where something is.
+constexpr OperatorFacts placing(OperatorFacts facts, std::initializer_list<int> inputs) {
+  facts = deciding(facts, inputs);
+  facts.places = facts.deciding;
   return facts;
 }
 
@@ -58,7 +65,7 @@ constexpr OperatorFacts kFacts[] = {
     from("Acos", "acos", kElementwise),
     own("Acosh", kFloat, kElementwise, kSteep),
     from("Add", "add.Tensor", kElementwise),
-    deciding(own("AffineGrid", kFloat, kOther, kPlaces), {0}),
+    placing(own("AffineGrid", kFloat, kOther, kPlaces), {0}),
     neutral("And", kElementwise),
     deciding(own("ArgMax", kWidest, kOther, kChoice), {0}),
     deciding(own("ArgMin", kWidest, kOther, kChoice), {0}),
@@ -82,7 +89,7 @@ constexpr OperatorFacts kFacts[] = {
     from("CumProd", "cumprod", kSums),
     from("CumSum", "cumsum", kSums),
     own("DFT", kFloat, kOther, kReduction),
-    deciding(own("DeformConv", kLow, kProduct, kMatrix), {2}),
+    placing(own("DeformConv", kLow, kProduct, kMatrix), {2}),
     moves("DepthToSpace"),
     own("Det", kFloat, kOther, kSteep),
     from("Div", "div.Tensor", kElementwise),
@@ -106,7 +113,7 @@ constexpr OperatorFacts kFacts[] = {
     moves("GlobalMaxPool"),
     own("Greater", kWidest, kElementwise, kChoice),
     own("GreaterOrEqual", kWidest, kElementwise, kChoice),
-    deciding(from("GridSample", "grid_sampler", kOther), {1}),
+    placing(from("GridSample", "grid_sampler", kOther), {1}),
     from("GroupNormalization", "group_norm", kOther),
     neutral("HardSigmoid", kElementwise),
     neutral("HardSwish", kElementwise),
@@ -128,7 +135,7 @@ constexpr OperatorFacts kFacts[] = {
     from("MatMul", "matmul", kProduct),
     own("Max", kWidest, kMoves, kAgree),
     moves("MaxPool"),
-    deciding(own("MaxRoiPool", kFloat, kOther, kPlaces), {1}),
+    placing(own("MaxRoiPool", kFloat, kOther, kPlaces), {1}),
     own("Mean", kWidest, kElementwise, kAgree),
     own("MeanVarianceNormalization", kFloat, kOther, kNorm),
     own("Min", kWidest, kMoves, kAgree),
@@ -159,9 +166,9 @@ constexpr OperatorFacts kFacts[] = {
     own("ReduceSumSquare", kFloat, kSums, kReduction),
     moves("Relu"),
     moves("Reshape"),
-    deciding(neutral("Resize", kSums), {1, 2}),
+    placing(neutral("Resize", kSums), {1, 2}),
     moves("ReverseSequence"),
-    deciding(own("RoiAlign", kFloat, kOther, kPlaces), {1}),
+    placing(own("RoiAlign", kFloat, kOther, kPlaces), {1}),
     neutral("Round", kElementwise),
     own("STFT", kFloat, kOther, kReduction),
     own("Selu", kFloat, kElementwise, kSteep),
@@ -191,7 +198,7 @@ constexpr OperatorFacts kFacts[] = {
     moves("Trilu"),
     deciding(neutral("Unique", kOther), {0}),
     moves("Unsqueeze"),
-    deciding(neutral("Upsample", kSums), {1}),
+    placing(neutral("Upsample", kSums), {1}),
     from("Where", "where.self", kMoves),
     neutral("Xor", kElementwise),
 };

@@ -30,7 +30,10 @@ struct OperatorFacts {
   Kind kind = Kind::kOther;
   std::uint8_t deciding = 0;  ///< one bit an input: what it holds is compared, or is a place
 
+  std::uint8_t places = 0;  ///< those of them that say where something is
+
   bool decides_by(std::size_t input) const { return input < 8 && ((deciding >> input) & 1U) != 0; }
+  bool places_by(std::size_t input) const { return input < 8 && ((places >> input) & 1U) != 0; }
 };
 
 /// All rows, sorted by name. Operators without one are neutral and of kind kOther.

@@ -55,6 +55,15 @@ class GuardedDivisors {
     return least > 0 ? std::optional(least) : std::nullopt;
   }
 
+  // A bound from above that keeps what is negative from zero: the magnitude that is left.
+  std::optional<double> negative(const Node& node, std::size_t input) const {
+    if (input >= node.inputs.size() || !context_.is_constant(node.inputs[input])) return {};
+    const std::vector<double> values = context_.constants.values(node.inputs[input]);
+    if (values.empty()) return {};
+    const double most = std::ranges::max(values);
+    return most < 0 ? std::optional(-most) : std::nullopt;
+  }
+
   // The smallest number that the node gives, by a constant that it reads.
   std::optional<double> bound_of(const Node& node) const {
     constexpr std::array<std::string_view, 4> kGuards{"Add", "Max", "Sum", "Where"};
@@ -62,7 +71,14 @@ class GuardedDivisors {
       if (const Message* bound = graph_.attribute(node, "min"))
         return std::bit_cast<float>(
             static_cast<std::uint32_t>(bound->number(field::attribute::kFloat)));
-      return number(node, 1);
+      const std::optional<double> least = number(node, 1);
+      return least ? least : negative(node, 2);
+    }
+    if (node.op == "Min") {
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        if (const std::optional<double> found = negative(node, i)) return found;
+      }
+      return {};
     }
     if (std::ranges::find(kGuards, node.op) == kGuards.end()) return {};
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -76,7 +92,7 @@ class GuardedDivisors {
     const auto i = static_cast<std::size_t>(use.input);
     Reach made{value.least, value.most, use.node, kNone};
     if (moves_values(reader.op))
-      return i == 0 || reader.op == "Where" ? std::optional(made) : std::nullopt;
+      return i == 0 || hands_on_all(reader) ? std::optional(made) : std::nullopt;
     if (reader.op == "Sqrt") return powered(made, 0.5);
     if (reader.op == "Reciprocal") return powered(made, -1);
     if (reader.op == "Pow" && i == 0) {
@@ -88,7 +104,40 @@ class GuardedDivisors {
     if (factor && reader.op == "Mul") return scaled(made, *factor);
     if (factor && reader.op == "Div")
       return i == 0 ? scaled(made, 1 / *factor) : scaled(*powered(made, -1), *factor);
-    return {};
+    return keeps_small(reader, i, value) ? std::optional(made) : std::nullopt;
+  }
+
+  static bool hands_on_all(const Node& node) {
+    constexpr std::array<std::string_view, 4> kAll{"Concat", "Max", "Min", "Where"};
+    return std::ranges::find(kAll, node.op) != kAll.end();
+  }
+
+  // Sums of small numbers and what other factors make of them are small, as far as anyone knows; so
+  // they guard as before. A product with one divided by them is what was guarded.
+  bool keeps_small(const Node& reader, std::size_t input, const Reach& value) const {
+    if (kind_of(reader.op) == Kind::kSums)
+      return input == 0 && reader.op != "Softmax" && reader.op != "LogSoftmax";
+    if (reader.op == "Mul") return value.most <= largest(context_.low()) || has_constant(reader);
+    if (reader.op == "Div") return input == 0;
+    constexpr std::array<std::string_view, 4> kAdds{"Add", "Mean", "Sub", "Sum"};
+    if (std::ranges::find(kAdds, reader.op) == kAdds.end()) return false;
+    for (std::size_t i = 0; i < reader.inputs.size(); ++i) {
+      const std::optional<double> other = number(reader, i);
+      if (i != input && other && !is_lost(*other)) return false;
+    }
+    return true;
+  }
+
+  bool has_constant(const Node& node) const {
+    return std::ranges::any_of(node.inputs, [&](ValueId in) { return context_.is_constant(in); });
+  }
+
+  // Is it arithmetic that knows the bounds, and so has a loss of its own?
+  bool computes_bounds(const Node& reader) const {
+    constexpr std::array<std::string_view, 3> kPowers{"Pow", "Reciprocal", "Sqrt"};
+    if (std::ranges::find(kPowers, reader.op) != kPowers.end()) return true;
+    if (reader.op != "Mul" && reader.op != "Div") return false;
+    return number(reader, 0).has_value() || number(reader, 1).has_value();
   }
 
   std::optional<double> exponent_of(const Node& pow) const {
@@ -132,11 +181,11 @@ class GuardedDivisors {
       std::optional<Reach> made = made_of(value, use, reader);
       const bool is_small = value.most <= largest(context_.low());
       const bool is_needed = reader.op == "Mul" ? !is_small : needs(reader, use.input);
-      if (is_needed || (made && !moves_values(reader.op))) keep_way(reached, id, use.node);
-      if (!made || reader.outputs.empty() || reader.outputs[0] == kNone) return Onward::kStop;
+      if (is_needed || (made && computes_bounds(reader))) keep_way(reached, id, use.node);
+      if (!made) return Onward::kStop;
       made->from = id;
-      reached.try_emplace(reader.outputs[0], *made);
-      return Onward::kFirst;
+      for (const ValueId out : reader.outputs) reached.try_emplace(out, *made);
+      return Onward::kAll;
     });
   }
 

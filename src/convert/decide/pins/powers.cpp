@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::string_view kSquareWhy =
     "a square that a root, a logarithm, a quotient or a comparison reads";
+constexpr std::string_view kDistanceWhy = "a square of a difference, written out: it cancels out";
 constexpr std::string_view kFrontEndWhy = "its squares are told apart however small they are";
 
 class Powers {
@@ -27,6 +28,7 @@ class Powers {
   void run() {
     for (const Node& node : graph_.nodes) {
       if (!context_.is_standard(node)) continue;
+      if (adds(node)) distance(node);
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] != kNone && tells_powers_apart(node, i)) look_back(node.inputs[i]);
       }
@@ -46,12 +48,93 @@ class Powers {
   }
 
   bool is_square(const Node& node) const {
-    if (node.op == "Mul") return node.inputs.size() == 2 && node.inputs[0] == node.inputs[1];
+    if (node.op == "Mul") return multiplies_itself(node);
     if (node.op == "Pow") {
       return node.inputs.size() == 2 && context_.is_constant(node.inputs[1]) &&
              context_.constants.values(node.inputs[1]) == std::vector<double>{2};
     }
     return node.op == "ReduceSumSquare" || node.op == "ReduceL2";
+  }
+
+  // x x, and what only stands otherwise: x times its own copy or magnitude, or x times x^T.
+  bool multiplies_itself(const Node& node) const {
+    if (node.inputs.size() < 2 || node.inputs[0] == kNone || node.inputs[1] == kNone) return false;
+    // Asked of the input itself: where its numbers come from may be low already.
+    return context_.is_open(node.inputs[0]) &&
+           same_numbers(node.inputs[0]) == same_numbers(node.inputs[1]);
+  }
+
+  // The value that another one is, in another order or with another sign.
+  ValueId same_numbers(ValueId id) const {
+    return walk_back(graph_, {id}, {},
+                     [](ValueId, const Node* node) {
+                       const bool goes_on = node != nullptr && keeps_numbers(*node);
+                       return goes_on ? Onward::kFirst : Onward::kStop;
+                     })
+        .back();
+  }
+
+  static bool keeps_numbers(const Node& node) {
+    constexpr std::array<std::string_view, 9> kSame{
+        "Abs", "Cast", "Expand", "Flatten", "Identity", "Neg", "Reshape", "Transpose", "Unsqueeze"};
+    return std::ranges::find(kSame, node.op) != kSame.end();
+  }
+
+  static bool adds(const Node& node) {
+    return node.op == "Add" || node.op == "Sub" || node.op == "Sum";
+  }
+
+  // |a|^2 - 2 a b + |b|^2: near b, what is left is smaller than what rounding the terms costs. So
+  // they are float32, and the product as well.
+  void distance(const Node& sum) {
+    std::vector<ValueId> squared;
+    std::vector<const Node*> products;
+    const auto is_term = [&](const Node* node) {
+      return node != nullptr && (is_square(*node) || is_product(node->op));
+    };
+    const auto collect = [&](ValueId, const Node* node) {
+      if (node == nullptr || !is_term(node)) return onward_in_sum(node);
+      if (!is_square(*node))
+        products.push_back(node);
+      else if (context_.is_open(node->inputs[0]))
+        squared.push_back(same_numbers(node->inputs[0]));
+      return Onward::kStop;
+    };
+    walk_back(graph_, sum.inputs, {}, collect);
+    std::erase_if(products, [&](const Node* node) { return !reads_one_of(*node, squared); });
+    if (products.empty()) return;
+    const auto visit = [&](ValueId, const Node* node) -> WayStep {
+      if (!is_term(node)) return {onward_in_sum(node), false};
+      return {Onward::kStop,
+              is_square(*node) || std::ranges::find(products, node) != products.end()};
+    };
+    for (const ValueId in : sum.inputs) {
+      for (const ValueId id : ways_back_to_goals(graph_, in, {}, visit)) {
+        if (const Node* node = context_.maker(id))
+          context_.keep_node(context_.id_of(*node), kDistanceWhy);
+      }
+    }
+    context_.keep_node(context_.id_of(sum), kDistanceWhy);
+  }
+
+  Onward onward_in_sum(const Node* node) const {
+    if (node == nullptr) return Onward::kStop;
+    const bool is_sum =
+        kind_of(node->op) == Kind::kSums && node->op != "Softmax" && node->op != "LogSoftmax";
+    const bool goes_on =
+        adds(*node) || is_sum || is_scaled(*node) || moves_values(node->op) || keeps_numbers(*node);
+    return goes_on ? Onward::kAll : Onward::kStop;
+  }
+
+  // Does it read one of the values, perhaps times a number?
+  bool reads_one_of(const Node& product, const std::vector<ValueId>& values) const {
+    const std::vector<ValueId> read =
+        walk_back(graph_, product.inputs, {}, [&](ValueId, const Node* node) {
+          const bool goes_on = node != nullptr && (is_scaled(*node) || keeps_numbers(*node));
+          return goes_on ? Onward::kAll : Onward::kStop;
+        });
+    return std::ranges::any_of(
+        read, [&](ValueId id) { return std::ranges::find(values, id) != values.end(); });
   }
 
   bool is_scaled(const Node& node) const {
@@ -61,7 +144,7 @@ class Powers {
 
   // A power stays one through sums, roots, bounds and factors.
   bool keeps_power(const Node& node) const {
-    constexpr std::array<std::string_view, 6> kSumsOfPowers{"Add",  "Mean", "Pow",
+    constexpr std::array<std::string_view, 7> kSumsOfPowers{"Add",  "Cast", "Mean", "Pow",
                                                             "Sqrt", "Sub",  "Sum"};
     if (std::ranges::find(kSumsOfPowers, node.op) != kSumsOfPowers.end()) return true;
     const Kind kind = kind_of(node.op);
@@ -73,9 +156,11 @@ class Powers {
   void look_back(ValueId from) {
     std::map<ValueId, int> products{{from, 0}};
     const auto visit = [&](ValueId id, const Node* node) -> WayStep {
-      if (node == nullptr) return {context_.is_open(id) ? Onward::kAll : Onward::kStop, false};
+      if (node == nullptr) return {context_.is_constant(id) ? Onward::kStop : Onward::kAll, false};
       if (is_square(*node)) return {Onward::kAll, true};  // of a root of squares, perhaps
       const bool is_sum = is_product(node->op);
+      // Distances: |a|^2 - 2 a a^T + |a|^2.
+      if (is_sum && products[id] == 0 && multiplies_itself(*node)) return {Onward::kStop, true};
       if (is_sum ? products[id] > 0 : !keeps_power(*node)) return {};
       for (const ValueId in : node->inputs)
         products.try_emplace(in, products[id] + (is_sum ? 1 : 0));

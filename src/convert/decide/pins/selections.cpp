@@ -3,10 +3,13 @@
 // its type, so that rounding reorders nothing that the products told apart.
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "convert/decide/pin_context.h"
 #include "convert/decide/pins/pins.h"
+#include "convert/graph/sizes.h"
 #include "convert/graph/walk.h"
 #include "convert/standard/operator_facts.h"
 
@@ -27,13 +30,11 @@ class Selections {
         seen_(graph_.values.size(), false) {}
 
   void run() {
+    // Places first: their ways go on where those of choices end.
+    for (const bool is_place : {true, false}) collect_all(is_place);
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
       if (!node.domain.empty() || node.schema == nullptr) continue;
-      const OperatorFacts* facts = find_facts(node.op);
-      for (std::size_t i = 0; facts != nullptr && i < node.inputs.size(); ++i) {
-        if (node.inputs[i] != kNone && facts->decides_by(i)) collect(node.inputs[i]);
-      }
       // Its offsets have the type of what it samples.
       if (node.op == "DeformConv")
         context_.keep_node(static_cast<NodeId>(n), "its offsets are coordinates");
@@ -59,12 +60,22 @@ class Selections {
     }
   }
 
+  void collect_all(bool are_places) {
+    for (const Node& node : graph_.nodes) {
+      const OperatorFacts* facts = context_.is_standard(node) ? find_facts(node.op) : nullptr;
+      for (std::size_t i = 0; facts != nullptr && i < node.inputs.size(); ++i) {
+        if (node.inputs[i] == kNone || !facts->decides_by(i)) continue;
+        if (facts->places_by(i) == are_places) collect(node.inputs[i], are_places);
+      }
+    }
+  }
+
   // Goes back from a choice to the products: arithmetic is kept at once, what only moves values is
   // noted, since it has nothing to lose where all that it moves was low before.
-  void collect(ValueId chosen) {
+  void collect(ValueId chosen, bool is_place) {
     const auto visit = [&](ValueId id, const Node* node) {
       if (node == nullptr) return Onward::kAll;
-      if (!is_between(node->op)) return Onward::kStop;
+      if (!is_between(node->op) && !(is_place && transforms_places(*node))) return Onward::kStop;
       const NodeId made_by = graph_.value(id).producer;
       if (moves_values(node->op)) {
         if (state(made_by) == State::kUnseen) state(made_by) = State::kMoves;
@@ -74,6 +85,19 @@ class Selections {
       return Onward::kAll;
     };
     walk_back(graph_, {chosen}, {.farthest = graph_.values.size()}, visit, &seen_);
+  }
+
+  // A product over so few numbers that they are coordinates: a rotation, a homography, an affine
+  // transform of a grid. Layers sum over more.
+  bool transforms_places(const Node& node) {
+    constexpr std::int64_t kMostCoordinates = 4;
+    if ((node.op != "MatMul" && node.op != "Gemm") || node.inputs[0] == kNone) return false;
+    if (shapes_.empty()) shapes_ = known_shapes(graph_);
+    const auto& shape = shapes_[static_cast<std::size_t>(node.inputs[0])];
+    if (!shape || shape->empty()) return false;
+    const bool is_transposed = node.op == "Gemm" && graph_.integer(node, "transA", 0) != 0;
+    const std::int64_t terms = is_transposed ? shape->front() : shape->back();
+    return terms > 1 && terms <= kMostCoordinates;
   }
 
   // Nothing that was kept is rounded on its way to the choice.
@@ -123,7 +147,8 @@ class Selections {
   const Graph& graph_;
   SlotMap& map_;
   std::vector<State> state_;
-  std::vector<bool> seen_;  // values that decide
+  std::vector<bool> seen_;                                        // values that decide
+  std::vector<std::optional<std::vector<std::int64_t>>> shapes_;  // read when a product asks
 };
 
 }  // namespace

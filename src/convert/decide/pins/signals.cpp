@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <limits>
+#include <optional>
+#include <vector>
 
 #include "convert/decide/pin_context.h"
 #include "convert/decide/pins/pins.h"
+#include "convert/graph/sizes.h"
 #include "convert/graph/walk.h"
 #include "convert/onnx/fields.h"
 #include "convert/onnx/low.h"
@@ -14,6 +18,8 @@
 
 namespace mezzo::convert {
 namespace {
+
+constexpr std::string_view kDifferenceWhy = "a signal less its own neighbours: a small difference";
 
 class Signals {
  public:
@@ -28,7 +34,10 @@ class Signals {
       const Node& node = graph_.nodes[n];
       if (!node.domain.empty() || node.schema == nullptr) continue;
       if (node.op == "Log" && has_fewer_exponents()) logarithm(node);
-      if (node.op == "Sub") difference(static_cast<NodeId>(n));
+      if (node.op == "Conv") difference_by_weights(static_cast<NodeId>(n));
+      if (node.op != "Sub") continue;
+      difference(static_cast<NodeId>(n));
+      difference_of_sums(static_cast<NodeId>(n));
     }
   }
 
@@ -89,17 +98,98 @@ class Signals {
   // A signal less its own past, times a number or not: samples differ little from their
   // neighbours, and rounding them first is an error that the difference does not share.
   void difference(NodeId id) {
-    constexpr std::string_view kWhy = "a signal less its own neighbours: a small difference";
     const Node& node = graph_.node(id);
     if (node.inputs.size() != 2 || node.inputs[0] == node.inputs[1]) return;
     const std::vector<ValueId> left = sources(node.inputs[0]);
     const std::vector<ValueId> right = sources(node.inputs[1]);
     for (const ValueId source : left) {
       if (std::ranges::find(right, source) == right.end() || is_made_by_product(source)) continue;
-      keep_value(source, kWhy);
-      for (const Slot slot : map_.variables[static_cast<std::size_t>(id)])
-        map_.slots.pin(slot, Label::kHigh, Level::kPattern, std::string(kWhy));
+      keep_value(source, kDifferenceWhy);
+      keep_node(id, kDifferenceWhy);
     }
+  }
+
+  // The same as a convolution: Sobel, Laplace, pre-emphasis.
+  void difference_by_weights(NodeId id) {
+    const Node& node = graph_.node(id);
+    if (node.inputs.size() < 2 || !is_difference(node.inputs[1])) return;
+    for (const ValueId source : sources(node.inputs[0])) {
+      if (!is_open(source) || is_made_by_product(source)) continue;
+      keep_value(source, kDifferenceWhy);
+      keep_node(id, kDifferenceWhy);
+    }
+  }
+
+  // Do the numbers of each filter nearly cancel? Those that are learned do not.
+  bool is_difference(ValueId weights) {
+    constexpr double kLeft = 1.0 / 16;
+    if (weights == kNone || !is_constant(weights)) return false;
+    const std::vector<double> values = constants_.values(weights);
+    if (values.empty()) return false;
+    if (shapes_.empty()) shapes_ = known_shapes(graph_);
+    const auto& shape = shapes_[static_cast<std::size_t>(weights)];
+    if (!shape || shape->empty() || shape->front() <= 0) return false;
+    const std::size_t filter = values.size() / static_cast<std::size_t>(shape->front());
+    for (std::size_t begin = 0; begin < values.size(); begin += filter) {
+      double sum = 0, magnitudes = 0;
+      for (std::size_t i = begin; i < begin + filter; ++i) {
+        sum += values[i];
+        magnitudes += std::abs(values[i]);
+      }
+      if (magnitudes == 0 || std::abs(sum) > kLeft * magnitudes) return false;
+    }
+    return true;
+  }
+
+  // (c + a) - (c - b): what both sums have goes, and with it all that rounding them left of a
+  // and b. So neither sum is rounded.
+  void difference_of_sums(NodeId id) {
+    constexpr std::string_view kWhy = "a difference of sums of the same number: it cancels out";
+    const Node& node = graph_.node(id);
+    if (node.inputs.size() != 2 || node.inputs[0] == kNone || node.inputs[1] == kNone) return;
+    const ValueId left = shifted_from(node.inputs[0]);
+    const ValueId right = shifted_from(node.inputs[1]);
+    if (left == right) return;
+    const Node* one = sum(left);
+    const Node* other = sum(right);
+    if (one == nullptr || other == nullptr) return;
+    const bool cancels = std::ranges::any_of(one->inputs, [&](ValueId in) {
+      return in != kNone && std::ranges::find(other->inputs, in) != other->inputs.end();
+    });
+    if (!cancels) return;
+    for (const ValueId side : {left, right}) keep_way(side, node, kWhy);
+    keep_node(id, kWhy);
+  }
+
+  const Node* sum(ValueId id) const {
+    const NodeId producer = graph_.value(id).producer;
+    if (producer == kNone) return nullptr;
+    const Node& node = graph_.node(producer);
+    return is_sum(node) || (node.domain.empty() && node.op == "Sub") ? &node : nullptr;
+  }
+
+  // The value that another one is a moved part of.
+  ValueId shifted_from(ValueId id) const { return shifts_before(id).back(); }
+
+  std::vector<ValueId> shifts_before(ValueId id) const {
+    return walk_back(graph_, {id}, {}, [](ValueId, const Node* node) {
+      const bool is_moved = node != nullptr && moves_values(node->op) && node->op != "Where";
+      return is_moved ? Onward::kFirst : Onward::kStop;
+    });
+  }
+
+  // A sum, and what moves it to the difference.
+  void keep_way(ValueId side, const Node& difference, std::string_view why) {
+    for (const ValueId in : difference.inputs) {
+      const std::vector<ValueId> way = shifts_before(in);
+      if (way.back() != side) continue;
+      for (const ValueId at : way) keep_node(graph_.value(at).producer, why);
+    }
+  }
+
+  void keep_node(NodeId id, std::string_view why) {
+    for (const Slot slot : map_.variables[static_cast<std::size_t>(id)])
+      map_.slots.pin(slot, Label::kHigh, Level::kPattern, std::string(why));
   }
 
   bool is_made_by_product(ValueId id) const {
@@ -138,6 +228,7 @@ class Signals {
   Element low_;
   const Constants& constants_;
   SlotMap& map_;
+  std::vector<std::optional<std::vector<std::int64_t>>> shapes_;  // read when a filter asks
 };
 
 }  // namespace

@@ -62,6 +62,33 @@ const std::map<std::string, std::function<std::string(GraphBuilder&)>> kBetween 
        g.node("Reciprocal", {"g"}, {"r"}).node("Expand", {"r", "shape"}, {"inverse"});
        return "inverse";
      }},
+    {"ReduceSum and Reciprocal, expanded",
+     [](GraphBuilder& g) {
+       g.node("ReduceSum", {"g", "one"}, {"s"}).node("Reciprocal", {"s"}, {"r"});
+       g.node("Expand", {"r", "shape"}, {"inverse"});
+       return "inverse";
+     }},
+    {"Trilu and a sum of the halves",
+     [](GraphBuilder& g) {
+       g.node("Trilu", {"g"}, {"t"}).node("Sub", {"g", "t"}, {"rest"});
+       g.node("Add", {"t", "rest"}, {"again"}).node("Reciprocal", {"again"}, {"r"});
+       g.node("Expand", {"r", "shape"}, {"inverse"});
+       return "inverse";
+     }},
+    {"another factor",
+     [](GraphBuilder& g) {
+       g.node("Sigmoid", {"g"}, {"f"}).node("Mul", {"g", "f"}, {"m"});
+       g.node("Reciprocal", {"m"}, {"r"}).node("Expand", {"r", "shape"}, {"inverse"});
+       return "inverse";
+     }},
+    {"both outputs of Split",
+     [](GraphBuilder& g) {
+       g.initializer(tensor<std::int64_t>("halves", Element::kInt64, {2}, {1, 1}));
+       g.node("Split", {"g", "halves"}, {"upper", "lower"});
+       g.node("Concat", {"lower", "upper"}, {"c"}, attribute("axis", std::int64_t{0}));
+       g.node("Reciprocal", {"c"}, {"r"}).node("Expand", {"r", "shape"}, {"inverse"});
+       return "inverse";
+     }},
     {"Pow",
      [](GraphBuilder& g) {
        g.node("Pow", {"g", "root"}, {"p"}).node("Expand", {"p", "shape"}, {"inverse"});
@@ -87,6 +114,22 @@ TEST(GuardedDivisors, StayFloatUpToWhatNeedsThem) {
       EXPECT_TRUE(decision_on(made, "y").low);
     }
   }
+}
+
+// -min(-|x|, -1e-12).
+TEST(GuardedDivisors, StayFloatBelowANegativeBound) {
+  GraphBuilder g;
+  g.input("x").weight("w").weight("bound", {-1e-12F}, {});
+  g.initializer(tensor<std::int64_t>("shape", Element::kInt64, {2}, {2, 2}));
+  g.node("MatMul", {"x", "w"}, {"first"}).node("MatMul", {"first", "w"}, {"a"});
+  g.node("ReduceL2", {"a"}, {"n"}, integers_attribute("axes", {1})).node("Neg", {"n"}, {"minus"});
+  g.node("Min", {"minus", "bound"}, {"g"}).node("Neg", {"g"}, {"m"});
+  g.node("Reciprocal", {"m"}, {"r"}).node("Expand", {"r", "shape"}, {"e"});
+  g.node("Mul", {"a", "e"}, {"d"});
+  const Message made = model(g.node("MatMul", {"d", "w"}, {"y"}).output("y").take());
+  for (const char* node : {"g", "m", "r", "e", "d"})
+    EXPECT_FALSE(decision_on(made, node).low) << node;
+  EXPECT_TRUE(decision_on(made, "y").low);
 }
 
 TEST(GuardedDivisors, AreLeftAloneWhereTheTypeHasTheNumber) {

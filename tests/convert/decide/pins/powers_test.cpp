@@ -82,6 +82,61 @@ TEST(Powers, AreFloatWhoeverTellsThemApart) {
   }
 }
 
+TEST(Powers, AreProductsWithACopyToo) {
+  for (const char* copies : {"Identity", "Abs", "Neg"}) {
+    GraphBuilder g = spectrum();
+    g.node(copies, {"r"}, {"again"}).node("Mul", {"r", "again"}, {"q"}).node("Abs", {"q"}, {"p"});
+    const Message made = decibels_of(std::move(g), "p");
+    for (const char* dtype : kTypes) expect_float(made, {"r", "again", "q", "p"}, dtype);
+  }
+}
+
+// |a|^2 - 2 a a^T: small beside what it is taken of.
+TEST(Powers, AreProductsWithATransposedSelf) {
+  GraphBuilder g;
+  g.input("x").weight("w").weight("w2").weight("two", {2}, {});
+  g.node("MatMul", {"x", "w"}, {"first"}).node("MatMul", {"first", "w2"}, {"a"});
+  g.node("Transpose", {"a"}, {"t"}).node("MatMul", {"a", "t"}, {"gram"});
+  g.node("Mul", {"gram", "two"}, {"cross"}).node("Mul", {"a", "a"}, {"q"});
+  g.node("ReduceSum", {"q"}, {"n"}).node("Sub", {"n", "cross"}, {"d"});
+  const Message made = model(g.output("d").take());
+  for (const char* dtype : kTypes) {
+    expect_float(made, {"gram", "cross", "q", "n", "d"}, dtype);
+    EXPECT_TRUE(decision_on(made, "a", {}, dtype).low);
+  }
+}
+
+// |a|^2 - 2 a b + |b|^2, as models that look for the nearest of several vectors write it.
+TEST(Powers, OfDifferencesWrittenOutAreFloatWithTheirProduct) {
+  for (const bool is_scaled_first : {false, true}) {
+    GraphBuilder g;
+    g.input("x").weight("w").weight("codes", {1, 2, 3, 4}, {2, 2}).weight("two", {-2}, {});
+    g.weight("lengths", {5, 25}, {1, 2}).node("MatMul", {"x", "w"}, {"a"});
+    if (is_scaled_first) {
+      g.node("Mul", {"a", "two"}, {"scaled"}).node("MatMul", {"scaled", "codes"}, {"cross"});
+    } else {
+      g.node("MatMul", {"a", "codes"}, {"dots"}).node("Mul", {"dots", "two"}, {"cross"});
+    }
+    g.node("ReduceSumSquare", {"a"}, {"n"}).node("Add", {"n", "lengths"}, {"both"});
+    g.node("Add", {"both", "cross"}, {"d"}).node("MatMul", {"d", "w"}, {"y"});
+    const Message made = model(g.output("y").take());
+    for (const char* dtype : kTypes) {
+      expect_float(made, {"n", "both", "cross", "d"}, dtype);
+      expect_float(made, {is_scaled_first ? "scaled" : "dots"}, dtype);
+      EXPECT_TRUE(decision_on(made, "a", {}, dtype).low) << dtype;
+      EXPECT_TRUE(decision_on(made, "y", {}, dtype).low) << dtype;
+    }
+  }
+}
+
+TEST(Powers, BesideOtherProductsAreNoDifferences) {
+  GraphBuilder g;
+  g.input("x").weight("w").weight("w2").node("MatMul", {"x", "w"}, {"a"});
+  g.node("MatMul", {"x", "w2"}, {"b"}).node("ReduceSumSquare", {"a"}, {"n"});
+  g.node("MatMul", {"b", "w2"}, {"c"}).node("Add", {"n", "c"}, {"y"});
+  EXPECT_TRUE(decision_on(model(g.output("y").take()), "c").low);
+}
+
 TEST(Powers, OfActivationsAreNoSquaresToLookAt) {
   GraphBuilder g;
   g.input("x").weight("w").weight("c", {0.044F}, {});

@@ -127,5 +127,32 @@ TEST(Selections, AreFoundInBodiesToo) {
   EXPECT_FALSE(decision_on(made, "y/body/s").low);
 }
 
+// A homography of a grid that a layer moved.
+Message warped(std::int64_t coordinates) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 1, 4, 4});
+  const auto n = static_cast<std::size_t>(coordinates);
+  g.weight("w", std::vector<float>(n, 0.5F), {coordinates, 1, 1, 1})
+      .weight("h", std::vector<float>(n * 2, 0.1F), {coordinates, 2})
+      .weight("grid", std::vector<float>(n * 16, 1), {1, coordinates, 4, 4});
+  g.node("Conv", {"x", "w"}, {"flow"}).node("Add", {"flow", "grid"}, {"places"});
+  g.node("Transpose", {"places"}, {"t"}, integers_attribute("perm", {0, 2, 3, 1}));
+  g.node("MatMul", {"t", "h"}, {"turned"}).node("GridSample", {"x", "turned"}, {"y"});
+  return model(g.output("y", Element::kFloat, {1, 1, 4, 4}).take());
+}
+
+TEST(Selections, CoordinatesStayFloatThroughTheirTransform) {
+  for (const std::int64_t coordinates : {2, 3, 4}) {
+    const Message made = warped(coordinates);
+    for (const char* node : {"places", "t", "turned"})
+      EXPECT_FALSE(decision_on(made, node).low) << coordinates << ' ' << node;
+    EXPECT_TRUE(decision_on(made, "flow").low);
+  }
+}
+
+TEST(Selections, LayersBeforeCoordinatesGoLow) {
+  EXPECT_TRUE(decision_on(warped(32), "turned").low);
+}
+
 }  // namespace
 }  // namespace mezzo::convert

@@ -91,6 +91,40 @@ TEST(Differences, OfNeighbouringSamplesAreTakenInFloat) {
   EXPECT_TRUE(decision_on(made, "y").low);
 }
 
+// The same by a convolution whose weights nearly cancel.
+TEST(Differences, ByConvolutionsAreTakenInFloat) {
+  const auto filtered = [](std::vector<float> weights, bool of_a_product) {
+    GraphBuilder g;
+    g.input("x", Element::kFloat, {1, 1, 8}).weight("filter", std::move(weights), {2, 1, 2});
+    g.weight("w", std::vector<float>(64, 0.5F), {8, 8});
+    g.weight("v", std::vector<float>(49, 0.5F), {7, 7});
+    if (of_a_product) g.node("MatMul", {"x", "w"}, {"m"});
+    g.node("Conv", {of_a_product ? "m" : "x", "filter"}, {"d"}).node("MatMul", {"d", "v"}, {"y"});
+    return model(g.output("y", Element::kFloat, {1, 2, 7}).take());
+  };
+  const Message made = filtered({-1, 1, -0.97F, 1}, false);
+  EXPECT_FALSE(decision_on(made, "d").low);
+  EXPECT_THAT(decision_on(made, "d").why, HasSubstr(kDifference));
+  EXPECT_TRUE(decision_on(made, "y").low);
+  EXPECT_TRUE(decision_on(filtered({-1, 1, 0.5F, 1}, false), "d").low);
+  EXPECT_TRUE(decision_on(filtered({-1, 1, -0.97F, 1}, true), "d").low);
+}
+
+// The size of a box: (anchor + right) - (anchor - left).
+TEST(Differences, OfSumsThatShareANumberAreTakenInFloat) {
+  GraphBuilder g;
+  g.input("x").weight("w").weight("w2").weight("anchor", {0.5F, 80.5F, 160.5F, 560.5F}, {2, 2});
+  g.node("MatMul", {"x", "w"}, {"a"}).node("MatMul", {"x", "w2"}, {"b"});
+  g.node("Add", {"anchor", "a"}, {"high"}).node("Sub", {"anchor", "b"}, {"below"});
+  g.node("Transpose", {"high"}, {"one"}).node("Transpose", {"below"}, {"other"});
+  g.node("Sub", {"one", "other"}, {"size"});
+  const Message made = model(g.node("MatMul", {"size", "w"}, {"y"}).output("y").take());
+  for (const char* node : {"high", "below", "one", "other", "size"})
+    EXPECT_FALSE(decision_on(made, node).low) << node;
+  EXPECT_TRUE(decision_on(made, "a").low);
+  EXPECT_TRUE(decision_on(made, "y").low);
+}
+
 TEST(Differences, OfProductsGoLowAsTheProductsDo) {
   EXPECT_TRUE(decision_on(emphasised(true), "d").low);
 }
