@@ -154,13 +154,65 @@ inline SmallModel refined_boxes() {
           floats("x", {16, 8}, uniform_values(128, 1, 8))};
 }
 
+// How near each row is to each of several codes: |a|^2 - 2 a b + |b|^2.
+inline SmallModel nearest_codes() {
+  constexpr std::size_t kRows = 8, kWidth = 16;
+  std::vector<float> rows = uniform_values(kRows * kWidth, 4, 9);
+  for (float& value : rows) value += 10;
+  std::vector<float> codes(rows.size()), lengths(kRows, 0.0F);
+  const std::vector<float> away = uniform_values(rows.size(), 0.2F, 10);
+  for (std::size_t row = 0; row < kRows; ++row) {
+    for (std::size_t i = 0; i < kWidth; ++i) {
+      const float code = rows[row * kWidth + i] + away[row * kWidth + i];
+      codes[i * kRows + row] = code;
+      lengths[row] += code * code;
+    }
+  }
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {8, 16}).weight("codes", codes, {16, 8});
+  g.weight("lengths", lengths, {1, 8}).weight("two", {2}, {});
+  g.node("MatMul", {"x", "codes"}, {"dots"}).node("Mul", {"dots", "two"}, {"cross"});
+  g.node("ReduceSumSquare", {"x"}, {"n"}, integers_attribute("axes", {1}));
+  g.node("Add", {"n", "lengths"}, {"both"}).node("Sub", {"both", "cross"}, {"d"});
+  g.node("Neg", {"d"}, {"e"}).node("Exp", {"e"}, {"y"});
+  return {"nearest codes", model(g.output("y", Element::kFloat, {8, 8}).take()),
+          floats("x", {8, 16}, rows)};
+}
+
+// Edges of a picture with little contrast, by a filter.
+inline SmallModel faint_edges() {
+  constexpr std::size_t kSide = 32;
+  std::vector<std::uint8_t> pixels(kSide * kSide);
+  for (std::size_t i = 0; i < pixels.size(); ++i)
+    pixels[i] = static_cast<std::uint8_t>(150 + (i % kSide / 4 + i / kSide / 5) % 3);
+  GraphBuilder g;
+  g.input("x", Element::kUint8, {1, 1, kSide, kSide}).weight("scale", {1 / 255.0F}, {});
+  g.weight("sobel", {-1, 0, 1, -2, 0, 2, -1, 0, 1, -1, -2, -1, 0, 0, 0, 1, 2, 1}, {2, 1, 3, 3});
+  g.node("Cast", {"x"}, {"f"}, attribute("to", 1)).node("Mul", {"f", "scale"}, {"s"});
+  g.node("Conv", {"s", "sobel"}, {"y"});
+  return {"faint edges", model(g.output("y", Element::kFloat, {1, 2, 30, 30}).take()),
+          tensor("x", Element::kUint8, {1, 1, kSide, kSide}, pixels)};
+}
+
+// (anchor + right) - (anchor - left), far from the origin.
+inline SmallModel box_sizes() {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {16, 8}).weight("w", uniform_values(64, 1, 11), {8, 8});
+  g.weight("v", uniform_values(64, 1, 12), {8, 8}).weight("anchors", step_values(128, 13), {16, 8});
+  g.node("MatMul", {"x", "w"}, {"right"}).node("MatMul", {"x", "v"}, {"left"});
+  g.node("Add", {"anchors", "right"}, {"high"}).node("Sub", {"anchors", "left"}, {"low"});
+  g.node("Sub", {"high", "low"}, {"y"});
+  return {"box sizes", model(g.output("y", Element::kFloat, {16, 8}).take()),
+          floats("x", {16, 8}, uniform_values(128, 2, 13))};
+}
+
 /// Converts all of them in every mode. The error is small without calibration, and with it not
 /// larger. `libraries` names the libraries that judge.
 inline void expect_small_models_stay_right(const Judges& libraries,
                                            const std::vector<std::string>& profiles) {
   namespace fs = std::filesystem;
   for (const auto make : {quiet_spectrum, normalised_rows, angles_of_positions, disparities,
-                          warped_image, refined_boxes}) {
+                          warped_image, refined_boxes, nearest_codes, faint_edges, box_sizes}) {
     const SmallModel small = make();
     const fs::path folder = scratch_folder("small");
     save(folder / "in.onnx", small.model);

@@ -55,7 +55,7 @@ class Decider {
       result_.warnings.push_back(std::move(warning));
     map().slots.settle();
     result_.low = place_casts(graph_, policy_, map());
-    result_.list = decisions_of(graph_, result_);
+    result_.list = decisions_of(graph_, policy_, result_);
     std::ranges::sort(result_.float_weights);
     return std::move(result_);
   }

@@ -47,7 +47,7 @@ struct Decisions {
 Decision question_about(const Graph&, const Node&, std::size_t variable);
 
 /// The decision about every type variable of every node, and who made it.
-std::vector<Decision> decisions_of(const Graph&, const Decisions&);
+std::vector<Decision> decisions_of(const Graph&, const ConvertPolicy&, const Decisions&);
 
 /// A type that no node has, but what goes into a body or a function, or comes out of it.
 struct Passage {

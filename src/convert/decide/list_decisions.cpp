@@ -41,6 +41,23 @@ bool touches_floats(const Graph& graph, const Node& node) {
   return std::ranges::any_of(node.inputs, is_float) || std::ranges::any_of(node.outputs, is_float);
 }
 
+// What the cut could not choose: a node that takes the widest type of what it reads.
+void name_wider_input(const Graph& graph, const ConvertPolicy& policy, const Decisions& decisions,
+                      const Node& node, Decision& decision) {
+  const bool is_forced = decision.rule == "cut" && !decision.low &&
+                         policy.class_of(node.qualified_name()).cast == CastClass::kPromote;
+  if (!is_forced) return;
+  const auto is_wide = [&](ValueId id) {
+    if (id == kNone || decisions.map.is_constant[static_cast<std::size_t>(id)]) return false;
+    return decisions.map.native[static_cast<std::size_t>(id)] != kNoSlot &&
+           !decisions.is_low_value(id);
+  };
+  const auto wide = std::ranges::find_if(node.inputs, is_wide);
+  if (wide == node.inputs.end()) return;
+  decision.why = concat(
+      {"it takes the widest type of its inputs, and '", graph.value(*wide).name, "' is float32"});
+}
+
 }  // namespace
 
 Decision question_about(const Graph& graph, const Node& node, std::size_t variable) {
@@ -49,7 +66,8 @@ Decision question_about(const Graph& graph, const Node& node, std::size_t variab
   return decision;
 }
 
-std::vector<Decision> decisions_of(const Graph& graph, const Decisions& decisions) {
+std::vector<Decision> decisions_of(const Graph& graph, const ConvertPolicy& policy,
+                                   const Decisions& decisions) {
   std::vector<Decision> list;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
@@ -57,7 +75,9 @@ std::vector<Decision> decisions_of(const Graph& graph, const Decisions& decision
     const std::vector<Slot>& variables = decisions.map.variables[n];
     for (std::size_t v = 0; v < variables.size(); ++v) {
       if (variables[v] == kNoSlot) continue;
-      answer(decisions, variables[v], list.emplace_back(question_about(graph, node, v)));
+      Decision& decision = list.emplace_back(question_about(graph, node, v));
+      answer(decisions, variables[v], decision);
+      name_wider_input(graph, policy, decisions, node, decision);
     }
   }
   return list;

@@ -338,6 +338,16 @@ TEST(Classes, ALayerNormThatComputesInFloatFollowsItsNeighbours) {
   EXPECT_FALSE(decision_on(norm(10), "n").low) << "it would sum in float16";
 }
 
+// A sum of what is given and what was computed: the float32 input decides, not the number of casts.
+TEST(Classes, ASumOfAFloatInputSaysWhichInputItIs) {
+  GraphBuilder g;
+  g.input("x").weight("w").node("MatMul", {"x", "w"}, {"m"}).node("Add", {"x", "m"}, {"s"});
+  const Message made = model(g.node("MatMul", {"s", "w"}, {"y"}).output("y").take());
+  EXPECT_FALSE(decision_on(made, "s").low);
+  EXPECT_EQ(decision_on(made, "s").why,
+            "it takes the widest type of its inputs, and 'x' is float32");
+}
+
 TEST(NarrowedInputs, AreWarnedOfWhereTheModelMakesIntegersOfThem) {
   const auto warnings = [](const char* io, const char* between, std::int64_t to) {
     GraphBuilder g;
