@@ -39,7 +39,7 @@ file(WRITE ${WORK}/options.txt "${options}\n")
 file(GLOB documents ${ROOT}/*.md ${ROOT}/docs/*.md ${ROOT}/examples/*.md ${ROOT}/python/*.md)
 function(check expected)
   execute_process(COMMAND ${CMAKE_COMMAND} -E env LC_ALL=C awk -f ${CMAKE_CURRENT_LIST_DIR}/check_documents.awk -v root=${ROOT} -v runs=${runs}
-                          -v commands=${commands} -v columns=100000 -v tree=${WORK}/tree.txt -v options=${WORK}/options.txt ${ARGN} OUTPUT_VARIABLE complaints ERROR_VARIABLE complaints RESULT_VARIABLE failed)
+                          -v commands=${commands} -v columns=140 -v tree=${WORK}/tree.txt -v options=${WORK}/options.txt ${ARGN} OUTPUT_VARIABLE complaints ERROR_VARIABLE complaints RESULT_VARIABLE failed)
   if(expected STREQUAL "fine" AND failed)
     message(SEND_ERROR "${complaints}")
   elseif(NOT expected STREQUAL "fine" AND NOT complaints MATCHES "${expected}")
