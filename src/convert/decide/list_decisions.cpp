@@ -41,7 +41,7 @@ bool touches_floats(const Graph& graph, const Node& node) {
   return std::ranges::any_of(node.inputs, is_float) || std::ranges::any_of(node.outputs, is_float);
 }
 
-// What the cut could not choose: a node that takes the widest type of what it reads.
+// The cut cannot choose for a node that takes the widest type of what it reads.
 void name_wider_input(const Graph& graph, const ConvertPolicy& policy, const Decisions& decisions,
                       const Node& node, Decision& decision) {
   const bool is_forced = decision.rule == "cut" && !decision.low &&
