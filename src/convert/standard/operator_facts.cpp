@@ -231,6 +231,10 @@ Kind kind_of(std::string_view op) {
   return facts == nullptr ? kOther : facts->kind;
 }
 
+bool adds_up(std::string_view op) {
+  return kind_of(op) == kSums && op != "Softmax" && op != "LogSoftmax";
+}
+
 bool is_between(std::string_view op) {
   const Kind kind = kind_of(op);
   return kind == kMoves || kind == kElementwise || kind == kSums;

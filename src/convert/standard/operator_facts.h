@@ -29,8 +29,7 @@ struct OperatorFacts {
   std::string_view own_reason = {};
   Kind kind = Kind::kOther;
   std::uint8_t deciding = 0;  ///< one bit an input: what it holds is compared, or is a place
-
-  std::uint8_t places = 0;  ///< those of them that say where something is
+  std::uint8_t places = 0;    ///< those of them that say where something is
 
   bool decides_by(std::size_t input) const { return input < 8 && ((deciding >> input) & 1U) != 0; }
   bool places_by(std::size_t input) const { return input < 8 && ((places >> input) & 1U) != 0; }
@@ -49,6 +48,9 @@ inline bool moves_values(std::string_view op) {
 inline bool is_product(std::string_view op) {
   return kind_of(op) == Kind::kProduct;
 }
+
+/// Does it add up what it reads? A softmax sums, and gives shares of the sum.
+bool adds_up(std::string_view op);
 
 /// May it stand between a product and what is decided by it: does it move, compute element by
 /// element, or sum?

@@ -47,21 +47,13 @@ class GuardedDivisors {
 
   bool is_lost(double least) const { return least > 0 && least < smallest_normal(context_.low()); }
 
-  std::optional<double> number(const Node& node, std::size_t input) const {
+  // A bound from below; or from above, which keeps what is negative from zero: its magnitude.
+  std::optional<double> number(const Node& node, std::size_t input, bool is_above = false) const {
     if (input >= node.inputs.size() || !context_.is_constant(node.inputs[input])) return {};
     const std::vector<double> values = context_.constants.values(node.inputs[input]);
     if (values.empty()) return {};
-    const double least = std::ranges::min(values);
-    return least > 0 ? std::optional(least) : std::nullopt;
-  }
-
-  // A bound from above that keeps what is negative from zero: the magnitude that is left.
-  std::optional<double> negative(const Node& node, std::size_t input) const {
-    if (input >= node.inputs.size() || !context_.is_constant(node.inputs[input])) return {};
-    const std::vector<double> values = context_.constants.values(node.inputs[input]);
-    if (values.empty()) return {};
-    const double most = std::ranges::max(values);
-    return most < 0 ? std::optional(-most) : std::nullopt;
+    const double bound = is_above ? -std::ranges::max(values) : std::ranges::min(values);
+    return bound > 0 ? std::optional(bound) : std::nullopt;
   }
 
   // The smallest number that the node gives, by a constant that it reads.
@@ -72,17 +64,12 @@ class GuardedDivisors {
         return std::bit_cast<float>(
             static_cast<std::uint32_t>(bound->number(field::attribute::kFloat)));
       const std::optional<double> least = number(node, 1);
-      return least ? least : negative(node, 2);
+      return least ? least : number(node, 2, true);
     }
-    if (node.op == "Min") {
-      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-        if (const std::optional<double> found = negative(node, i)) return found;
-      }
-      return {};
-    }
-    if (std::ranges::find(kGuards, node.op) == kGuards.end()) return {};
+    const bool is_above = node.op == "Min";
+    if (!is_above && std::ranges::find(kGuards, node.op) == kGuards.end()) return {};
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      if (const std::optional<double> found = number(node, i)) return found;
+      if (const std::optional<double> found = number(node, i, is_above)) return found;
     }
     return {};
   }
@@ -115,8 +102,7 @@ class GuardedDivisors {
   // Sums of small numbers and what other factors make of them are small, as far as anyone knows; so
   // they guard as before. A product with one divided by them is what was guarded.
   bool keeps_small(const Node& reader, std::size_t input, const Reach& value) const {
-    if (kind_of(reader.op) == Kind::kSums)
-      return input == 0 && reader.op != "Softmax" && reader.op != "LogSoftmax";
+    if (adds_up(reader.op)) return input == 0;
     if (reader.op == "Mul") return value.most <= largest(context_.low()) || has_constant(reader);
     if (reader.op == "Div") return input == 0;
     constexpr std::array<std::string_view, 4> kAdds{"Add", "Mean", "Sub", "Sum"};

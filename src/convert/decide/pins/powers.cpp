@@ -119,10 +119,8 @@ class Powers {
 
   Onward onward_in_sum(const Node* node) const {
     if (node == nullptr) return Onward::kStop;
-    const bool is_sum =
-        kind_of(node->op) == Kind::kSums && node->op != "Softmax" && node->op != "LogSoftmax";
-    const bool goes_on =
-        adds(*node) || is_sum || is_scaled(*node) || moves_values(node->op) || keeps_numbers(*node);
+    const bool goes_on = adds(*node) || adds_up(node->op) || is_scaled(*node) ||
+                         moves_values(node->op) || keeps_numbers(*node);
     return goes_on ? Onward::kAll : Onward::kStop;
   }
 
@@ -147,9 +145,7 @@ class Powers {
     constexpr std::array<std::string_view, 7> kSumsOfPowers{"Add",  "Cast", "Mean", "Pow",
                                                             "Sqrt", "Sub",  "Sum"};
     if (std::ranges::find(kSumsOfPowers, node.op) != kSumsOfPowers.end()) return true;
-    const Kind kind = kind_of(node.op);
-    const bool is_softmax = node.op == "Softmax" || node.op == "LogSoftmax";
-    return kind == Kind::kMoves || (kind == Kind::kSums && !is_softmax) || is_scaled(node);
+    return moves_values(node.op) || adds_up(node.op) || is_scaled(node);
   }
 
   // From a reader back to squares, through one product at most: the sums over bands of a spectrum.

@@ -23,16 +23,12 @@ constexpr std::string_view kDifferenceWhy = "a signal less its own neighbours: a
 
 class Signals {
  public:
-  explicit Signals(const PinContext& context)
-      : graph_(context.graph),
-        low_(context.low()),
-        constants_(context.constants),
-        map_(context.map) {}
+  explicit Signals(const PinContext& context) : context_(context), graph_(context.graph) {}
 
   void run() {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
-      if (!node.domain.empty() || node.schema == nullptr) continue;
+      if (!context_.is_standard(node)) continue;
       if (node.op == "Log" && has_fewer_exponents()) logarithm(node);
       if (node.op == "Conv") difference_by_weights(static_cast<NodeId>(n));
       if (node.op != "Sub") continue;
@@ -44,18 +40,7 @@ class Signals {
  private:
   // bfloat16 has float's range: relative errors, which a logarithm makes small, are all it adds.
   bool has_fewer_exponents() const {
-    return smallest_normal(low_) > std::numeric_limits<float>::min();
-  }
-
-  bool is_constant(ValueId id) const { return map_.is_constant[static_cast<std::size_t>(id)]; }
-
-  bool is_open(ValueId id) const {
-    return id != kNone && map_.native[static_cast<std::size_t>(id)] != kNoSlot && !is_constant(id);
-  }
-
-  void keep_value(ValueId id, std::string_view why) {
-    map_.slots.pin(map_.native[static_cast<std::size_t>(id)], Label::kHigh, Level::kPattern,
-                   std::string(why));
+    return smallest_normal(context_.low()) > std::numeric_limits<float>::min();
   }
 
   // A logarithm tells small numbers apart that half cannot: powers of quiet sounds, probabilities.
@@ -64,8 +49,8 @@ class Signals {
   void logarithm(const Node& log) {
     constexpr std::string_view kWhy = "a logarithm reads it, however small it is";
     walk_back(graph_, log.inputs, {}, [&](ValueId id, const Node* node) {
-      if (!is_open(id) || (node != nullptr && is_guarded(*node))) return Onward::kStop;
-      keep_value(id, kWhy);
+      if (!context_.is_open(id) || (node != nullptr && is_guarded(*node))) return Onward::kStop;
+      context_.keep_value(id, kWhy);
       const bool is_through = node == nullptr || moves_values(node->op) || is_sum(*node);
       return is_through ? Onward::kAll : Onward::kStop;
     });
@@ -82,15 +67,16 @@ class Signals {
       const Message* bound = graph_.attribute(node, "min");
       if (bound == nullptr) return false;
       const auto bits = static_cast<std::uint32_t>(bound->number(field::attribute::kFloat));
-      return std::bit_cast<float>(bits) >= smallest_normal(low_);
+      return std::bit_cast<float>(bits) >= smallest_normal(context_.low());
     }
     if (!is_sum(node) && node.op != "Max" && node.op != "Clip") return false;
     const std::size_t end = node.op == "Clip" ? 2 : node.inputs.size();
     for (std::size_t i = node.op == "Clip" ? 1 : 0; i < std::min(end, node.inputs.size()); ++i) {
       const ValueId id = node.inputs[i];
-      if (id == kNone || !is_constant(id)) continue;
-      const std::vector<double> values = constants_.values(id);
-      if (!values.empty() && std::ranges::min(values) >= smallest_normal(low_)) return true;
+      if (!context_.is_constant(id)) continue;
+      const std::vector<double> values = context_.constants.values(id);
+      if (!values.empty() && std::ranges::min(values) >= smallest_normal(context_.low()))
+        return true;
     }
     return false;
   }
@@ -104,8 +90,8 @@ class Signals {
     const std::vector<ValueId> right = sources(node.inputs[1]);
     for (const ValueId source : left) {
       if (std::ranges::find(right, source) == right.end() || is_made_by_product(source)) continue;
-      keep_value(source, kDifferenceWhy);
-      keep_node(id, kDifferenceWhy);
+      context_.keep_value(source, kDifferenceWhy);
+      context_.keep_node(id, kDifferenceWhy);
     }
   }
 
@@ -114,17 +100,17 @@ class Signals {
     const Node& node = graph_.node(id);
     if (node.inputs.size() < 2 || !is_difference(node.inputs[1])) return;
     for (const ValueId source : sources(node.inputs[0])) {
-      if (!is_open(source) || is_made_by_product(source)) continue;
-      keep_value(source, kDifferenceWhy);
-      keep_node(id, kDifferenceWhy);
+      if (!context_.is_open(source) || is_made_by_product(source)) continue;
+      context_.keep_value(source, kDifferenceWhy);
+      context_.keep_node(id, kDifferenceWhy);
     }
   }
 
   // Do the numbers of each filter nearly cancel? Those that are learned do not.
   bool is_difference(ValueId weights) {
     constexpr double kLeft = 1.0 / 16;
-    if (weights == kNone || !is_constant(weights)) return false;
-    const std::vector<double> values = constants_.values(weights);
+    if (!context_.is_constant(weights)) return false;
+    const std::vector<double> values = context_.constants.values(weights);
     if (values.empty()) return false;
     if (shapes_.empty()) shapes_ = known_shapes(graph_);
     const auto& shape = shapes_[static_cast<std::size_t>(weights)];
@@ -158,7 +144,7 @@ class Signals {
     });
     if (!cancels) return;
     for (const ValueId side : {left, right}) keep_way(side, node, kWhy);
-    keep_node(id, kWhy);
+    context_.keep_node(id, kWhy);
   }
 
   const Node* sum(ValueId id) const {
@@ -183,13 +169,8 @@ class Signals {
     for (const ValueId in : difference.inputs) {
       const std::vector<ValueId> way = shifts_before(in);
       if (way.back() != side) continue;
-      for (const ValueId at : way) keep_node(graph_.value(at).producer, why);
+      for (const ValueId at : way) context_.keep_node(graph_.value(at).producer, why);
     }
-  }
-
-  void keep_node(NodeId id, std::string_view why) {
-    for (const Slot slot : map_.variables[static_cast<std::size_t>(id)])
-      map_.slots.pin(slot, Label::kHigh, Level::kPattern, std::string(why));
   }
 
   bool is_made_by_product(ValueId id) const {
@@ -202,7 +183,7 @@ class Signals {
   std::vector<ValueId> sources(ValueId id) const {
     std::vector<ValueId> found;
     walk_back(graph_, {id}, {}, [&](ValueId at, const Node* node) {
-      if (!is_open(at)) return Onward::kStop;
+      if (!context_.is_open(at)) return Onward::kStop;
       if (node != nullptr && (shifts(*node) || scales(*node))) return Onward::kAll;
       found.push_back(at);
       return Onward::kStop;
@@ -220,14 +201,12 @@ class Signals {
   bool scales(const Node& node) const {
     if (node.op != "Mul" && node.op != "Div") return false;
     return std::ranges::any_of(node.inputs, [&](ValueId in) {
-      return in != kNone && is_constant(in) && constants_.count(in) == 1;
+      return context_.is_constant(in) && context_.constants.count(in) == 1;
     });
   }
 
+  const PinContext& context_;
   const Graph& graph_;
-  Element low_;
-  const Constants& constants_;
-  SlotMap& map_;
   std::vector<std::optional<std::vector<std::int64_t>>> shapes_;  // read when a filter asks
 };
 
