@@ -17,11 +17,28 @@ at::ScalarType common_type(C c, std::string_view a = "self", std::string_view b 
   if (x.isTensor())
     return y.isScalar() ? at::result_type(x.toTensor(), y.toScalar()) : x.toTensor().scalar_type();
   if (y.isTensor()) return at::result_type(x.toScalar(), y.toTensor());
-  return c.type(a) == at::kFloat || c.type(b) == at::kFloat ? at::kFloat : at::kLong;
+  return c.type(a) == at::kDouble || c.type(b) == at::kDouble ? at::kDouble : at::kLong;
 }
 
 Names binary(C c, std::string_view op) {
   return {c.one(op, {c.x("self", c.out_type()), c.x("other", c.out_type())})};
+}
+
+/// The largest or smallest of two numbers, or of a list of them.
+Names extreme_number(C c, std::string_view op) {
+  if (c.takes("a")) return binary(c, op);
+  Names numbers;
+  for (const OnnxValue& one : c.arg(c.schema().arguments()[0].name()).elements())
+    numbers.push_back(c.as(one, c.out_type()));
+  return {c.one(op, numbers)};
+}
+
+/// range(lo, hi, step): how many numbers it has.
+Names range_length(C c) {
+  const std::string all = c.one("Sub", {c.x("hi"), c.x("lo")}), step = c.x("step");
+  const std::string sign = c.one("Sign", {step});
+  const std::string count = c.one("Div", {c.one("Add", {all, c.one("Sub", {step, sign})}), step});
+  return {c.one("Max", {count, c.constant(0)})};
 }
 
 /// The larger or smaller of two, where neither is NaN; else the one that is a number.
@@ -33,33 +50,25 @@ Names number_among(C c, std::string_view op) {
   return {c.one("Where", {c.one("IsNaN", {a}), b, first})};
 }
 
-/// Numbers of scripts are called a and b in their schemas.
-std::pair<std::string_view, std::string_view> sides(C c) {
-  return c.takes("self") ? std::pair{"self", "other"} : std::pair{"a", "b"};
-}
-
 Names arithmetic(C c, std::string_view op) {
-  const auto [a, b] = sides(c);
   const at::ScalarType type = c.out_type();
-  if (type == at::kBool) return {c.one(op == "Add" ? "Or" : "And", {c.x(a, type), c.x(b, type)})};
-  std::string other = c.x(b, type);
+  if (type == at::kBool) return binary(c, op == "Add" ? "Or" : "And");
+  std::string other = c.x("other", type);
   if (c.has("alpha") && (!c.is_fixed("alpha") || c.d("alpha") != 1))
     other = c.one("Mul", {other, c.x("alpha", type)});
-  return {c.one(op, {c.x(a, type), other})};
+  return {c.one(op, {c.x("self", type), other})};
 }
 
 Names compare(C c, std::string_view op, bool negate = false) {
-  const auto [a, b] = sides(c);
-  at::ScalarType type = common_type(c, a, b);
+  at::ScalarType type = common_type(c);
   if (type == at::kBool && op != "Equal") type = at::kInt;
-  std::string result = c.one(op, {c.x(a, type), c.x(b, type)});
+  std::string result = c.one(op, {c.x("self", type), c.x("other", type)});
   if (negate) result = c.one("Not", {result});
   return {c.g.cast(result, at::kBool, c.out_type())};
 }
 
 Names logic(C c, std::string_view op) {
-  const auto [a, b] = sides(c);
-  return {c.one(op, {c.x(a, at::kBool), c.x(b, at::kBool)})};
+  return {c.one(op, {c.x("self", at::kBool), c.x("other", at::kBool)})};
 }
 
 std::string floor_divided(C c, const std::string& a, const std::string& b) {
@@ -75,9 +84,8 @@ std::string floor_divided(C c, const std::string& a, const std::string& b) {
 }
 
 Names divide(C c) {
-  const auto [a, b] = sides(c);
   const at::ScalarType type = c.out_type();
-  const std::string x = c.x(a, type), y = c.x(b, type);
+  const std::string x = c.x("self", type), y = c.x("other", type);
   if (!c.has("rounding_mode")) return {c.one("Div", {x, y})};
   if (c.s("rounding_mode") == "floor") return {floor_divided(c, x, y)};
   const std::string quotient = c.one("Div", {x, y});
@@ -86,13 +94,11 @@ Names divide(C c) {
 }
 
 Names floor_divide(C c) {
-  const auto [a, b] = sides(c);
-  return {floor_divided(c, c.x(a, c.out_type()), c.x(b, c.out_type()))};
+  return {floor_divided(c, c.x("self", c.out_type()), c.x("other", c.out_type()))};
 }
 
 Names remainder(C c) {
-  const auto [a, b] = sides(c);
-  const std::string x = c.x(a, c.out_type()), y = c.x(b, c.out_type());
+  const std::string x = c.x("self", c.out_type()), y = c.x("other", c.out_type());
   if (!at::isFloatingType(c.out_type())) return {c.one("Mod", {x, y})};
   return {c.one("Sub", {x, c.one("Mul", {y, c.one("Floor", {c.one("Div", {x, y})})})})};
 }
@@ -277,7 +283,8 @@ Names trunc(C c) {
   return {c.one("Mul", {c.one("Sign", {x}), c.one("Floor", {c.one("Abs", {x})})})};
 }
 Names whole(C c, std::string_view op) {
-  return {c.is_float() ? c.unary(op) : c.x("self")};
+  if (!c.is_float()) return {c.x("self")};
+  return {c.g.cast(c.one(op, {c.x("self")}), c.type(), c.out_type())};
 }
 Names bit_logic(C c, std::string_view logical, std::string_view bitwise) {
   if (c.out_type() == at::kBool) return logic(c, logical);
@@ -415,6 +422,14 @@ constexpr Row kElementwise[] = {
     {"clip", 13, clamp},
     {"clamp_min", 13, clamp},
     {"clamp_max", 13, clamp},
+    {"prim::abs", 13, [](C c) { return Names{c.unary("Abs")}; }},
+    {"prim::max", 13, [](C c) { return extreme_number(c, "Max"); }},
+    {"prim::min", 13, [](C c) { return extreme_number(c, "Min"); }},
+    {"__range_length", 13, range_length},
+    {"__derive_index", 13,
+     [](C c) {
+       return Names{c.one("Add", {c.x("start"), c.one("Mul", {c.x("idx"), c.x("step")})})};
+     }},
     {"maximum", 13, [](C c) { return binary(c, "Max"); }},
     {"minimum", 13, [](C c) { return binary(c, "Min"); }},
     {"fmax", 13, [](C c) { return number_among(c, "Max"); }},

@@ -59,6 +59,25 @@ Names grid(C c) {
   return made;
 }
 
+/// A tensor of a number, or of a list of numbers, which may be in lists again.
+Names made_of_numbers(C c) {
+  const at::ScalarType type = c.out_type();
+  if (!c.takes("data")) return {c.as(c.arg("t"), type)};
+  if (example_of(c.arg("data"), 0).isTensor()) return {c.x("data", type)};
+  std::vector<OnnxValue> numbers;
+  detail::leaves_of(c.arg("data"), &numbers);
+  Names parts;
+  for (const OnnxValue& number : numbers) {
+    const bool is_number = !example_of(number, 0).isList();
+    parts.push_back(is_number ? c.one("Reshape", {c.as(number, type), c.g.ints({1})})
+                              : c.g.cast(c.g.list_of(number), at::kLong, type));
+  }
+  const std::string flat =
+      parts.size() == 1 ? parts[0] : c.one("Concat", parts, {{"axis", std::int64_t{0}}});
+  if (c.out_rank() == 1) return {flat};
+  return {c.one("Reshape", {flat, c.g.ints(c.result().toTensor().sizes().vec())})};
+}
+
 /// new_zeros, new_ones, new_full: the type of a tensor, sizes of their own.
 constexpr Row kFactories[] = {
     {"zeros", 13, [](C c) { return filled(c, nullptr, 0); }},
@@ -94,6 +113,8 @@ constexpr Row kFactories[] = {
          made.push_back(c.one("Expand", {c.g.name_of(tensor), c.one("Shape", {shape})}));
        return made;
      }},
+    {"tensor", 13, made_of_numbers},
+    {"as_tensor", 13, made_of_numbers},
     {"scalar_tensor", 13, [](C c) { return Names{c.as(c.arg("s"), c.out_type())}; }},
     {"rand_like", 13, [](C c) { return Names{c.one("RandomUniformLike", {c.x()})}; }},
     {"randn_like", 13, [](C c) { return Names{c.one("RandomNormalLike", {c.x()})}; }},

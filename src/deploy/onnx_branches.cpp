@@ -23,6 +23,22 @@ void reach(const std::shared_ptr<Operand>& operand, std::set<std::shared_ptr<Ope
   if (operand->view) reach(operand->view->base, all);
 }
 
+/// Views share what they show, so that the memory is written and not replaced. Elements that lie at
+/// one place are written once.
+void write_back(at::Tensor target, at::Tensor source) {
+  for (std::int64_t d = 0; d < target.dim(); ++d) {
+    if (target.stride(d) != 0 || target.size(d) < 2) continue;
+    target = target.narrow(d, 0, 1);
+    source = source.narrow(d, 0, 1);
+  }
+  target.copy_(source);
+}
+
+bool same_elements(const Operand& operand, const std::vector<OnnxValue>& elements) {
+  return std::ranges::equal(operand.elements, elements, {}, &OnnxValue::operand,
+                            &OnnxValue::operand);
+}
+
 [[noreturn]] void refuse_results(const std::string& what) {
   raise<UnsupportedError>("export_onnx", "a branch that follows from inputs gives ", what,
                           "; let both sides give tensors and numbers of one type");
@@ -73,8 +89,7 @@ void Walker::restore(const Snapshot& snapshot) {
     for (std::size_t k = 0; k < kept.tensors.size(); ++k) {
       if (!kept.tensors[k].defined()) continue;
       const at::Tensor now = operand.examples[k].toTensor();
-      // Views share what they show, so that the memory is written and not replaced.
-      if (now.sizes() == kept.tensors[k].sizes()) now.detach().copy_(kept.tensors[k]);
+      if (now.sizes() == kept.tensors[k].sizes()) write_back(now.detach(), kept.tensors[k]);
     }
   }
 }
@@ -105,8 +120,9 @@ std::vector<std::shared_ptr<Operand>> Walker::written_by(const Node& node) {
     block(*each);
     g_.close_body({}, {});
     for (const Kept& kept : before) {
-      if (kept.operand->elements.size() != kept.elements.size() || kept.operand->kind != kept.kind)
-        raise<UnsupportedError>("export_onnx", "a branch that follows from inputs changes a list, ",
+      if (kept.operand->kind != kept.kind || !same_elements(*kept.operand, kept.elements))
+        raise<UnsupportedError>("export_onnx",
+                                "a branch that follows from inputs changes a list or an object, ",
                                 "which cannot be said in ONNX; change it behind the branch");
       if (kept.operand->version == kept.version || kept.operand->view) continue;
       if (std::find(written.begin(), written.end(), kept.operand) == written.end())

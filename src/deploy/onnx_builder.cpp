@@ -273,7 +273,7 @@ std::string Builder::name_of(const OnnxValue& value) {
   if (constant.isTensor()) return operand.name = tensor(constant.toTensor(), operand.path);
   if (constant.isInt()) return integer(constant.toInt());
   if (constant.isBool()) return tensor(at::scalar_tensor(constant.toBool(), at::kBool));
-  if (constant.isDouble()) return number(constant.toDouble(), at::kFloat);
+  if (constant.isDouble()) return number(constant.toDouble(), at::kDouble);
   raise<UnsupportedError>("export_onnx", "a value of type ", constant.tagKind(),
                           " cannot be a tensor of a model");
 }

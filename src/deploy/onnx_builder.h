@@ -56,6 +56,7 @@ class Builder {
 
   /// Bodies: nodes go there until it is closed.
   void open_body() { scopes_.emplace_back(); }
+  bool in_body() const { return scopes_.size() > 1; }
   /// The body, without nodes that nothing needs.
   std::shared_ptr<convert::MadeGraph> close_body(const Names& outputs,
                                                  std::vector<convert::MadeValue> inputs);

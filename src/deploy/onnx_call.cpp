@@ -19,7 +19,9 @@ bool Call::has(std::string_view argument) const {
 }
 
 const OnnxValue& Call::arg(std::string_view argument) const {
-  const auto index = schema_.argumentIndexWithName(argument);
+  auto index = schema_.argumentIndexWithName(argument);
+  if (!index && argument == "self") index = schema_.argumentIndexWithName("a");
+  if (!index && argument == "other") index = schema_.argumentIndexWithName("b");
   if (!index || *index >= static_cast<int>(operands_.size()))
     refuse("it has no argument '" + std::string(argument) + "'");
   return operands_[static_cast<std::size_t>(*index)];
@@ -35,10 +37,7 @@ std::string Call::as(const OnnxValue& value, at::ScalarType type) const {
     return g.tensor(at::scalar_tensor(example.toScalar(), type));
   const std::string name = g.name_of(value);
   if (example.isTensor()) return g.cast(name, example.toTensor().scalar_type(), type);
-  const at::ScalarType from = example.isDouble() ? at::kFloat
-                              : example.isBool() ? at::kBool
-                                                 : at::kLong;
-  const std::string cast = g.cast(name, from, type);
+  const std::string cast = g.cast(name, element_type(example), type);
   // Numbers have one dimension in the model, which would make a scalar result one of rank 1.
   const bool flat =
       !results_.empty() && !results_[0].empty() && results_[0][0].isTensor() && out_rank() == 0;
@@ -73,9 +72,7 @@ std::vector<std::int64_t> Call::is(std::string_view argument) const {
 }
 
 at::ScalarType Call::type(std::string_view argument) const {
-  const c10::IValue example = example_of(arg(argument), 0);
-  if (example.isTensor()) return example.toTensor().scalar_type();
-  return example.isDouble() ? at::kFloat : example.isBool() ? at::kBool : at::kLong;
+  return element_type(example_of(arg(argument), 0));
 }
 
 std::int64_t Call::dim(std::string_view argument, std::string_view of) const {
@@ -93,9 +90,8 @@ std::int64_t Call::fixed_size(const OnnxValue& value, std::int64_t dimension) co
 
 at::ScalarType Call::out_type(std::size_t i) const {
   const c10::IValue& value = result(i);
-  if (value.isTensor()) return value.toTensor().scalar_type();
   if (value.isTensorList()) return value.toTensorVector().at(0).scalar_type();
-  return value.isDouble() ? at::kFloat : value.isBool() ? at::kBool : at::kLong;
+  return element_type(value);
 }
 
 std::int64_t Call::fixed_out(std::int64_t dimension, std::size_t i) const {

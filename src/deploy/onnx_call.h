@@ -27,6 +27,7 @@ class Call {
   bool takes(std::string_view argument) const;
   /// Given, and not None?
   bool has(std::string_view argument) const;
+  /// `self` and `other` are `a` and `b` in the schemas for numbers of scripts.
   const OnnxValue& arg(std::string_view argument) const;
   /// The operand as a tensor of the model; cast to a type; as a list of integers.
   std::string x(std::string_view argument = "self") const { return g.name_of(arg(argument)); }

@@ -125,7 +125,9 @@ std::vector<OnnxValue> operands_of(Builder& builder, const Job& job, const Runs&
     examples.reserve(runs.size());
     for (const auto& run : runs) examples.push_back(run[a]);
     if (is_number_input(job, a)) {
-      const std::string name = builder.op("Reshape", {inputs[next++].name, builder.ints({1})});
+      const std::string given = builder.op("Reshape", {inputs[next++].name, builder.ints({1})});
+      const std::string name =
+          builder.cast(given, detail::outer_type(examples[0]), detail::element_type(examples[0]));
       operands.push_back(detail::made_of(name, std::move(examples)));
     } else {
       operands.push_back(input_operand(examples, inputs, &next));
@@ -177,7 +179,7 @@ std::vector<convert::MadeValue> declared_inputs(const Job& job,
 
 at::Tensor as_tensor(const c10::IValue& value) {
   if (value.isTensor()) return value.toTensor();
-  return at::scalar_tensor(value.toScalar(), detail::element_type(value));
+  return at::scalar_tensor(value.toScalar(), detail::outer_type(value));
 }
 
 /// Ends the graph with these results, under the names that the caller or their place gives.
@@ -191,8 +193,9 @@ void finish_graph(Builder& builder, const std::vector<OnnxValue>& outputs,
     for (std::size_t k = 0; k < builder.variants(); ++k)
       examples.emplace_back(as_tensor(detail::example_of(outputs[i], k)));
     std::string name = builder.name_of(outputs[i]);
-    if (!outputs[i].is_constant() && !detail::example_of(outputs[i], 0).isTensor())
-      name = builder.op("Squeeze", {name});
+    const c10::IValue example = detail::example_of(outputs[i], 0);
+    if (!outputs[i].is_constant() && !example.isTensor()) name = builder.op("Squeeze", {name});
+    name = builder.cast(name, detail::element_type(example), detail::outer_type(example));
     const std::string own =
         options.output_names.empty() ? "output_" + std::to_string(i) : options.output_names[i];
     made->output_types.push_back(examples[0].toTensor().scalar_type());
@@ -303,6 +306,30 @@ ExportReport export_job(Job job, const fs::path& path, const OnnxOptions& option
   return report;
 }
 
+/// A model of ONNX begins every call as the module begins its first one: attributes that calls
+/// write must not change what the next call gives.
+void refuse_counting(const Job& job) {
+  torch::jit::Module module = before_calls(job);
+  const at::NoGradGuard no_grad;
+  const KeptBuffers kept(module);
+  std::vector<std::vector<at::Tensor>> results;
+  for (int call = 0; call < 2; ++call) {
+    try {
+      results.push_back(outputs_in(module.forward(copied(job.runs[0]))));
+    } catch (const std::exception&) {
+      return;  // the export says what is wrong with the examples
+    }
+  }
+  for (std::size_t i = 0; i < results[0].size() && i < results[1].size(); ++i) {
+    if (results[0][i].sizes() == results[1][i].sizes() &&
+        at::allclose(results[0][i], results[1][i], 1e-5, 1e-8, /*equal_nan=*/true))
+      continue;
+    raise<UnsupportedError>(kWho, "the module gives something else when it is called again: it ",
+                            "keeps attributes from call to call, which a model of ONNX does not; ",
+                            "make them inputs and outputs");
+  }
+}
+
 }  // namespace
 
 ExportReport export_onnx(const jit::Module& module, const Examples& examples, const fs::path& path,
@@ -312,9 +339,11 @@ ExportReport export_onnx(const jit::Module& module, const Examples& examples, co
     raise<UnsupportedError>(kWho, "the module has no method forward()");
   const KeptBuffers kept(module);
   // A copy has its own modes, and shares the weights.
-  Job job{module.clone(), {examples.values()}, {}, 0, {}};
+  Job job{module.clone(), {examples.values()}, {}, 0, false, {}};
   job.module.eval();
+  job.keeps_attributes = keeps_attributes(job.module);
   settle_arguments(&job);
+  if (job.keeps_attributes) refuse_counting(job);
   const std::vector<NamedInput> inputs = named_inputs(job, options);
   const std::vector<AxisOfInputs> axes = axes_of(job, options.dynamic_axes, inputs);
   if (!axes.empty()) add_runs(&job, axes);

@@ -19,7 +19,7 @@ std::vector<at::Tensor> inputs_in(const Job& job, const std::vector<c10::IValue>
   std::vector<at::Tensor> tensors;
   for (std::size_t a = 0; a < run.size(); ++a) {
     if (is_number_input(job, a)) {
-      tensors.push_back(at::scalar_tensor(run[a].toScalar(), detail::element_type(run[a])));
+      tensors.push_back(at::scalar_tensor(run[a].toScalar(), detail::outer_type(run[a])));
     } else {
       collect_tensors(run[a], &tensors);
     }
@@ -28,8 +28,7 @@ std::vector<at::Tensor> inputs_in(const Job& job, const std::vector<c10::IValue>
 }
 
 std::vector<at::Tensor> outputs_in(const c10::IValue& result) {
-  if (result.isScalar())
-    return {at::scalar_tensor(result.toScalar(), detail::element_type(result))};
+  if (result.isScalar()) return {at::scalar_tensor(result.toScalar(), detail::outer_type(result))};
   std::vector<at::Tensor> tensors;
   const auto add = [&](const c10::IValue& part) {
     for (at::Tensor& tensor : outputs_in(part)) tensors.push_back(std::move(tensor));
@@ -140,7 +139,7 @@ namespace {
 /// Adds a run at these sizes. Empty: it did; else why the module does not run there.
 std::string try_run(Job* job, const std::vector<AxisOfInputs>& axes,
                     const std::vector<std::int64_t>& sizes) {
-  torch::jit::Module module = job->module;
+  torch::jit::Module module = before_calls(*job);
   std::vector<c10::IValue> inputs = resized(job->runs[0], axes, sizes);
   try {
     const at::NoGradGuard no_grad;
@@ -153,15 +152,37 @@ std::string try_run(Job* job, const std::vector<AxisOfInputs>& axes,
   }
 }
 
+/// Sizes that much larger; a batch does not become 64 times as large.
+std::vector<std::int64_t> larger_sizes(const std::vector<AxisOfInputs>& axes, std::int64_t most) {
+  std::vector<std::int64_t> sizes;
+  for (const AxisOfInputs& axis : axes)
+    sizes.push_back(axis.size + std::clamp<std::int64_t>(axis.size * most / 64, 2, most));
+  return sizes;
+}
+
+/// The same with the order of the axes of images turned: which side is the shorter one, and what a
+/// module computes from it, changes as well.
+std::vector<std::int64_t> turned_sizes(const std::vector<AxisOfInputs>& axes, std::int64_t most) {
+  constexpr std::int64_t kLong = 16;  // batches and channels keep their places
+  std::vector<std::size_t> order;
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    if (axes[a].size >= kLong) order.push_back(a);
+  }
+  std::ranges::stable_sort(order, {}, [&](std::size_t a) { return axes[a].size; });
+  const std::vector<std::int64_t> larger = larger_sizes(axes, most);
+  std::vector<std::int64_t> turned = larger;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto above = static_cast<std::int64_t>(order.size() - 1 - i);
+    turned[order[i]] = larger[order[order.size() - 1 - i]] + above * most;
+  }
+  return turned;
+}
+
 // So far from the example that a map of a thirty-second of an image has another size, and half as
-// far, so that what is missing to a multiple changes as well; a batch does not become 64 times as
-// large.
+// far, so that what is missing to a multiple changes as well.
 bool add_far_run(Job* job, const std::vector<AxisOfInputs>& axes, std::int64_t most) {
   for (; most >= 16; most /= 2) {
-    std::vector<std::int64_t> sizes;
-    for (const AxisOfInputs& axis : axes)
-      sizes.push_back(axis.size + std::clamp<std::int64_t>(axis.size * most / 64, 2, most));
-    if (try_run(job, axes, sizes).empty()) return true;
+    if (try_run(job, axes, larger_sizes(axes, most)).empty()) return true;
   }
   return false;
 }
@@ -170,7 +191,8 @@ bool add_far_run(Job* job, const std::vector<AxisOfInputs>& axes, std::int64_t m
 
 void add_runs(Job* job, const std::vector<AxisOfInputs>& axes) {
   std::string why;
-  if (add_far_run(job, axes, 64)) add_far_run(job, axes, 32);
+  if (add_far_run(job, axes, 64) && !try_run(job, axes, turned_sizes(axes, 32)).empty())
+    add_far_run(job, axes, 32);
   const std::size_t most = job->runs.size() + 1;
   for (const std::int64_t step : {1, 2, 3, 4, 8, 16, 32, 64}) {
     std::vector<std::int64_t> sizes;

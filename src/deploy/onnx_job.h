@@ -22,8 +22,17 @@ struct Job {
   std::vector<std::vector<c10::IValue>> runs;  // inputs: the examples, and others at other sizes
   std::vector<std::string> argument_names;     // of a script; empty for traces of C++ networks
   std::size_t given = 0;  // of a script: arguments that are inputs; the others have their defaults
+  bool keeps_attributes = false;  // of the module, from call to call
   std::vector<std::string> warnings;
 };
+
+/// Does a method of the module write attributes? (onnx_objects.cpp)
+bool keeps_attributes(const torch::jit::Module& module);
+
+/// The module as it is before its first call, to be called once.
+inline torch::jit::Module before_calls(const Job& job) {
+  return job.keeps_attributes ? job.module.clone() : job.module;
+}
 
 /// Is an argument a number that is an input of the model? Numbers of scripts are.
 bool is_number_input(const Job& job, std::size_t argument);
@@ -48,8 +57,9 @@ DynamicAxes axes_by_number(const Job& job, const DynamicAxes& axes,
 /// are filled in. Throws ConfigError if there are too few or too many.
 void settle_arguments(Job* job);
 
-/// Adds up to three sets of inputs with other sizes at which a script runs, two of them far from
-/// the example: all axes changed at once.
+/// Adds up to three sets of inputs with other sizes at which a script runs, all axes changed at
+/// once. Two of them are far from the example; in one of these the longer side of an image is the
+/// shorter one, if the script runs there.
 void add_runs(Job* job, const std::vector<AxisOfInputs>& axes);
 
 /// The examples of a run once more, with other integers, for an imagined run.

@@ -22,6 +22,14 @@ c10::IValue example_of(const OnnxValue& value, std::size_t k) {
     for (const OnnxValue& element : operand.elements) list.push_back(example_of(element, k));
     return list;
   }
+  if (operand.kind == Operand::Kind::kObject) {
+    const auto type = operand.type->expect<c10::ClassType>();
+    auto object =
+        c10::ivalue::Object::create({type->compilation_unit(), type}, type->numAttributes());
+    for (std::size_t i = 0; i < operand.keys.size(); ++i)
+      object->setAttr(operand.keys[i].toStringRef(), example_of(operand.elements[i], k));
+    return object;
+  }
   const auto& type = operand.type->expectRef<c10::DictType>();
   c10::impl::GenericDict dict(type.getKeyType(), type.getValueType());
   for (std::size_t i = 0; i < operand.keys.size(); ++i)
@@ -65,7 +73,11 @@ OnnxValue constant_of(const c10::IValue& value, std::size_t variants) {
 
 at::ScalarType element_type(const c10::IValue& example) {
   if (example.isTensor()) return example.toTensor().scalar_type();
-  return example.isDouble() ? at::kFloat : example.isBool() ? at::kBool : at::kLong;
+  return example.isDouble() ? at::kDouble : example.isBool() ? at::kBool : at::kLong;
+}
+
+at::ScalarType outer_type(const c10::IValue& example) {
+  return example.isDouble() ? at::kFloat : element_type(example);
 }
 
 void leaves_of(const OnnxValue& value, std::vector<OnnxValue>* leaves) {

@@ -26,8 +26,9 @@ struct View {
 /// A value of the graph with what is known of it. `examples` has one value for each set of inputs
 /// that the graph is run on. A number in the model is a tensor of one dimension and one element.
 struct Operand {
-  /// kGrown: a list that grew in a loop, as one tensor of its elements one behind the other.
-  enum class Kind : std::uint8_t { kValue, kList, kTuple, kDict, kGrown };
+  /// kObject: of a class of the script; kGrown: a list that grew in a loop, as one tensor of its
+  /// elements one behind the other.
+  enum class Kind : std::uint8_t { kValue, kList, kTuple, kDict, kObject, kGrown };
   Kind kind = Kind::kValue;
   std::vector<c10::IValue> examples;  // of kValue; of kGrown, lists
   bool is_constant = true;            // follows from no input
@@ -35,8 +36,8 @@ struct Operand {
   bool is_packed = false;             // of a packed sequence: the padded one, or the lengths
   std::string name;                   // in the model, where it is in it
   std::string path;                   // of a parameter
-  std::vector<OnnxValue> elements;    // of lists and tuples; values of dictionaries
-  std::vector<c10::IValue> keys;      // of dictionaries
+  std::vector<OnnxValue> elements;    // of lists and tuples; values of dictionaries and objects
+  std::vector<c10::IValue> keys;      // of dictionaries; names of attributes
   c10::TypePtr type;                  // of containers
   std::size_t version = 0;            // counts writes
   std::unique_ptr<View> view;
@@ -50,8 +51,11 @@ bool is_constant(const OnnxValue& value);
 
 OnnxValue constant_of(const c10::IValue& value, std::size_t variants);
 
-/// The type that a tensor or number has in the model.
+/// The type that a tensor or number has in the model. Numbers are as wide as those of scripts:
+/// floor(0.7f * 10) is 6 in doubles and 7 in floats.
 at::ScalarType element_type(const c10::IValue& example);
+/// The same where it is an input or an output: numbers of floating point are float32.
+at::ScalarType outer_type(const c10::IValue& example);
 
 /// The tensors and numbers in a value, depth first.
 void leaves_of(const OnnxValue& value, std::vector<OnnxValue>* leaves);

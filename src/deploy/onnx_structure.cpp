@@ -59,7 +59,7 @@ bool Walker::structure(const Node& node) {
     for (std::size_t k = 0; k < g_.variants(); ++k)
       examples.emplace_back(
           at::scalar_tensor(example_of(number, k).toScalar(),
-                            example_of(number, k).isDouble() ? at::kFloat : at::kLong));
+                            example_of(number, k).isDouble() ? at::kDouble : at::kLong));
     if (number.is_constant()) {
       auto operand = std::make_shared<Operand>();
       operand->examples = std::move(examples);
@@ -89,13 +89,6 @@ bool Walker::lists(const Node& node) {
         elements[static_cast<std::size_t>(index_in(value(node.input(1)), elements.size()))]);
   } else if (kind == "aten::len") {
     set(node.output(), constant_of(static_cast<std::int64_t>(elements.size()), g_.variants()));
-  } else if (kind == "aten::append") {
-    elements.push_back(value(node.input(1)));
-    if (!node.outputs().empty()) set(node.output(), list);
-  } else if (kind == "aten::_set_item") {
-    elements[static_cast<std::size_t>(index_in(value(node.input(1)), elements.size()))] =
-        value(node.input(2));
-    if (!node.outputs().empty()) set(node.output(), list);
   } else if (kind == "aten::add" && is_container(value(node.input(1)), Operand::Kind::kList)) {
     std::vector<OnnxValue> all = elements;
     for (const OnnxValue& one : value(node.input(1)).elements()) all.push_back(one);
@@ -114,9 +107,51 @@ bool Walker::lists(const Node& node) {
     for (std::int64_t i = bound(1, 0); i < bound(2, size); i += value(node.input(3)).to_int())
       part.push_back(elements[static_cast<std::size_t>(i)]);
     set(node.output(), container(Operand::Kind::kList, node.output()->type(), std::move(part)));
+  } else if (kind == "aten::dict") {
+    OnnxValue dict = container(Operand::Kind::kDict, node.output()->type(), {});
+    for (const OnnxValue& item : elements) {
+      dict.operand()->keys.push_back(item.elements().at(0).operand()->examples.at(0));
+      dict.operand()->elements.push_back(item.elements().at(1));
+    }
+    set(node.output(), std::move(dict));
+  } else {
+    return changes_list(node, list);
+  }
+  return true;
+}
+
+bool Walker::changes_list(const Node& node, const OnnxValue& list) {
+  const std::string kind = node.kind().toQualString();
+  std::vector<OnnxValue>& elements = list.operand()->elements;
+  const auto size = static_cast<std::int64_t>(elements.size());
+  const auto at = [&](std::int64_t place) { return elements.begin() + place; };
+  const auto index = [&] { return index_in(value(node.input(1)), elements.size()); };
+  if (kind == "aten::append") {
+    elements.push_back(value(node.input(1)));
+  } else if (kind == "aten::_set_item") {
+    *at(index()) = value(node.input(2));
+  } else if (kind == "aten::insert") {
+    const std::int64_t given = value(node.input(1)).to_int();
+    elements.insert(at(std::clamp<std::int64_t>(given < 0 ? given + size : given, 0, size)),
+                    value(node.input(2)));
+  } else if (kind == "aten::extend") {
+    const std::vector<OnnxValue> more = value(node.input(1)).elements();
+    elements.insert(elements.end(), more.begin(), more.end());
+  } else if (kind == "aten::pop") {
+    const std::int64_t place = index();
+    set(node.output(), *at(place));
+    elements.erase(at(place));
+    return true;
+  } else if (kind == "aten::Delete") {
+    elements.erase(at(index()));
+  } else if (kind == "aten::reverse") {
+    std::ranges::reverse(elements);
+  } else if (kind == "aten::clear") {
+    elements.clear();
   } else {
     return false;
   }
+  if (!node.outputs().empty()) set(node.output(), list);
   return true;
 }
 
@@ -126,29 +161,50 @@ bool Walker::dictionaries(const Node& node) {
   const auto found = values_.find(node.input(0));
   if (found == values_.end() || !is_container(found->second, Operand::Kind::kDict)) return false;
   Operand& dict = *found->second.operand();
-  const auto place = [&](const c10::IValue& key) {
-    return static_cast<std::size_t>(std::find(dict.keys.begin(), dict.keys.end(), key) -
+  const auto key = [&] { return value(node.input(1)).operand()->examples.at(0); };
+  const auto place = [&](const c10::IValue& of) {
+    return static_cast<std::size_t>(std::find(dict.keys.begin(), dict.keys.end(), of) -
                                     dict.keys.begin());
   };
-  if (kind == "aten::__getitem__") {
-    const std::size_t at = place(value(node.input(1)).operand()->examples.at(0));
-    if (at == dict.keys.size())
-      raise<UnsupportedError>("export_onnx", "a dictionary has not the key that is asked for");
-    set(node.output(), dict.elements[at]);
-  } else if (kind == "aten::_set_item") {
-    const c10::IValue key = value(node.input(1)).operand()->examples.at(0);
-    const std::size_t at = place(key);
-    if (at == dict.keys.size()) {
-      dict.keys.push_back(key);
-      dict.elements.push_back(value(node.input(2)));
+  const auto put = [&](const c10::IValue& at, const OnnxValue& element) {
+    const std::size_t known = place(at);
+    if (known < dict.keys.size()) {
+      dict.elements[known] = element;
     } else {
-      dict.elements[at] = value(node.input(2));
+      dict.keys.push_back(at);
+      dict.elements.push_back(element);
     }
+  };
+  if (kind == "aten::__getitem__" || kind == "aten::get") {
+    const std::size_t at = place(key());
+    const bool is_there = at < dict.keys.size();
+    if (!is_there && kind == "aten::__getitem__")
+      raise<UnsupportedError>("export_onnx", "a dictionary has not the key that is asked for");
+    set(node.output(), is_there                   ? dict.elements[at]
+                       : node.inputs().size() > 2 ? value(node.input(2))
+                                                  : constant_of(c10::IValue(), g_.variants()));
+  } else if (kind == "aten::_set_item") {
+    put(key(), value(node.input(2)));
+  } else if (kind == "aten::update") {
+    const OnnxValue more = value(node.input(1));
+    for (std::size_t i = 0; i < more.operand()->keys.size(); ++i)
+      put(more.operand()->keys[i], more.elements()[i]);
+  } else if (kind == "aten::dict" || kind == "aten::copy") {
+    OnnxValue same = container(Operand::Kind::kDict, node.output()->type(), dict.elements);
+    same.operand()->keys = dict.keys;
+    set(node.output(), std::move(same));
+  } else if (kind == "aten::items") {
+    const auto& type = node.output()->type()->expectRef<c10::ListType>().getElementType();
+    std::vector<OnnxValue> items;
+    for (std::size_t i = 0; i < dict.keys.size(); ++i)
+      items.push_back(container(Operand::Kind::kTuple, type,
+                                {constant_of(dict.keys[i], g_.variants()), dict.elements[i]}));
+    set(node.output(), container(Operand::Kind::kList, node.output()->type(), std::move(items)));
   } else if (kind == "aten::values") {
     set(node.output(), container(Operand::Kind::kList, node.output()->type(), dict.elements));
   } else if (kind == "aten::keys") {
     std::vector<OnnxValue> keys;
-    for (const c10::IValue& key : dict.keys) keys.push_back(constant_of(key, g_.variants()));
+    for (const c10::IValue& each : dict.keys) keys.push_back(constant_of(each, g_.variants()));
     set(node.output(), container(Operand::Kind::kList, node.output()->type(), std::move(keys)));
   } else {
     return false;

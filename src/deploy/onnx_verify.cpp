@@ -32,7 +32,6 @@ void verify(const Job& job, const Made& made, const OnnxOptions& options,
             ExportReport* report) {
   std::vector<convert::Sample> samples;
   std::vector<c10::IValue> expected;
-  torch::jit::Module module = job.module;
   const at::NoGradGuard no_grad;
   for (const auto& run : job.runs) {
     const std::vector<at::Tensor> tensors = inputs_in(job, run);
@@ -44,6 +43,7 @@ void verify(const Job& job, const Made& made, const OnnxOptions& options,
       if (is_read) sample[inputs[i].name] = array_of(tensors[i]);
     }
     samples.push_back(std::move(sample));
+    torch::jit::Module module = before_calls(job);
     const KeptBuffers kept(module);
     expected.push_back(module.forward(copied(run)));
   }

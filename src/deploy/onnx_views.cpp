@@ -9,16 +9,16 @@ namespace {
 
 constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
 
-/// The base with [begin, end) along an axis replaced.
+/// The base with [begin, end) along an axis replaced. Empty: the edge.
 std::string put_slice(Builder& g, const std::string& base, const std::string& part,
-                      std::int64_t axis, std::int64_t begin, std::int64_t end) {
+                      std::int64_t axis, const std::string& begin, const std::string& end) {
   Names parts;
-  const auto slice = [&](std::int64_t from, std::int64_t to) {
-    return g.op("Slice", {base, g.ints({from}), g.ints({to}), g.ints({axis})});
+  const auto slice = [&](const std::string& from, const std::string& to) {
+    return g.op("Slice", {base, from, to, g.ints({axis})});
   };
-  if (begin != 0) parts.push_back(slice(0, begin));
+  if (!begin.empty()) parts.push_back(slice(g.ints({0}), begin));
   parts.push_back(part);
-  if (end != kEnd) parts.push_back(slice(end, kEnd));
+  if (!end.empty()) parts.push_back(slice(end, g.ints({kEnd})));
   return parts.size() == 1 ? part : g.op("Concat", parts, {{"axis", axis}});
 }
 
@@ -26,12 +26,17 @@ void describe_slice(const Call& call, View* view) {
   Builder& g = call.g;
   const std::int64_t axis = call.has("dim") ? call.dim() : 0;
   const std::int64_t step = call.i("step", 1), size = call.fixed_size("self", axis);
-  if (!call.arg("start").is_constant() || !call.arg("end").is_constant()) return;
-  const std::int64_t begin = call.i("start", 0);
-  std::int64_t end = call.i("end", kEnd);
-  if (size >= 0 && end >= size) end = kEnd;
+  const auto bound = [&](std::string_view name, std::int64_t edge) {
+    if (!call.has(name)) return std::string();
+    if (!call.arg(name).is_constant()) return call.list(name);
+    const std::int64_t place = call.i(name);
+    const bool is_edge = place == edge || (edge == kEnd && size >= 0 && place >= size);
+    return is_edge ? std::string() : g.ints({place});
+  };
+  const std::string begin = bound("start", 0), end = bound("end", kEnd);
   view->take = [&g, axis, begin, end, step](const std::string& base) {
-    return g.op("Slice", {base, g.ints({begin}), g.ints({end}), g.ints({axis}), g.ints({step})});
+    return g.op("Slice", {base, begin.empty() ? g.ints({0}) : begin,
+                          end.empty() ? g.ints({kEnd}) : end, g.ints({axis}), g.ints({step})});
   };
   if (step != 1) return;
   view->put = [&g, axis, begin, end](const std::string& base, const std::string& written) {
@@ -51,11 +56,8 @@ void describe_dynamic_select(const Call& call, View* view) {
     return g.op("Gather", {base, g.op("Squeeze", {index})}, {{"axis", axis}});
   };
   view->put = [&g, axis, index](const std::string& base, const std::string& written) {
-    const std::string before = g.op("Slice", {base, g.ints({0}), index, g.ints({axis})}),
-                      behind = g.op("Slice", {base, g.op("Add", {index, g.ints({1})}),
-                                              g.ints({kEnd}), g.ints({axis})});
-    return g.op("Concat", {before, g.op("Unsqueeze", {written, g.ints({axis})}), behind},
-                {{"axis", axis}});
+    return put_slice(g, base, g.op("Unsqueeze", {written, g.ints({axis})}), axis, index,
+                     g.op("Add", {index, g.ints({1})}));
   };
 }
 
@@ -68,7 +70,8 @@ void describe_select(const Call& call, View* view) {
   };
   view->put = [&g, axis, index](const std::string& base, const std::string& written) {
     const std::string part = g.op("Unsqueeze", {written, g.ints({axis})});
-    return put_slice(g, base, part, axis, index, index == -1 ? kEnd : index + 1);
+    return put_slice(g, base, part, axis, index == 0 ? "" : g.ints({index}),
+                     index == -1 ? "" : g.ints({index + 1}));
   };
 }
 

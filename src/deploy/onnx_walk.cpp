@@ -122,43 +122,16 @@ std::string Walker::place_of(const Node& node) const {
   return place;
 }
 
-void Walker::attribute(const Node& node) {
-  const c10::IValue owner = value(node.input()).operand()->examples.at(0);
-  const std::string& name = node.s(c10::attr::name);
-  const std::string outer = paths_[&owner.toObjectRef()];
-  const std::string path = outer.empty() ? name : outer + "." + name;
-  c10::IValue got = owner.toObjectRef().getAttr(name);
-  if (got.isObject()) paths_[&got.toObjectRef()] = path;
-  if (got.isTensor()) {
-    last_module_ = outer;
-    // One operand, so that a read sees what was written before.
-    const auto known = attributes_.find({&owner.toObjectRef(), name});
-    if (known != attributes_.end() && known->second.operand()->examples.size() == g_.variants())
-      return set(node.output(), known->second);
-    if (g_.writes_in_place && got.toTensor().defined()) got = got.toTensor().detach().clone();
-  }
-  OnnxValue operand = constant_of(got, g_.variants());
-  operand.operand()->path = got.isTensor() ? path : "";
-  if (got.isTensor()) attributes_.insert_or_assign({&owner.toObjectRef(), name}, operand);
-  set(node.output(), std::move(operand));
-}
-
 void Walker::node(const Node& node) {
   if (node.kind() == c10::prim::Constant) {
     const auto constant = jit::toIValue(node.output());
     set(node.output(), constant_of(constant ? *constant : c10::IValue(), g_.variants()));
-  } else if (node.kind() == c10::prim::GetAttr) {
-    attribute(node);
   } else if (node.kind() == c10::prim::If) {
     branch(node);
   } else if (node.kind() == c10::prim::Loop) {
     loop(node);
-  } else if (node.kind() == c10::prim::SetAttr) {
-    raise<UnsupportedError>("export_onnx", "the module keeps the attribute '",
-                            node.s(c10::attr::name), "' from call to call, which a model of ONNX ",
-                            "does not; make it an input and an output");
-  } else if (!grown_lists(node) && !structure(node) && !lists(node) && !dictionaries(node) &&
-             !packed_sequences(node)) {
+  } else if (!objects(node) && !grown_lists(node) && !structure(node) && !lists(node) &&
+             !dictionaries(node) && !packed_sequences(node)) {
     operation(node);
   }
 }

@@ -35,6 +35,7 @@ class Walker {
   void node(const Node& node);
   bool structure(const Node& node);
   bool lists(const Node& node);
+  bool changes_list(const Node& node, const OnnxValue& list);
   bool dictionaries(const Node& node);
   /// An operand as it is, to be taken back to, with the memory of it that may be written.
   struct Kept {
@@ -81,7 +82,11 @@ class Walker {
   /// The examples cannot be run through a node.
   [[noreturn]] void fail(const Node& node, const std::string& why) const;
   void operation(const Node& node);
+  // onnx_objects.cpp
+  bool objects(const Node& node);
   void attribute(const Node& node);
+  void write_attribute(const Node& node);
+  static std::size_t place_in(const Operand& object, const std::string& name);
   /// A list of sizes of the first operand, which change from run to run.
   OnnxValue list_of_sizes(const Node& node, const std::vector<OnnxValue>& operands,
                           const std::vector<c10::IValue>& examples);
@@ -107,7 +112,9 @@ class Walker {
   std::size_t runs_;
   std::unordered_map<const torch::jit::Value*, OnnxValue> values_;
   std::unordered_map<const c10::ivalue::Object*, std::string> paths_;
-  std::map<std::pair<const c10::ivalue::Object*, std::string>, OnnxValue> attributes_;  // tensors
+  using Attributes = std::map<std::pair<const c10::ivalue::Object*, std::string>, OnnxValue>;
+  Attributes attributes_;  // tensors
+  Attributes written_;     // of modules, in this call
   std::string last_module_;
 };
 

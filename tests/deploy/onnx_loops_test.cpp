@@ -216,6 +216,73 @@ TEST_F(OnnxLoops, WarningsAreLeftOut) {
   expect_follows(module, {torch::randn({3})}, {{torch::randn({3})}});
 }
 
+TEST_F(OnnxLoops, ArithmeticOnNumbers) {
+  const auto module = scripted(
+      "def forward(self, x: Tensor, n: int):\n"
+      "  r = float(n) * 0.37\n"
+      "  whole = [torch.floor(r), torch.ceil(r), n // 3, n % 3, min(n, 5), max(n, 5)]\n"
+      "  real = [torch.sqrt(r), torch.exp(-r), torch.log(r), r % 0.3, abs(-r), n / 3, r ** 1.5]\n"
+      "  return (torch.tensor(whole), torch.tensor(real), torch.tensor(r), torch.tensor(n > 4),\n"
+      "          torch.tensor([[n, 2], [3, n]]), torch.tensor(real, dtype=3), x * r, "
+      "r)\n");
+  const at::Tensor x = torch::randn({2, 3});
+  expect_follows(module, {x, count(3)}, {{x, count(1)}, {x, count(7)}, {x, count(100)}});
+}
+
+TEST_F(OnnxLoops, NumbersHaveTheDigitsOfAScript) {
+  // 10 times the float next to 0.7 is less than 7, and rounds to it in float32.
+  const auto module = scripted(
+      "def forward(self, x: Tensor):\n"
+      "  return x[:int(torch.floor(float(x.size(0)) * float(self.scale)))]\n",
+      {}, {}, {{"scale", torch::tensor(0.7f)}});
+  const at::Tensor x = torch::randn({23});
+  expect_follows(module, {x}, {{x.slice(0, 0, 10)}, {x}}, {{"x", {{0, "n"}}}});
+}
+
+TEST_F(OnnxLoops, TheShorterSideOfAnImage) {
+  const auto module = scripted(
+      "def forward(self, x: Tensor):\n"
+      "  shape = torch.tensor(x.size()[-2:])\n"
+      "  scale = 32.0 / float(torch.min(shape))\n"
+      "  sizes = [int(float(x.size(2)) * scale), int(float(x.size(3)) * scale)]\n"
+      "  return torch.upsample_nearest2d(x, sizes)\n");
+  const DynamicAxes sizes = {{"x", {{2, "height"}, {3, "width"}}}};
+  const std::vector<Inputs> others = {{torch::randn({1, 2, 80, 48})},
+                                      {torch::randn({1, 2, 48, 80})},
+                                      {torch::randn({1, 2, 64, 64})}};
+  expect_follows(module, {torch::randn({1, 2, 32, 40})}, others, sizes);
+  expect_follows(module, {torch::randn({1, 2, 40, 40})}, others, sizes);
+}
+
+TEST_F(OnnxLoops, BranchesBesideTensorsThatWereExpanded) {
+  const auto module = scripted(
+      "def forward(self, x: Tensor):\n"
+      "  y = x.sum(0, keepdim=True).expand(3, -1)\n"
+      "  z = x.clone()\n"
+      "  if bool(x.sum() > 0):\n"
+      "    z.add_(1)\n"
+      "  else:\n"
+      "    z.mul_(2)\n"
+      "  return z + y\n");
+  const at::Tensor x = torch::rand({3, 2});
+  expect_follows(module, {x}, {{x}, {-x}});
+}
+
+TEST_F(OnnxLoops, WritesIntoSlicesWhoseEndsFollowFromSizes) {
+  const auto module = scripted(
+      "def forward(self, x: Tensor, y: Tensor):\n"
+      "  padded = torch.zeros([2, x.size(0) + 3, 8])\n"
+      "  padded[0][:x.size(0), 1:x.size(1) + 1].copy_(x)\n"
+      "  padded[1][x.size(0) - y.size(0):x.size(0), :4].add_(y)\n"
+      "  padded[:, -2:].mul_(2)\n"
+      "  return padded + 1\n");
+  const auto inputs = [](std::int64_t n, std::int64_t m) {
+    return Inputs{torch::randn({n, m}), torch::randn({2, 4})};
+  };
+  expect_follows(module, inputs(4, 5), {inputs(4, 5), inputs(6, 3), inputs(2, 7)},
+                 {{"x", {{0, "n"}, {1, "m"}}}});
+}
+
 TEST_F(OnnxLoops, ListsOfSizesAreCompared) {
   const auto module = scripted(
       "def forward(self, x: Tensor):\n"

@@ -1,6 +1,7 @@
 // mezzo export: a TorchScript file becomes an ONNX file.
 #include "mezzo/deploy.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 
@@ -17,10 +18,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Random floats, ones of other types.
-at::Tensor example_of(const std::string& text) {
+/// Random floats, the same in every run; ones of other types.
+at::Tensor example_of(const std::string& text, const at::Generator& generator) {
   const InputText input = read_input("export", text);
-  if (at::isFloatingType(input.type)) return at::randn(input.sizes).to(input.type);
+  if (at::isFloatingType(input.type)) return at::randn(input.sizes, generator).to(input.type);
   return at::ones(input.sizes, at::TensorOptions(input.type));
 }
 
@@ -32,8 +33,9 @@ Json torch_export(const Json& request) {
   deploy::refuse_same_file(model, request.at("target").get<std::string>(), kWhere);
   const torch::jit::Module module = deploy::load_script(model, kWhere);
   std::vector<at::Tensor> inputs;
+  const at::Generator generator = at::detail::createCPUGenerator(0);
   for (const Json& input : request.at("inputs"))
-    inputs.push_back(example_of(input.get<std::string>()));
+    inputs.push_back(example_of(input.get<std::string>(), generator));
   deploy::OnnxOptions options;
   options.opset = request.at("opset").get<int>();
   options.verify = request.at("verify").get<bool>();

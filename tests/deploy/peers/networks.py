@@ -160,7 +160,7 @@ def detectors():
 
     def detector(name, **options):
         def make():
-            return with_spread_scores(Detector(getattr(models, name)(**small, **options)), [3, 128, 160])
+            return Detector(getattr(models, name)(**small, **options))
 
         return Network(name, make, [[3, 128, 160]], {1: "height", 2: "width"}, [[[3, 160, 128]], [[3, 200, 176]]],
                        is_detector=True)
@@ -212,17 +212,34 @@ def with_spread_scores(detector, shape):
     return detector
 
 
+def with_statistics_in_order(detector, shape):
+    """One norm after the other, in evaluation mode: in training mode detectors want targets, and some norms are frozen."""
+    def take(norm, inputs):
+        norm.running_mean.fill_(inputs[0].mean())  # of all channels: the last maps have one place
+        norm.running_var.fill_(inputs[0].var())
+
+    kinds = (nn.BatchNorm2d, torchvision.ops.misc.FrozenBatchNorm2d)
+    norms = [each for each in detector.modules() if isinstance(each, kinds)]
+    hooks = [norm.register_forward_pre_hook(take) for norm in norms]
+    with torch.no_grad():
+        detector.eval()(*inputs_of([shape], seed=5))
+    for hook in hooks:
+        hook.remove()
+    return detector
+
+
 def with_statistics(network, module):
     """Batch norms have the statistics of random images, so that no activation vanishes."""
+    if network.is_detector:
+        return with_spread_scores(with_statistics_in_order(module, network.shapes[0]), network.shapes[0])
     norms = [each for each in module.modules() if isinstance(each, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d))]
-    if not norms or network.is_detector:
-        return module.eval()
     module.eval()
     for norm in norms:
         norm.train()
         norm.momentum = None
-    with torch.no_grad():
-        module(*inputs_of([[max(2, shape[0]), *shape[1:]] for shape in network.shapes], seed=5))
+    if norms:
+        with torch.no_grad():
+            module(*inputs_of([[max(2, shape[0]), *shape[1:]] for shape in network.shapes], seed=5))
     for norm in norms:
         norm.momentum = 0.1
     return module.eval()
