@@ -229,6 +229,19 @@ Names one_hot(C c) {
                 {{"axis", std::int64_t{-1}}})};
 }
 
+/// The values that occur (or, along an axis, the slices), the place of each element among them, and
+/// how often they occur. They are sorted, as LibTorch may do without being asked.
+Names unique(C c, bool along_axis) {
+  const bool is_wide = c.type() == at::kDouble || c.type() == at::kLong;
+  const at::ScalarType type = is_wide ? c.type() : c.is_float() ? at::kFloat : at::kLong;
+  OnnxAttributes attributes{{"sorted", std::int64_t{1}}};
+  if (along_axis) attributes["axis"] = c.dim();
+  const Names made = c.g.ops("Unique", {c.x("self", type)}, attributes, 4);
+  const std::string places =
+      along_axis ? made[2] : c.one("Reshape", {made[2], c.one("Shape", {c.x()})});
+  return {c.g.cast(made[0], type, c.type()), places, made[3]};
+}
+
 constexpr Row kIndexing[] = {
     {"embedding", 13, embedding},
     {"index_select", 13, index_select},
@@ -250,6 +263,9 @@ constexpr Row kIndexing[] = {
     {"nonzero", 13, nonzero},
     {"masked_select", 13, masked_select},
     {"one_hot", 13, one_hot},
+    {"_unique", 13, [](C c) { return unique(c, false); }},
+    {"_unique2", 13, [](C c) { return unique(c, false); }},
+    {"unique_dim", 13, [](C c) { return unique(c, true); }},
     {"take", 13,
      [](C c) {
        return Names{c.one("Gather", {c.one("Reshape", {c.x(), c.g.ints({-1})}), c.x("index")})};

@@ -69,7 +69,7 @@ constexpr Reason kReasons[] = {
      "slow_conv_dilated3d slow_conv_transpose2d slow_conv_transpose3d thnn_conv2d"},
     {"the length of its result follows from values, or its bins do",
      "_histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors "
-     "_unique2 bincount histc histogram histogramdd"},
+     "bincount histc histogram histogramdd"},
     {"ONNX has no operator for it, and none that it is made of at all types and sizes",
      "bitwise_left_shift bitwise_right_shift cartesian_prod conv_tbc corrcoef cov cumprod "
      "cumulative_trapezoid index_reduce kron max_unpool2d max_unpool3d nanquantile pdist "

@@ -44,6 +44,12 @@ bool Walker::structure(const Node& node) {
     const std::vector<OnnxValue> elements = value(node.input(0)).elements();
     set(node.output(),
         elements[static_cast<std::size_t>(index_in(value(node.input(1)), elements.size()))]);
+  } else if (kind == c10::prim::isinstance) {
+    const c10::TypePtr type = example_of(value(node.input()), 0).type();
+    const std::vector<c10::TypePtr>& types = node.tys(c10::attr::types);
+    const bool is_one = std::ranges::any_of(
+        types, [&](const c10::TypePtr& each) { return type->isSubtypeOf(*each); });
+    set(node.output(), constant_of(is_one, g_.variants()));
   } else if (kind == c10::prim::DictConstruct) {
     auto operand = std::make_shared<Operand>();
     operand->kind = Operand::Kind::kDict;

@@ -303,6 +303,16 @@ TEST_F(OnnxLoops, LengthsThatFollowFromValues) {
   expect_follows(module, {x}, {{-x}, {x.abs()}});
 }
 
+TEST_F(OnnxLoops, ValuesThatOccur) {
+  const auto module = scripted(
+      "def forward(self, x: Tensor):\n"
+      "  values, places, counts = torch._unique2(x, True, True, True)\n"
+      "  rows, row_places, row_counts = torch.unique_dim(x > 1, 0, True, True, True)\n"
+      "  return values * 2, places, counts, rows, row_places, row_counts\n");
+  const at::Tensor x = torch::randint(0, 4, {5, 2}, torch::kFloat);
+  expect_follows(module, {x}, {{x}, {x * 0}, {torch::randint(0, 9, {5, 2}, torch::kFloat)}});
+}
+
 TEST_F(OnnxLoops, DetectorsKeepTheBestBoxes) {
   know_torchvision();
   auto module = scripted(R"(
