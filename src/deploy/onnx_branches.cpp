@@ -34,11 +34,6 @@ void write_back(at::Tensor target, at::Tensor source) {
   target.copy_(source);
 }
 
-bool same_elements(const Operand& operand, const std::vector<OnnxValue>& elements) {
-  return std::ranges::equal(operand.elements, elements, {}, &OnnxValue::operand,
-                            &OnnxValue::operand);
-}
-
 [[noreturn]] void refuse_results(const std::string& what) {
   raise<UnsupportedError>("export_onnx", "a branch that follows from inputs gives ", what,
                           "; let both sides give tensors and numbers of one type");
@@ -110,23 +105,27 @@ void Walker::branch(const Node& node) {
   dynamic_branch(node, condition);
 }
 
-/// The tensors around a node that its blocks write in place. Both are gone through for that, and
-/// the outcome is thrown away.
-std::vector<std::shared_ptr<Operand>> Walker::written_by(const Node& node) {
-  std::vector<std::shared_ptr<Operand>> written;
+/// Both blocks of a node are gone through for what they write, and the outcome is thrown away.
+Walker::Written Walker::written_by(const Node& node) {
+  Written written;
   const Snapshot before = keep();
   for (const jit::Block* each : node.blocks()) {
     g_.open_body();
     block(*each);
     g_.close_body({}, {});
     for (const Kept& kept : before) {
-      if (kept.operand->kind != kept.kind || !same_elements(*kept.operand, kept.elements))
-        raise<UnsupportedError>("export_onnx",
-                                "a branch that follows from inputs changes a list or an object, ",
-                                "which cannot be said in ONNX; change it behind the branch");
+      if (kept.operand->kind != kept.kind || kept.operand->keys != kept.keys ||
+          kept.operand->elements.size() != kept.elements.size())
+        raise<UnsupportedError>("export_onnx", "a branch that follows from inputs changes how ",
+                                "many elements a list has, which cannot be said in ONNX; change ",
+                                "it behind the branch");
+      for (std::size_t i = 0; i < kept.elements.size(); ++i) {
+        if (kept.operand->elements[i].operand() != kept.elements[i].operand())
+          written.elements.insert({kept.operand, i});
+      }
       if (kept.operand->version == kept.version || kept.operand->view) continue;
-      if (std::find(written.begin(), written.end(), kept.operand) == written.end())
-        written.push_back(kept.operand);
+      if (std::ranges::find(written.tensors, kept.operand) == written.tensors.end())
+        written.tensors.push_back(kept.operand);
     }
     restore(before);
   }
@@ -134,17 +133,16 @@ std::vector<std::shared_ptr<Operand>> Walker::written_by(const Node& node) {
 }
 
 /// One side: its nodes, and what it gives: results, then what was written.
-Walker::Side Walker::side_of(const jit::Block& block,
-                             const std::vector<std::shared_ptr<Operand>>& written) {
+Walker::Side Walker::side_of(const jit::Block& block, const Written& written) {
   Side side;
   const Snapshot before = keep();
   g_.open_body();
   this->block(block);
-  for (const jit::Value* output : block.outputs()) {
-    side.results.push_back(value(output));
-    leaves_of(value(output), &side.leaves);
-  }
-  for (const auto& operand : written) side.leaves.emplace_back(operand);
+  for (const jit::Value* output : block.outputs()) side.results.push_back(value(output));
+  for (const auto& [container, place] : written.elements)
+    side.results.push_back(container->elements[place]);
+  for (const OnnxValue& result : side.results) leaves_of(result, &side.leaves);
+  for (const auto& operand : written.tensors) side.leaves.emplace_back(operand);
   Names names;
   for (const OnnxValue& leaf : side.leaves) {
     std::vector<c10::IValue> examples;
@@ -171,7 +169,7 @@ void Walker::dynamic_branch(const Node& node, const OnnxValue& condition) {
   }
   std::string test = g_.state_of(condition, at::kBool);
   if (!is_tensor) test = g_.op("Squeeze", {test});
-  const auto written = written_by(node);
+  const Written written = written_by(node);
   const std::array<Side, 2> sides = {side_of(*node.blocks()[0], written),
                                      side_of(*node.blocks()[1], written)};
   if (sides[0].leaves.size() != sides[1].leaves.size())
@@ -196,9 +194,17 @@ void Walker::dynamic_branch(const Node& node, const OnnxValue& condition) {
   std::size_t next = 0;
   for (std::size_t i = 0; i < node.outputs().size(); ++i)
     set(node.outputs()[i], with_leaves(sides[0].results[i], leaves, &next));
+  std::size_t result = node.outputs().size();
+  for (const auto& [container, place] : written.elements)
+    container->elements[place] = with_leaves(sides[0].results[result++], leaves, &next);
+  write_tensors(written, {leaves.begin() + static_cast<std::ptrdiff_t>(next), leaves.end()});
+}
+
+void Walker::write_tensors(const Written& written, const std::vector<OnnxValue>& results) {
   const at::NoGradGuard no_grad;
-  for (const auto& operand : written) {
-    const Operand& result = *leaves[next++].operand();
+  std::size_t next = 0;
+  for (const auto& operand : written.tensors) {
+    const Operand& result = *results[next++].operand();
     for (std::size_t k = 0; k < g_.variants(); ++k)
       operand->examples[k].toTensor().copy_(result.examples[k].toTensor());
     write(OnnxValue(operand), result.name);

@@ -136,6 +136,7 @@ class Walker::DynamicLoop {
   void add_carried();
   void add_captured();
   void enter_body(const std::string& turn);
+  void refuse_changes() const;
   Names results_of_body(const std::string& going);
   std::shared_ptr<convert::MadeGraph> go_through_body();
   void add_loop(const std::shared_ptr<convert::MadeGraph>& body);
@@ -263,7 +264,11 @@ void Walker::DynamicLoop::add_captured() {
 /// Values that the body reads stand for the samples from here on.
 void Walker::DynamicLoop::enter_body(const std::string& turn) {
   Spread spread(g_, run_of_);
-  for (const auto& [value, outer] : outside_) w_.set(value, spread.of(outer));
+  for (const auto& [value, outer] : outside_) {
+    const OnnxValue inside = spread.of(outer);
+    containers_.emplace_back(inside, inside.operand()->elements);
+    w_.set(value, inside);
+  }
   std::vector<OnnxValue> inside;
   for (const State& state : states_) inside.push_back(made_of(state.inside, state.in));
   std::size_t next = 0;
@@ -314,11 +319,23 @@ Names Walker::DynamicLoop::results_of_body(const std::string& going) {
   return results;
 }
 
+/// The body changed copies of the containers around it.
+void Walker::DynamicLoop::refuse_changes() const {
+  for (const auto& [container, before] : containers_) {
+    const std::vector<OnnxValue>& after = container.operand()->elements;
+    if (after.size() == before.size() &&
+        !std::ranges::equal(after, before, {}, &OnnxValue::operand, &OnnxValue::operand))
+      raise<UnsupportedError>("export_onnx", "a loop whose turns follow from inputs changes an ",
+                              "element of a list or an attribute; carry it in a variable");
+  }
+}
+
 std::shared_ptr<convert::MadeGraph> Walker::DynamicLoop::go_through_body() {
   const std::size_t variants = g_.variants();
   const std::string turn = g_.fresh("turn"), going = g_.fresh("going");
   enter_body(turn);
   w_.block(body_);
+  refuse_changes();
   const Names results = results_of_body(going);
   std::vector<convert::MadeValue> inputs = {body_input(turn, at::kLong, true),
                                             body_input(going, at::kBool, true)};

@@ -160,20 +160,23 @@ std::vector<std::int64_t> larger_sizes(const std::vector<AxisOfInputs>& axes, st
   return sizes;
 }
 
-/// The same with the order of the axes of images turned: which side is the shorter one, and what a
-/// module computes from it, changes as well.
-std::vector<std::int64_t> turned_sizes(const std::vector<AxisOfInputs>& axes, std::int64_t most) {
-  constexpr std::int64_t kLong = 16;  // batches and channels keep their places
+/// The axes of images change places: which side is the shorter one, and what a module computes from
+/// that, changes as well. Equal sides become different ones.
+std::vector<std::int64_t> turned_sizes(const std::vector<AxisOfInputs>& axes) {
+  constexpr std::int64_t kLong = 16, kApart = 32;  // batches and channels keep their places
   std::vector<std::size_t> order;
   for (std::size_t a = 0; a < axes.size(); ++a) {
     if (axes[a].size >= kLong) order.push_back(a);
   }
-  std::ranges::stable_sort(order, {}, [&](std::size_t a) { return axes[a].size; });
-  const std::vector<std::int64_t> larger = larger_sizes(axes, most);
-  std::vector<std::int64_t> turned = larger;
+  const auto size_of = [&](std::size_t a) { return axes[a].size; };
+  std::ranges::stable_sort(order, {}, size_of);
+  std::vector<std::int64_t> turned = larger_sizes(axes, kApart);
+  if (order.empty()) return turned;
+  const bool are_equal = size_of(order.front()) == size_of(order.back());
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const auto above = static_cast<std::int64_t>(order.size() - 1 - i);
-    turned[order[i]] = larger[order[order.size() - 1 - i]] + above * most;
+    const std::size_t other = order.size() - 1 - i;
+    turned[order[i]] = are_equal ? size_of(order[i]) + kApart * static_cast<std::int64_t>(other + 1)
+                                 : size_of(order[other]);
   }
   return turned;
 }
@@ -191,7 +194,7 @@ bool add_far_run(Job* job, const std::vector<AxisOfInputs>& axes, std::int64_t m
 
 void add_runs(Job* job, const std::vector<AxisOfInputs>& axes) {
   std::string why;
-  if (add_far_run(job, axes, 64) && !try_run(job, axes, turned_sizes(axes, 32)).empty())
+  if (add_far_run(job, axes, 64) && !try_run(job, axes, turned_sizes(axes)).empty())
     add_far_run(job, axes, 32);
   const std::size_t most = job->runs.size() + 1;
   for (const std::int64_t step : {1, 2, 3, 4, 8, 16, 32, 64}) {

@@ -8,6 +8,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -60,9 +61,14 @@ class Walker {
     std::vector<std::vector<c10::IValue>> examples;
     std::shared_ptr<convert::MadeGraph> body;
   };
-  std::vector<std::shared_ptr<Operand>> written_by(const Node& node);
-  Side side_of(const torch::jit::Block& block,
-               const std::vector<std::shared_ptr<Operand>>& written);
+  /// The memory around a branch that it writes: tensors, and elements of containers.
+  struct Written {
+    std::vector<std::shared_ptr<Operand>> tensors;
+    std::set<std::pair<std::shared_ptr<Operand>, std::size_t>> elements;
+  };
+  Written written_by(const Node& node);
+  Side side_of(const torch::jit::Block& block, const Written& written);
+  void write_tensors(const Written& written, const std::vector<OnnxValue>& results);
   void dynamic_branch(const Node& node, const OnnxValue& condition);
   /// A loop that is being unrolled ends when inputs say so.
   struct EndsByInputs : std::exception {};

@@ -99,13 +99,28 @@ TEST_F(OnnxObjects, GoThroughBranchesAndFixedLoops) {
                    "  return y\n"));
 }
 
-TEST_F(OnnxObjects, AnObjectThatABranchChangesIsRefused) {
-  EXPECT_THAT(export_message(with_objects("def forward(self, x: Tensor):\n"
-                                          "  made = Scaled(x, 1.0)\n"
-                                          "  if bool(x.sum() > 0):\n"
-                                          "    made.scale = 2.0\n"
-                                          "  return made.value()\n")),
-              HasSubstr("changes a list or an object"));
+TEST_F(OnnxObjects, BranchesChangeElementsAndAttributes) {
+  expect_follows(
+      with_objects("def forward(self, x: Tensor):\n"
+                   "  made = Scaled(x, 1.0)\n"
+                   "  sizes = [1, 2, 3]\n"
+                   "  found = {'a': x}\n"
+                   "  if bool(x.sum() > 0):\n"
+                   "    made.scale = 2.0\n"
+                   "    sizes[1] = 7\n"
+                   "    found['a'] = x * sizes[1]\n"
+                   "  else:\n"
+                   "    sizes[2] = x.size(0)\n"
+                   "  return made.value() + sizes[0] + sizes[1] * 10 + sizes[2], found['a']\n"));
+}
+
+TEST_F(OnnxObjects, AListThatABranchMakesLongerIsRefused) {
+  EXPECT_THAT(export_message(scripted("def forward(self, x: Tensor):\n"
+                                      "  all = [x]\n"
+                                      "  if bool(x.sum() > 0):\n"
+                                      "    all.append(x)\n"
+                                      "  return torch.cat(all)\n")),
+              HasSubstr("how many elements a list has"));
 }
 
 TEST_F(OnnxObjects, ListsAreChangedInEveryWay) {

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "convert/engine/local_errors.h"
+#include "convert/engine/strings.h"
 #include "convert/graph/constants.h"
 #include "convert/onnx/fields.h"
+#include "convert/onnx/texts.h"
 #include "core/raise.h"
 #include "platform/libraries.h"
 #include "platform/libtorch.h"
@@ -38,7 +40,10 @@ class EvaluatorModel final : public LoadedModel {
 
   std::vector<Array> run(const Sample& sample) const override {
     std::vector<Array> results;
-    for (const DatumPtr& datum : evaluation_.run(sample)) results.push_back(datum->tensor);
+    for (const DatumPtr& datum : evaluation_.run(sample)) {
+      const bool is_text = datum->tensor.element == Element::kString;
+      results.push_back(is_text ? Array() : datum->tensor);
+    }
     return results;
   }
   const std::vector<std::string>& inputs() const override { return inputs_; }
@@ -200,6 +205,9 @@ std::vector<DatumPtr> Evaluation::run(const Sample& sample, const Watch* watch,
       if (value.initializer != nullptr) continue;
       raise<ConfigError>("evaluate", "no sample for the input '", value.name, "'");
     }
+    if ((value.type.element == Element::kString) != (found->second.element == Element::kString))
+      raise<ConfigError>("evaluate", "the sample for the input '", value.name, "' is of the type ",
+                         name_of(found->second.element));
     const bool converts = is_low(value.type.element) || value.type.element == Element::kFloat;
     set(id, datum_of(converts ? converted(found->second, value.type.element) : found->second));
   }
@@ -274,6 +282,12 @@ void Evaluation::constant(const Node& node) {
     array.bytes.assign(reinterpret_cast<const char*>(values.data()), values.size() * 8);
     return set(out, datum_of(std::move(array)));
   }
+  if (const Message* text = graph_.attribute(node, "value_string"))
+    return set(out, datum_of(array_of({attribute_of(*text).text}, {})));
+  if (const Message* list = graph_.attribute(node, "value_strings")) {
+    const std::vector<std::string> texts = attribute_of(*list).texts;
+    return set(out, datum_of(array_of(texts, {static_cast<std::int64_t>(texts.size())})));
+  }
   raise<UnsupportedError>("evaluate", graph_.describe(node), " is of another kind");
 }
 
@@ -330,14 +344,16 @@ OperatorCall Evaluation::call_of(const Node& node, std::vector<Array>* widened) 
 }
 
 void Evaluation::compute(const Node& node) {
-  if (!node.domain.empty() && node.domain != kTraining)
-    raise<UnsupportedError>("evaluate", graph_.describe(node), " is of the domain ", node.domain);
   std::vector<Array> widened;
   const OperatorCall call = call_of(node, &widened);
+  const bool has_strings = concerns_strings(node.domain, call);
+  if (!has_strings && !node.domain.empty() && node.domain != kTraining)
+    raise<UnsupportedError>("evaluate", graph_.describe(node), " is of the domain ", node.domain);
   std::vector<Array> results;
-  const std::string why = library_.run(call, &results);
+  const std::string why =
+      has_strings ? run_on_strings(library_, call, &results) : library_.run(call, &results);
   if (!why.empty()) raise<UnsupportedError>("evaluate", graph_.describe(node), ": ", why);
-  if (observe_ != nullptr) (*observe_)(node, call, results);
+  if (observe_ != nullptr && !has_strings) (*observe_)(node, call, results);
   for (std::size_t i = 0; i < node.outputs.size() && i < results.size(); ++i) {
     if (node.outputs[i] == kNone) continue;
     const bool rounds = is_low(call.outputs[i]) && results[i].element == Element::kFloat;

@@ -15,7 +15,7 @@ struct Layout {
 
 Layout layout_of(const Array& array, std::int64_t axis) {
   Layout layout;
-  layout.inner = size_of(array.element);
+  layout.inner = stored_size_of(array.element);
   for (std::size_t i = 0; i < array.dims.size(); ++i) {
     const auto size = static_cast<std::size_t>(array.dims[i]);
     const auto at = static_cast<std::int64_t>(i);
@@ -126,6 +126,7 @@ void Evaluation::concat_from_sequence(const Node& node) {
   const bool is_low = element == Element::kFloat16 || element == Element::kBFloat16;
   for (Array& array : parts) {
     if (is_low) array.element = Element::kInt16;
+    if (element == Element::kString) array.element = Element::kInt64;
     call.inputs.push_back(&array);
   }
   std::vector<Array> results;

@@ -7,6 +7,7 @@
 #include "convert/onnx/concat.h"
 #include "convert/onnx/fields.h"
 #include "convert/onnx/store.h"
+#include "convert/onnx/texts.h"
 #include "core/raise.h"
 #include "platform/libraries.h"
 #include "platform/process.h"
@@ -28,9 +29,11 @@ enum Slot : std::size_t {
   kSessionGetInputTypeInfo = 33,
   kSessionGetInputName = 36,
   kSessionGetOutputName = 37,
+  kCreateTensor = 48,
   kCreateTensorWithData = 49,
   kIsTensor = 50,
   kGetTensorMutableData = 51,
+  kFillStringTensor = 52,
   kCastTypeInfoToTensorInfo = 55,
   kGetTensorElementType = 60,
   kGetDimensionsCount = 61,
@@ -230,6 +233,18 @@ class Values {
   const OrtRuntime::Impl& api_;
 };
 
+void* tensor_of_strings(const OrtRuntime::Impl& api, const Array& array) {
+  void *allocator = nullptr, *value = nullptr;
+  api.check(kGetAllocator, &allocator);
+  api.check(kCreateTensor, allocator, array.dims.data(), array.dims.size(),
+            static_cast<int>(Element::kString), &value);
+  const std::vector<std::string> texts = texts_of(array);
+  std::vector<const char*> each;
+  for (const std::string& text : texts) each.push_back(text.c_str());
+  api.check(kFillStringTensor, value, static_cast<const char* const*>(each.data()), each.size());
+  return value;
+}
+
 Array array_of(const OrtRuntime::Impl& api, void* value) {
   Array array;
   int is_tensor = 0;
@@ -271,11 +286,18 @@ std::vector<Array> OrtSession::run(const Sample& sample) const {
         wanted == Element::kFloat || wanted == Element::kFloat16 || wanted == Element::kBFloat16;
     held.push_back(is_float ? converted(found->second, wanted) : found->second);
     Array& array = held.back();
+    input_names.push_back(input_names_[i].c_str());
+    if ((array.element == Element::kString) != (wanted == Element::kString))
+      raise<ConfigError>("onnxruntime", "the sample for the input '", input_names_[i],
+                         "' is of the type ", name_of(array.element));
+    if (wanted == Element::kString) {
+      inputs.all[i] = tensor_of_strings(api, array);
+      continue;
+    }
     api.check(kCreateTensorWithData, static_cast<const void*>(api.memory),
               static_cast<void*>(array.bytes.data()), array.bytes.size(),
               static_cast<const std::int64_t*>(array.dims.data()), array.dims.size(),
               static_cast<int>(array.element), &inputs.all[i]);
-    input_names.push_back(input_names_[i].c_str());
   }
   for (const std::string& name : output_names_) output_names.push_back(name.c_str());
   Values outputs(api, output_names_.size());

@@ -9,8 +9,10 @@
 #include <limits>
 #include <utility>
 
+#include "convert/engine/letters.h"
 #include "convert/onnx/concat.h"
 #include "convert/onnx/tensor.h"
+#include "convert/onnx/texts.h"
 #include "core/raise.h"
 #include "platform/files.h"
 
@@ -83,7 +85,7 @@ std::string inflated(std::string_view packed, std::uint64_t size, const std::str
 
 // From columns first, as Fortran counts, to rows first.
 void reorder(Array& array) {
-  const std::size_t size = size_of(array.element);
+  const std::size_t size = stored_size_of(array.element);
   const std::size_t rank = array.dims.size();
   std::vector<std::size_t> strides(rank, size);  // of the file
   for (std::size_t d = 1; d < rank; ++d)
@@ -100,6 +102,36 @@ void reorder(Array& array) {
     }
   }
   array.bytes = std::move(rows);
+}
+
+/// Reads NumPy's types "<U12" (characters of four bytes) and "|S12" (of one), filled up with zeros.
+/// False: another type.
+bool read_strings(std::string_view descr, std::string_view data, Array& array,
+                  const std::string& name) {
+  if (descr.size() < 2 || (descr[1] != 'U' && descr[1] != 'S') || descr[0] == '>') return false;
+  const std::size_t width = descr[1] == 'U' ? 4 : 1;
+  std::size_t length = 0;
+  const char* const end = descr.data() + descr.size();
+  if (std::from_chars(descr.data() + 2, end, length).ptr != end || length == 0)
+    raise("npy", "'", name, "' has no length of its strings");
+  if (length > data.size() / width || array.count() > data.size() / (length * width))
+    raise("npy", "'", name, "' ends too early");
+  std::vector<std::string> texts(array.count());
+  for (std::string& text : texts) {
+    const std::string_view own = data.substr(0, length * width);
+    data.remove_prefix(own.size());
+    for (std::size_t at = 0; at < own.size(); at += width) {
+      const std::uint64_t character = number_at(own, at, width);
+      if (width == 1) {
+        text += static_cast<char>(character);
+      } else {
+        append_utf8(text, static_cast<char32_t>(character));
+      }
+    }
+    text.resize(text.find_last_not_of('\0') + 1);
+  }
+  array = array_of(texts, array.dims);
+  return true;
 }
 
 std::string input_name(const fs::path& file, const std::string& own,
@@ -193,7 +225,6 @@ Array read_npy(std::string_view bytes, const std::string& name) {
   if (descr.size() < 3) raise("npy", "'", name, "' has no type");
   descr = descr.substr(1, descr.size() - 2);
   Array array;
-  array.element = element_of(descr, name);
   std::string_view shape = header_value(header, "shape", name);
   while (!shape.empty()) {
     std::int64_t dim = 0;
@@ -208,9 +239,12 @@ Array read_npy(std::string_view bytes, const std::string& name) {
     }
   }
   const std::string_view data = bytes.substr(start + header_size);
-  const std::uint64_t needed = array.count() * size_of(array.element);
-  if (data.size() < needed) raise("npy", "'", name, "' ends too early");
-  array.bytes = data.substr(0, needed);
+  if (!read_strings(descr, data, array, name)) {
+    array.element = element_of(descr, name);
+    const std::uint64_t needed = array.count() * size_of(array.element);
+    if (data.size() < needed) raise("npy", "'", name, "' ends too early");
+    array.bytes = data.substr(0, needed);
+  }
   if (header_value(header, "fortran_order", name).substr(0, 4) == "True") reorder(array);
   return array;
 }

@@ -80,6 +80,10 @@ std::vector<double> Array::values() const {
   return values;
 }
 
+std::size_t stored_size_of(Element element) {
+  return element == Element::kString ? sizeof(std::int64_t) : size_of(element);
+}
+
 std::span<const float> floats_of(const Array& array) {
   return {reinterpret_cast<const float*>(array.bytes.data()), array.bytes.size() / sizeof(float)};
 }

@@ -10,16 +10,19 @@
 
 namespace mezzo::convert {
 
-/// A dense array, row-major. Strings are not supported.
+/// A dense array, row-major. Strings are codes of 64 bits (texts.h).
 struct Array {
   Element element = Element::kUndefined;
   std::vector<std::int64_t> dims;
   std::string bytes;
 
   std::uint64_t count() const;
-  /// All elements as doubles: floats of every width, integers, booleans.
+  /// All elements as doubles: floats of every width, integers, booleans. None of strings.
   std::vector<double> values() const;
 };
+
+/// Bytes that an array has for each element; 0 as size_of() says, but for strings.
+std::size_t stored_size_of(Element);
 
 /// The elements of a float32 array, where they stand.
 std::span<const float> floats_of(const Array&);

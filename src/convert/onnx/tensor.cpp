@@ -8,6 +8,7 @@
 
 #include "convert/onnx/fields.h"
 #include "convert/onnx/low.h"
+#include "convert/onnx/texts.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
@@ -282,10 +283,21 @@ void append_listed(const Tensor& tensor, std::string& bytes) {
   }
 }
 
+Array strings_of(const Tensor& tensor) {
+  std::vector<std::string> texts;
+  for_each_field(*tensor.message, f::kStringData,
+                 [&](const Field& field) { texts.emplace_back(field.bytes); });
+  if (texts.size() != tensor.count)
+    raise("onnx", "tensor '", tensor.name, "' has ", texts.size(), " strings instead of ",
+          tensor.count);
+  return array_of(texts, tensor.dims);
+}
+
 }  // namespace
 
 Array array_of(Document& document, const Message& message) {
   const Tensor tensor = read_tensor(document, message);
+  if (tensor.element == Element::kString) return strings_of(tensor);
   const std::size_t size = size_of(tensor.element);
   if (size == 0 || size > 8)
     raise<UnsupportedError>("onnx", "tensor '", tensor.name, "' of type ", name_of(tensor.element));

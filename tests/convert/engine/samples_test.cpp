@@ -5,6 +5,7 @@
 
 #include "builder.h"
 #include "convert/judge/judge.h"
+#include "convert/onnx/texts.h"
 #include "corpus.h"
 #include "mezzo/error.h"
 
@@ -25,6 +26,22 @@ std::string npy(const std::string& descr, const std::string& shape, const std::v
   bytes += '\0';
   return bytes + header +
          std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
+TEST(NumpyFiles, HoldStrings) {
+  const std::u32string wide{U"ab\0né\0😀xy", 9};
+  const Array read =
+      read_npy(npy("<U3", "(3,)", std::vector<char32_t>(wide.begin(), wide.end())), "x");
+  EXPECT_EQ(read.element, Element::kString);
+  EXPECT_EQ(texts_of(read), (std::vector<std::string>{"ab", "né", "😀xy"}));
+  const std::string narrow{"one\0\0\0two\0\0\0three\0four\0\0", 24};  // by columns
+  const std::vector<char> bytes(narrow.begin(), narrow.end());
+  EXPECT_EQ(texts_of(read_npy(npy("|S6", "(2, 2)", bytes, true), "x")),
+            (std::vector<std::string>{"one", "three", "two", "four"}));
+  EXPECT_THROW(read_npy(npy("<U4", "(9,)", bytes), "x"), Error);
+  EXPECT_THROW(read_npy(npy("<U0", "(1,)", bytes), "x"), Error);
+  EXPECT_THROW(read_npy(npy("<Ux", "(1,)", bytes), "x"), Error);
+  EXPECT_THROW(read_npy(npy("<U99999999999999999999", "(1,)", bytes), "x"), Error);
 }
 
 TEST(NumpyFiles, CountByRowsHoweverTheyWereWritten) {
