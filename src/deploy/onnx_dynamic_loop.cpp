@@ -157,6 +157,7 @@ class Walker::DynamicLoop {
   std::vector<std::size_t> written_;  // captured tensors
   std::vector<Growth> growths_;
   std::map<const jit::Value*, OnnxValue> outside_;  // captured values as they are around the loop
+  std::vector<std::pair<OnnxValue, std::vector<OnnxValue>>> containers_;  // as the body begins
 };
 
 /// The loop on all runs. In an imagined one it ends elsewhere, unless sizes say where it ends.

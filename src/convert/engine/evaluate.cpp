@@ -40,10 +40,7 @@ class EvaluatorModel final : public LoadedModel {
 
   std::vector<Array> run(const Sample& sample) const override {
     std::vector<Array> results;
-    for (const DatumPtr& datum : evaluation_.run(sample)) {
-      const bool is_text = datum->tensor.element == Element::kString;
-      results.push_back(is_text ? Array() : datum->tensor);
-    }
+    for (const DatumPtr& datum : evaluation_.run(sample)) results.push_back(datum->tensor);
     return results;
   }
   const std::vector<std::string>& inputs() const override { return inputs_; }

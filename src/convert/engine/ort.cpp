@@ -34,6 +34,8 @@ enum Slot : std::size_t {
   kIsTensor = 50,
   kGetTensorMutableData = 51,
   kFillStringTensor = 52,
+  kGetStringTensorDataLength = 53,
+  kGetStringTensorContent = 54,
   kCastTypeInfoToTensorInfo = 55,
   kGetTensorElementType = 60,
   kGetDimensionsCount = 61,
@@ -245,7 +247,21 @@ void* tensor_of_strings(const OrtRuntime::Impl& api, const Array& array) {
   return value;
 }
 
-Array array_of(const OrtRuntime::Impl& api, void* value) {
+std::vector<std::string> strings_from(const OrtRuntime::Impl& api, void* value, std::size_t count) {
+  const auto* const tensor = static_cast<const void*>(value);
+  std::size_t size = 0;
+  api.check(kGetStringTensorDataLength, tensor, &size);
+  std::string all(size, '\0');
+  std::vector<std::size_t> begins(count);
+  api.check(kGetStringTensorContent, tensor, static_cast<void*>(all.data()), size, begins.data(),
+            count);
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < count; ++i)
+    texts.push_back(all.substr(begins[i], (i + 1 < count ? begins[i + 1] : size) - begins[i]));
+  return texts;
+}
+
+Array array_from(const OrtRuntime::Impl& api, void* value) {
   Array array;
   int is_tensor = 0;
   if (value == nullptr) return array;
@@ -261,6 +277,8 @@ Array array_of(const OrtRuntime::Impl& api, void* value) {
   api.check(kGetDimensions, static_cast<const void*>(info), array.dims.data(), rank);
   api.call<void>(kReleaseTensorInfo, info);
   array.element = static_cast<Element>(element);
+  if (array.element == Element::kString)
+    return array_of(strings_from(api, value, array.count()), array.dims);
   if (size_of(array.element) == 0) return {};
   void* data = nullptr;
   api.check(kGetTensorMutableData, value, &data);
@@ -305,7 +323,7 @@ std::vector<Array> OrtSession::run(const Sample& sample) const {
             static_cast<void* const*>(inputs.all.data()), inputs.all.size(), output_names.data(),
             output_names.size(), outputs.all.data());
   std::vector<Array> results;
-  for (void* value : outputs.all) results.push_back(array_of(api, value));
+  for (void* value : outputs.all) results.push_back(array_from(api, value));
   return results;
 }
 

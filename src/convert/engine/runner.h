@@ -20,7 +20,7 @@ class LoadedModel {
  public:
   virtual ~LoadedModel();
   /// Runs once. Inputs of another floating type than the model's are converted. Only dense tensors
-  /// of numbers come back; sequences and strings leave an empty array.
+  /// come back; sequences leave an empty array.
   virtual std::vector<Array> run(const Sample& sample) const = 0;
   virtual const std::vector<std::string>& inputs() const = 0;
   virtual const std::vector<std::string>& outputs() const = 0;

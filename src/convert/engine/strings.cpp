@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <regex>
@@ -182,25 +182,24 @@ Arrays match_each(const OperatorCall& call) {
   return {array_with(Element::kBool, call.inputs[0]->dims, matches)};
 }
 
-/// Floats have the digits that ONNX Runtime gives them.
+/// Floats have as few digits as tell them from their neighbours.
 Strings texts_of_numbers(const Array& array) {
   Strings texts;
   if (array.element == Element::kInt64) {
     for (const std::int64_t value : codes_of(array)) texts.push_back(std::to_string(value));
     return texts;
   }
-  const bool is_double = array.element == Element::kDouble;
+  const bool is_float = array.element == Element::kFloat;
   for (const double value : array.values()) {
-    std::array<char, 40> text{};
-    if (is_double || array.element == Element::kFloat) {
-      std::snprintf(text.data(), text.size(), "%.*g", is_double ? 17 : 8, value);
-    } else {
-      std::snprintf(text.data(), text.size(), "%.0f", value);
-    }
-    texts.emplace_back(std::isnan(value)      ? "NaN"
-                       : std::isfinite(value) ? text.data()
-                       : value < 0            ? "-INF"
-                                              : "INF");
+    std::array<char, 32> text{};
+    char* const end = text.data() + text.size();
+    const char* const stop = is_float
+                                 ? std::to_chars(text.data(), end, static_cast<float>(value)).ptr
+                                 : std::to_chars(text.data(), end, value).ptr;
+    texts.push_back(std::isnan(value)      ? "NaN"
+                    : std::isfinite(value) ? std::string(static_cast<const char*>(text.data()), stop)
+                    : value < 0            ? "-INF"
+                                           : "INF");
   }
   return texts;
 }

@@ -182,7 +182,7 @@ TEST(Strings, AreCountedInNGrams) {
   const std::vector<Array> counts = computed(
       "TfIdfVectorizer", {strings({"red", "blue", "red", "red"})}, Element::kFloat, "",
       attribute("mode", "TF"), attribute("min_gram_length", 1), attribute("max_gram_length", 2),
-      attribute("max_skip_count", 0), integers_attribute("ngram_counts", {0, 2}),
+      attribute("max_skip_count", std::int64_t{0}), integers_attribute("ngram_counts", {0, 2}),
       integers_attribute("ngram_indexes", {0, 1, 2}),
       strings_attribute("pool_strings", {"red", "blue", "red", "red"}));
   EXPECT_THAT(counts.at(0).values(), ElementsAre(3, 1, 1));
