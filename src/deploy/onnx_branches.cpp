@@ -105,13 +105,31 @@ void Walker::branch(const Node& node) {
   dynamic_branch(node, condition);
 }
 
+void Walker::block_of_branch(const Node& node, std::size_t side, const Taken& taken) {
+  std::vector<bool> before = stays_out_;
+  stays_out_.resize(taken.size(), false);
+  for (std::size_t k = 0; k < taken.size(); ++k) stays_out_[k] = stays_out_[k] || taken[k] != side;
+  block(*node.blocks()[side]);
+  stays_out_ = std::move(before);
+}
+
+void Walker::block_of_loop(const jit::Block& body, const std::vector<std::size_t>& run_of) {
+  std::vector<bool> before = stays_out_;
+  if (!before.empty()) {
+    stays_out_.clear();
+    for (const std::size_t run : run_of) stays_out_.push_back(before[run]);
+  }
+  block(body);
+  stays_out_ = std::move(before);
+}
+
 /// Both blocks of a node are gone through for what they write, and the outcome is thrown away.
-Walker::Written Walker::written_by(const Node& node) {
+Walker::Written Walker::written_by(const Node& node, const Taken& taken) {
   Written written;
   const Snapshot before = keep();
-  for (const jit::Block* each : node.blocks()) {
+  for (const std::size_t side : {0U, 1U}) {
     g_.open_body();
-    block(*each);
+    block_of_branch(node, side, taken);
     g_.close_body({}, {});
     for (const Kept& kept : before) {
       if (kept.operand->kind != kept.kind || kept.operand->keys != kept.keys ||
@@ -133,11 +151,13 @@ Walker::Written Walker::written_by(const Node& node) {
 }
 
 /// One side: its nodes, and what it gives: results, then what was written.
-Walker::Side Walker::side_of(const jit::Block& block, const Written& written) {
+Walker::Side Walker::side_of(const Node& node, std::size_t number, const Taken& taken,
+                             const Written& written) {
+  const jit::Block& block = *node.blocks()[number];
   Side side;
   const Snapshot before = keep();
   g_.open_body();
-  this->block(block);
+  block_of_branch(node, number, taken);
   for (const jit::Value* output : block.outputs()) side.results.push_back(value(output));
   for (const auto& [container, place] : written.elements)
     side.results.push_back(container->elements[place]);
@@ -162,16 +182,16 @@ Walker::Side Walker::side_of(const jit::Block& block, const Written& written) {
 
 void Walker::dynamic_branch(const Node& node, const OnnxValue& condition) {
   const bool is_tensor = example_of(condition, 0).isTensor();
-  std::vector<std::size_t> taken;
+  Taken taken;
   for (std::size_t k = 0; k < g_.variants(); ++k) {
     const c10::IValue example = example_of(condition, k);
     taken.push_back((is_tensor ? example.toTensor().item<bool>() : example.toBool()) ? 0 : 1);
   }
   std::string test = g_.state_of(condition, at::kBool);
   if (!is_tensor) test = g_.op("Squeeze", {test});
-  const Written written = written_by(node);
-  const std::array<Side, 2> sides = {side_of(*node.blocks()[0], written),
-                                     side_of(*node.blocks()[1], written)};
+  const Written written = written_by(node, taken);
+  const std::array<Side, 2> sides = {side_of(node, 0, taken, written),
+                                     side_of(node, 1, taken, written)};
   if (sides[0].leaves.size() != sides[1].leaves.size())
     refuse_results("lists of different lengths");
   convert::MadeNode made;

@@ -335,7 +335,7 @@ std::shared_ptr<convert::MadeGraph> Walker::DynamicLoop::go_through_body() {
   const std::size_t variants = g_.variants();
   const std::string turn = g_.fresh("turn"), going = g_.fresh("going");
   enter_body(turn);
-  w_.block(body_);
+  w_.block_of_loop(body_, run_of_);
   refuse_changes();
   const Names results = results_of_body(going);
   std::vector<convert::MadeValue> inputs = {body_input(turn, at::kLong, true),

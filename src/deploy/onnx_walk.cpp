@@ -136,31 +136,44 @@ void Walker::node(const Node& node) {
   }
 }
 
-Results Walker::evaluate(const Node& node, const std::vector<OnnxValue>& operands) const {
-  jit::Operation run = node.getOperation();
+jit::Stack Walker::evaluate_run(const Node& node, const std::vector<OnnxValue>& operands,
+                                std::size_t k) const {
   const c10::FunctionSchema* const schema = node.maybeSchema();
-  const bool takes_any_number = schema != nullptr && schema->is_vararg();
+  jit::Stack stack;
+  for (const OnnxValue& operand : operands) stack.push_back(example_of(operand, k));
+  if (schema != nullptr && schema->is_vararg())
+    stack.emplace_back(static_cast<std::int64_t>(stack.size()));
+  const jit::Stack given = is_imagined(k) ? stack : jit::Stack();
+  if (node.kind() == c10::aten::view) lay_out_for_view(stack);
+  jit::Operation run = node.getOperation();
+  run(stack);
+  jit::Stack results(stack.end() - static_cast<std::ptrdiff_t>(node.outputs().size()), stack.end());
+  if (is_imagined(k) && counts_values(node) && !std::ranges::all_of(operands, is_constant))
+    imagine_lengths(node, given, &results);
+  return results;
+}
+
+Results Walker::evaluate(const Node& node, const std::vector<OnnxValue>& operands) const {
   Results results(node.outputs().size());
+  const auto taken = std::ranges::find(stays_out_, false);
+  const auto first = static_cast<std::size_t>(taken - stays_out_.begin());
+  std::vector<std::size_t> missing;
   for (std::size_t k = 0; k < g_.variants(); ++k) {
-    jit::Stack stack;
-    for (const OnnxValue& operand : operands) stack.push_back(example_of(operand, k));
-    if (takes_any_number) stack.emplace_back(static_cast<std::int64_t>(stack.size()));
-    const jit::Stack given = is_imagined(k) ? stack : jit::Stack();
+    jit::Stack own(results.size());
     try {
-      if (node.kind() == c10::aten::view) lay_out_for_view(stack);
-      run(stack);
+      own = evaluate_run(node, operands, k);
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
-      fail(node, reason_of(error));
+      // Such a run would not come here; it goes on with the values of one that does.
+      const bool stays_out = k < stays_out_.size() && stays_out_[k] && first < stays_out_.size();
+      if (!stays_out) fail(node, reason_of(error));
+      missing.push_back(k);
     }
-    std::vector<c10::IValue> own(stack.end() - static_cast<std::ptrdiff_t>(results.size()),
-                                 stack.end());
-    if (is_imagined(k) && counts_values(node) &&
-        !std::all_of(operands.begin(), operands.end(),
-                     [](const OnnxValue& one) { return is_constant(one); }))
-      imagine_lengths(node, given, &own);
     for (std::size_t i = 0; i < results.size(); ++i) results[i].push_back(std::move(own[i]));
+  }
+  for (std::vector<c10::IValue>& each : results) {
+    for (const std::size_t k : missing) each[k] = each[first];
   }
   return results;
 }

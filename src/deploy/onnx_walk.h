@@ -66,8 +66,15 @@ class Walker {
     std::vector<std::shared_ptr<Operand>> tensors;
     std::set<std::pair<std::shared_ptr<Operand>, std::size_t>> elements;
   };
-  Written written_by(const Node& node);
-  Side side_of(const torch::jit::Block& block, const Written& written);
+  /// Which block of a branch each run takes.
+  using Taken = std::vector<std::size_t>;
+  /// Goes through a block of a branch. All runs do; what those of the other block make of it is
+  /// thrown away, and errors of theirs do not count.
+  void block_of_branch(const Node& node, std::size_t side, const Taken& taken);
+  /// The same for the body of a loop, whose samples come from these runs.
+  void block_of_loop(const torch::jit::Block& body, const std::vector<std::size_t>& run_of);
+  Written written_by(const Node& node, const Taken& taken);
+  Side side_of(const Node& node, std::size_t side, const Taken& taken, const Written& written);
   void write_tensors(const Written& written, const std::vector<OnnxValue>& results);
   void dynamic_branch(const Node& node, const OnnxValue& condition);
   /// A loop that is being unrolled ends when inputs say so.
@@ -105,6 +112,8 @@ class Walker {
            std::vector<std::vector<c10::IValue>> results);
   void write(const OnnxValue& target, const std::string& name);
   void note_view(const Node& node, const std::vector<OnnxValue>& operands, const OnnxValue& result);
+  torch::jit::Stack evaluate_run(const Node& node, const std::vector<OnnxValue>& operands,
+                                 std::size_t k) const;
   std::vector<std::vector<c10::IValue>> evaluate(const Node& node,
                                                  const std::vector<OnnxValue>& operands) const;
   std::vector<OnnxValue> operands_of(const Node& node) const;
@@ -122,6 +131,7 @@ class Walker {
   Attributes attributes_;  // tensors
   Attributes written_;     // of modules, in this call
   std::string last_module_;
+  std::vector<bool> stays_out_;  // of the runs, out of the block that is gone through; empty: none
 };
 
 /// Describes how views are taken again, and put back (onnx_views.cpp). Leaves the view

@@ -268,6 +268,19 @@ TEST_F(OnnxLoops, BranchesBesideTensorsThatWereExpanded) {
   expect_follows(module, {x}, {{x}, {-x}});
 }
 
+TEST_F(OnnxLoops, BranchesThatSomeRunsCouldNotTake) {
+  const auto module = scripted(
+      "def forward(self, x: Tensor):\n"
+      "  kept = x[x > 0]\n"
+      "  if kept.numel() == 0:\n"
+      "    return torch.zeros([1])\n"
+      "  else:\n"
+      "    return kept.max().reshape(1) * 2\n");
+  const at::Tensor x = torch::tensor({1.0f, -2.0f, -3.0f, -4.0f, -5.0f});
+  expect_follows(module, {x}, {{x}, {-x}, {x - 9}}, {{"x", {{0, "n"}}}});
+  expect_follows(module, {x - 9}, {{x}, {-x}, {x - 9}}, {{"x", {{0, "n"}}}});
+}
+
 TEST_F(OnnxLoops, WritesIntoSlicesWhoseEndsFollowFromSizes) {
   const auto module = scripted(
       "def forward(self, x: Tensor, y: Tensor):\n"
