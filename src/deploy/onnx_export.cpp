@@ -206,21 +206,21 @@ void finish_graph(Builder& builder, const std::vector<OnnxValue>& outputs,
   made->model.graph = builder.finish(std::move(inputs), std::move(declared), names);
 }
 
-/// With `imagines` the model is made of one run more, in which sizes that follow from values
+/// The model is made of so many imagined runs more, in which sizes that follow from values
 /// differ.
 Made make(const Job& job, const OnnxOptions& options, const std::vector<NamedInput>& inputs,
-          const std::vector<AxisOfInputs>& axes, const jit::Graph& graph, bool imagines) {
+          const std::vector<AxisOfInputs>& axes, const jit::Graph& graph, std::size_t imagined) {
   // The last one is for the comparison alone.
   const std::size_t walked = std::max<std::size_t>(job.runs.size(), 3) - 1;
   Runs runs(job.runs.begin(),
             job.runs.begin() + static_cast<std::ptrdiff_t>(std::min(job.runs.size(), walked)));
-  if (imagines) runs.push_back(imagined_run(job));
+  for (std::size_t i = 0; i < imagined; ++i) runs.push_back(imagined_run(job));
   Builder builder(options.opset, runs.size());
   builder.writes_in_place = writes_in_place(*graph.block());
   for (const NamedInput& input : inputs) builder.reserve(input.name);
   std::vector<OnnxValue> operands = operands_of(builder, job, runs, inputs);
   const at::NoGradGuard no_grad;
-  detail::Walker walker(builder, options, imagines);
+  detail::Walker walker(builder, options, imagined);
   std::vector<OnnxValue> outputs;
   collect_outputs(walker.run(graph, std::move(operands)), &outputs);
   if (outputs.empty()) raise<ConfigError>(kWho, "the network returns no tensor");
@@ -257,14 +257,14 @@ Made make(Job* job, const OnnxOptions& options, const std::vector<NamedInput>& i
   bool by_values = has_counts(*graph->block());
   for (std::size_t a = 0; a < job->runs[0].size(); ++a)
     by_values = by_values || (is_number_input(*job, a) && job->runs[0][a].isInt());
-  if (by_values) {
+  for (std::size_t imagined = by_values ? 2 : 0; imagined > 0; --imagined) {
     try {
-      return make(*job, options, inputs, axes, *graph, true);
-    } catch (const detail::ImaginedRunFailed&) {
-    } catch (const UnsupportedError&) {
+      return make(*job, options, inputs, axes, *graph, imagined);
+    } catch (const std::exception&) {
+      // Without it the export succeeds, or says what is wrong.
     }
   }
-  Made made = make(*job, options, inputs, axes, *graph, false);
+  Made made = make(*job, options, inputs, axes, *graph, 0);
   if (by_values)
     job->warnings.emplace_back(
         "lengths that follow from the values of inputs may be fixed to those of the examples");

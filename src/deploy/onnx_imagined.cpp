@@ -1,5 +1,6 @@
 // Sizes that follow from the values of tensors. A run of the examples shows one of them; an
-// imagined run, where such results have another length, shows which sizes follow from it.
+// imagined run, where such results have another length, shows which sizes follow from it, and one
+// where they are empty, what a module does then.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 
@@ -19,9 +20,10 @@ bool is_mask(const c10::IValue& value) {
           value.toTensor().scalar_type() == at::kByte);
 }
 
-/// One element less along an axis, or one more if there are none to spare.
-at::Tensor of_another_length(const at::Tensor& tensor, std::int64_t axis) {
+/// One element less along an axis, or one more if there are none to spare; with `empty`, none.
+at::Tensor of_another_length(const at::Tensor& tensor, std::int64_t axis, bool empty) {
   if (tensor.dim() <= axis) return tensor;
+  if (empty) return tensor.narrow(axis, 0, 0);
   const std::int64_t size = tensor.size(axis);
   if (size > 1) return tensor.narrow(axis, 0, size - 1);
   if (size == 1) return at::cat({tensor, tensor}, axis);
@@ -56,12 +58,12 @@ bool counts_values(const jit::Node& node) {
          (kind == "aten::where" && node.inputs().size() == 1);
 }
 
-void imagine_lengths(const jit::Node& node, const jit::Stack& operands,
+void imagine_lengths(const jit::Node& node, const jit::Stack& operands, bool empty,
                      std::vector<c10::IValue>* results) {
   const std::string kind = node.kind().toQualString();
   const auto shorten = [&](std::size_t i, std::int64_t axis) {
     c10::IValue& result = results->at(i);
-    if (result.isTensor()) result = of_another_length(result.toTensor(), axis);
+    if (result.isTensor()) result = of_another_length(result.toTensor(), axis, empty);
   };
   if (kind == "aten::index") {
     const std::int64_t axis = axis_of_mask(operands.at(1));
@@ -74,7 +76,7 @@ void imagine_lengths(const jit::Node& node, const jit::Stack& operands,
   } else if (results->at(0).isTensorList()) {
     c10::List<at::Tensor> shorter;
     for (const at::Tensor& each : results->at(0).toTensorVector())
-      shorter.push_back(of_another_length(each, 0));
+      shorter.push_back(of_another_length(each, 0, empty));
     results->at(0) = shorter;
   } else if (kind == "aten::unique_dim" || node.kind() == c10::prim::Loop) {
     return;

@@ -149,7 +149,7 @@ jit::Stack Walker::evaluate_run(const Node& node, const std::vector<OnnxValue>& 
   run(stack);
   jit::Stack results(stack.end() - static_cast<std::ptrdiff_t>(node.outputs().size()), stack.end());
   if (is_imagined(k) && counts_values(node) && !std::ranges::all_of(operands, is_constant))
-    imagine_lengths(node, given, &results);
+    imagine_lengths(node, given, is_empty_run(k), &results);
   return results;
 }
 
@@ -179,7 +179,6 @@ Results Walker::evaluate(const Node& node, const std::vector<OnnxValue>& operand
 }
 
 void Walker::fail(const Node& node, const std::string& why) const {
-  if (imagines_) throw ImaginedRunFailed();
   raise("export_onnx", "the module does not run on these inputs: ", why, "\n  at ", place_of(node));
 }
 

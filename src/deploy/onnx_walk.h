@@ -17,15 +17,12 @@
 
 namespace mezzo::deploy::detail {
 
-/// The imagined run (onnx_imagined.cpp) asks for what the module cannot do.
-struct ImaginedRunFailed : std::exception {};
-
 class Walker {
  public:
-  /// With `imagines` the last of the builder's sets of inputs is the first one again, and sizes
+  /// So many of the builder's last sets of inputs are imagined: the first one again, and sizes
   /// that follow from values differ there.
-  Walker(Builder& builder, const OnnxOptions& options, bool imagines)
-      : g_(builder), options_(options), imagines_(imagines), runs_(builder.variants()) {}
+  Walker(Builder& builder, const OnnxOptions& options, std::size_t imagined)
+      : g_(builder), options_(options), imagined_(imagined), runs_(builder.variants()) {}
 
   /// Gives the values of the graph's inputs, the module first, and goes through it.
   OnnxValue run(const torch::jit::Graph& graph, std::vector<OnnxValue> inputs);
@@ -90,7 +87,11 @@ class Walker {
   bool grown_lists(const Node& node);
   bool packed_sequences(const Node& node);
   bool is_imagined(std::size_t run) const {
-    return imagines_ && run + 1 == runs_ && g_.variants() == runs_;
+    return run + imagined_ >= runs_ && g_.variants() == runs_;
+  }
+  /// In the second of the imagined runs lengths that follow from values are zero.
+  bool is_empty_run(std::size_t run) const {
+    return is_imagined(run) && imagined_ == 2 && run + 1 == runs_;
   }
   /// The examples cannot be run through a node.
   [[noreturn]] void fail(const Node& node, const std::string& why) const;
@@ -123,7 +124,7 @@ class Walker {
 
   Builder& g_;
   const OnnxOptions& options_;
-  bool imagines_;
+  std::size_t imagined_;
   std::size_t runs_;
   std::unordered_map<const torch::jit::Value*, OnnxValue> values_;
   std::unordered_map<const c10::ivalue::Object*, std::string> paths_;
@@ -142,8 +143,8 @@ void describe_view(const Call& call, View* view);
 /// (onnx_imagined.cpp)
 bool counts_values(const torch::jit::Node& node);
 
-/// Lets such results have another length.
-void imagine_lengths(const torch::jit::Node& node, const torch::jit::Stack& operands,
+/// Lets such results have another length; with `empty`, none.
+void imagine_lengths(const torch::jit::Node& node, const torch::jit::Stack& operands, bool empty,
                      std::vector<c10::IValue>* results);
 
 }  // namespace mezzo::deploy::detail
