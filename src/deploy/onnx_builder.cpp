@@ -265,6 +265,9 @@ std::string Builder::name_of(const OnnxValue& value) {
   Operand& operand = *value.operand();
   if (value.is_none()) return {};
   refresh(operand);
+  if (operand.kind != Operand::Kind::kValue && operand.kind != Operand::Kind::kGrown)
+    raise<UnsupportedError>("export_onnx", "an operator reads a list, a tuple or a dictionary as ",
+                            "a whole, which is no tensor in ONNX; read its elements");
   if (!operand.name.empty()) return operand.name;
   if (!operand.is_constant)
     raise<UnsupportedError>("export_onnx", "a further result of an operator is read, which ONNX's ",

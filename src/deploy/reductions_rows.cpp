@@ -25,6 +25,18 @@ std::string reduce(C c, std::string_view op, const std::string& tensor) {
   return c.reduced(op, tensor, axes_of(c), keeps(c), c.rank());
 }
 
+/// Of a tensor, or of the numbers in a list.
+Names sum(C c) {
+  const OnnxValue& given = c.arg("self");
+  if (!example_of(given, 0).isList()) return {reduce(c, "ReduceSum", c.x("self", c.out_type()))};
+  std::string all;
+  for (const OnnxValue& each : given.elements()) {
+    const std::string number = c.as(each, c.out_type());
+    all = all.empty() ? number : c.one("Add", {all, number});
+  }
+  return {all};
+}
+
 Names reduction(C c, std::string_view op) {
   return {reduce(c, op, c.x("self", c.out_type()))};
 }
@@ -164,7 +176,7 @@ Names kth(C c) {
 }
 
 constexpr Row kReductions[] = {
-    {"sum", 13, [](C c) { return reduction(c, "ReduceSum"); }},
+    {"sum", 13, sum},
     {"mean", 13, [](C c) { return reduction(c, "ReduceMean"); }},
     {"prod", 13, [](C c) { return reduction(c, "ReduceProd"); }},
     {"logsumexp", 13, [](C c) { return reduction(c, "ReduceLogSumExp"); }},

@@ -255,14 +255,29 @@ Names flip(C c) {
   return {x};
 }
 
+/// By a number that follows from inputs.
+std::string rolled(C c, const std::string& x, std::int64_t axis, const OnnxValue& by) {
+  const std::string shift = c.one("Mod", {c.g.list_of(by), c.sizes(x, axis, axis + 1)});
+  const std::string begin = c.one("Neg", {shift}), along = c.g.ints({axis});
+  return c.one("Concat",
+               {c.one("Slice", {x, begin, c.g.ints({kToEnd}), along}),
+                c.one("Slice", {x, c.g.ints({0}), begin, along})},
+               {{"axis", axis}});
+}
+
 Names roll(C c) {
   std::string x = c.x();
-  const std::vector<std::int64_t> shifts = c.is("shifts"), dims = c.is("dims");
+  const std::vector<OnnxValue> shifts = c.arg("shifts").elements();
+  const std::vector<std::int64_t> dims = c.is("dims");
   const bool flat = dims.empty();
   if (flat) x = c.one("Reshape", {x, c.g.ints({-1})});
   for (std::size_t i = 0; i < shifts.size(); ++i) {
     const std::int64_t axis = flat ? 0 : dims[i] < 0 ? dims[i] + c.rank() : dims[i];
-    std::int64_t shift = shifts[i];
+    if (!shifts[i].is_constant()) {
+      x = rolled(c, x, axis, shifts[i]);
+      continue;
+    }
+    std::int64_t shift = shifts[i].to_int();
     if (const std::int64_t size = flat ? c.example().numel() : c.fixed_size("self", axis); size > 0)
       shift = ((shift % size) + size) % size;
     if (shift == 0) continue;

@@ -114,6 +114,19 @@ TEST_F(OnnxObjects, BranchesChangeElementsAndAttributes) {
                    "  return made.value() + sizes[0] + sizes[1] * 10 + sizes[2], found['a']\n"));
 }
 
+TEST_F(OnnxObjects, ShiftsOfARollFollowFromBranches) {
+  expect_follows(
+      scripted("def forward(self, x: Tensor):\n"
+               "  shifts = [1, -1]\n"
+               "  if x.size(0) <= 4:\n"
+               "    shifts[0] = 0\n"
+               "  if x.size(0) > 5:\n"
+               "    shifts[1] = 7\n"
+               "  if sum(shifts) > 0:\n"
+               "    x = torch.roll(x, [-shifts[0], shifts[1]], [0, 1])\n"
+               "  return x * 2\n"));
+}
+
 TEST_F(OnnxObjects, AListThatABranchMakesLongerIsRefused) {
   EXPECT_THAT(export_message(scripted("def forward(self, x: Tensor):\n"
                                       "  all = [x]\n"
