@@ -12,6 +12,7 @@ void run_amp(Report&, const Settings&);
 void run_casting(Report&, const Settings&);
 void run_convert(Report&, const Settings&);
 void run_cuda(Report&, const Settings&);
+void run_deploy(Report&, const Settings&);
 void run_distributed(Report&, const Settings&);
 void run_data(Report&, const Settings&);
 void run_parallel(Report&, const Settings&);
@@ -39,6 +40,7 @@ inline constexpr std::array kSuites{
     Suite{"data", "the image loader of examples/imagenet against libjpeg-turbo's own decoding",
           run_data},
 #endif
+    Suite{"deploy", "an export of 1 GiB, and a converted TorchScript module", run_deploy},
 #ifdef MEZZO_WITH_PARALLEL
     Suite{"distributed",
           "a training step of the demo in two processes: what deciding together costs",
