@@ -233,9 +233,9 @@ void count_what_steps_do(Steps& steps) {
 
 // A training made anew for each measurement: while any of them looks for overflows, those that
 // reduce gradients look, too.
-class Training {
+class RankTraining {
  public:
-  Training(bool wrapped, amp::Options options)
+  RankTraining(bool wrapped, amp::Options options)
       : sgd_(net_->parameters(), optim::FusedSGDOptions(1e-3)),
         handles_(amp::initialize(net_, sgd_, std::move(options))) {
     if (wrapped) ddp_.emplace(model(), DDPOptions{.message_size = 1'200'000});
@@ -271,7 +271,7 @@ void overflow_flags(int repeats) {
                            const char* peer_name, const amp::Options& others) {
     std::array<double, 2> collectives{};
     const auto measured = [&](const amp::Options& options, double& count) {
-      Training training(wrapped, options);
+      RankTraining training(wrapped, options);
       for (int i = 0; i < 2; ++i) training.step(x);
       count = collectives_of([&] { training.step(x); });
       return seconds_together([&] { training.step(x); }, 4);
