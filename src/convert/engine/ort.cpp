@@ -242,6 +242,7 @@ void* tensor_of_strings(const OrtRuntime::Impl& api, const Array& array) {
             static_cast<int>(Element::kString), &value);
   const std::vector<std::string> texts = texts_of(array);
   std::vector<const char*> each;
+  each.reserve(texts.size());
   for (const std::string& text : texts) each.push_back(text.c_str());
   api.check(kFillStringTensor, value, static_cast<const char* const*>(each.data()), each.size());
   return value;

@@ -196,10 +196,11 @@ Strings texts_of_numbers(const Array& array) {
     const char* const stop = is_float
                                  ? std::to_chars(text.data(), end, static_cast<float>(value)).ptr
                                  : std::to_chars(text.data(), end, value).ptr;
-    texts.push_back(std::isnan(value)      ? "NaN"
-                    : std::isfinite(value) ? std::string(static_cast<const char*>(text.data()), stop)
-                    : value < 0            ? "-INF"
-                                           : "INF");
+    texts.push_back(std::isnan(value) ? "NaN"
+                    : std::isfinite(value)
+                        ? std::string(static_cast<const char*>(text.data()), stop)
+                    : value < 0 ? "-INF"
+                                : "INF");
   }
   return texts;
 }
