@@ -27,9 +27,10 @@ Names binary(C c, std::string_view op) {
 /// The largest or smallest of two numbers, or of a list of them.
 Names extreme_number(C c, std::string_view op) {
   if (c.takes("a")) return binary(c, op);
+  const std::vector<OnnxValue> given = c.arg(c.schema().arguments()[0].name()).elements();
   Names numbers;
-  for (const OnnxValue& one : c.arg(c.schema().arguments()[0].name()).elements())
-    numbers.push_back(c.as(one, c.out_type()));
+  numbers.reserve(given.size());
+  for (const OnnxValue& one : given) numbers.push_back(c.as(one, c.out_type()));
   return {c.one(op, numbers)};
 }
 

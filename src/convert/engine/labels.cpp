@@ -1,4 +1,5 @@
 // Labels of ai.onnx.ml: each key becomes its value.
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -62,6 +63,7 @@ Array otherwise(const OperatorCall& call, Element element) {
 std::vector<std::string> elements_of(const Array& array) {
   std::vector<std::string> elements;
   const std::size_t count = array.count(), size = count == 0 ? 0 : array.bytes.size() / count;
+  elements.reserve(count);
   for (std::size_t i = 0; i < count; ++i) elements.push_back(array.bytes.substr(i * size, size));
   return elements;
 }
@@ -71,7 +73,7 @@ std::string key_of(const std::string& element, Element type) {
   const double value = type == Element::kFloat || type == Element::kDouble
                            ? Array{type, {1}, element}.values()[0]
                            : 1;
-  return value == 0 ? "zero" : value != value ? "not a number" : element;
+  return value == 0 ? "zero" : std::isnan(value) ? "not a number" : element;
 }
 
 std::vector<Array> translated(const Array& x, const Array& keys, const Array& values,

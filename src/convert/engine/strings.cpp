@@ -119,6 +119,7 @@ Arrays concat_each(const OperatorCall& call) {
   const Strings left = texts_of(*call.inputs[0]), right = texts_of(*call.inputs[1]);
   Array joined{Element::kString, broadcast.dims(), {}};
   Strings texts;
+  texts.reserve(joined.count());
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(joined.count()); ++i)
     texts.push_back(left.at(broadcast.place(0, i)) + right.at(broadcast.place(1, i)));
   return {array_of(texts, std::move(joined.dims))};
@@ -176,9 +177,10 @@ Arrays match_each(const OperatorCall& call) {
     raise<UnsupportedError>("evaluate", "the pattern '", text_of(call, "pattern"),
                             "' is not understood: ", error.what());
   }
+  const Strings texts = texts_of(*call.inputs.at(0));
   std::vector<char> matches;
-  for (const std::string& text : texts_of(*call.inputs.at(0)))
-    matches.push_back(std::regex_match(text, pattern) ? 1 : 0);
+  matches.reserve(texts.size());
+  for (const std::string& text : texts) matches.push_back(std::regex_match(text, pattern) ? 1 : 0);
   return {array_with(Element::kBool, call.inputs[0]->dims, matches)};
 }
 
@@ -186,7 +188,9 @@ Arrays match_each(const OperatorCall& call) {
 Strings texts_of_numbers(const Array& array) {
   Strings texts;
   if (array.element == Element::kInt64) {
-    for (const std::int64_t value : codes_of(array)) texts.push_back(std::to_string(value));
+    const std::vector<std::int64_t> values = codes_of(array);
+    texts.reserve(values.size());
+    for (const std::int64_t value : values) texts.push_back(std::to_string(value));
     return texts;
   }
   const bool is_float = array.element == Element::kFloat;

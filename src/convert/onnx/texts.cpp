@@ -53,8 +53,10 @@ std::vector<std::int64_t> codes_of(const Array& array) {
 }
 
 std::vector<std::string> texts_of(const Array& array) {
+  const std::vector<std::int64_t> codes = codes_of(array);
   std::vector<std::string> all;
-  for (const std::int64_t code : codes_of(array)) all.push_back(text_of(code));
+  all.reserve(codes.size());
+  for (const std::int64_t code : codes) all.push_back(text_of(code));
   return all;
 }
 
