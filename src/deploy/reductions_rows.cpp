@@ -25,7 +25,7 @@ std::string reduce(C c, std::string_view op, const std::string& tensor) {
   return c.reduced(op, tensor, axes_of(c), keeps(c), c.rank());
 }
 
-/// Of a tensor, or of the numbers in a list.
+/// The sum of a tensor, or of the numbers in a list.
 Names sum(C c) {
   const OnnxValue& given = c.arg("self");
   if (!example_of(given, 0).isList()) return {reduce(c, "ReduceSum", c.x("self", c.out_type()))};
