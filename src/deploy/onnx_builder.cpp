@@ -108,7 +108,7 @@ bool is_random(std::string_view type) {
 }  // namespace
 
 std::int64_t onnx_type(at::ScalarType type) {
-  switch (type) {
+  switch (c10::toRealValueType(type)) {
     case at::kFloat:
       return 1;
     case at::kByte:
@@ -137,12 +137,12 @@ std::int64_t onnx_type(at::ScalarType type) {
 }
 
 convert::MadeTensor Builder::made(const at::Tensor& value, std::string name) const {
-  at::Tensor stored = value.detach().to(at::kCPU).contiguous();
+  at::Tensor stored = real_form(value.detach().to(at::kCPU)).contiguous();
   if (writes_in_place && stored.is_alias_of(value)) stored = stored.clone();
   convert::MadeTensor tensor;
   tensor.name = std::move(name);
   tensor.element = static_cast<convert::Element>(onnx_type(value.scalar_type()));
-  tensor.dims = value.sizes().vec();
+  tensor.dims = stored.sizes().vec();
   tensor.bytes = {static_cast<const char*>(stored.data_ptr()), stored.nbytes()};
   tensor.owner = std::make_shared<at::Tensor>(stored);
   return tensor;
@@ -273,6 +273,8 @@ std::string Builder::name_of(const OnnxValue& value) {
     raise<UnsupportedError>("export_onnx", "a further result of an operator is read, which ONNX's ",
                             "operator for it does not give");
   const c10::IValue& constant = operand.examples.at(0);
+  if (constant.isComplexDouble())
+    return tensor(at::scalar_tensor(constant.toComplexDouble(), at::kComplexDouble));
   if (constant.isTensor()) return operand.name = tensor(constant.toTensor(), operand.path);
   if (constant.isInt()) return integer(constant.toInt());
   if (constant.isBool()) return tensor(at::scalar_tensor(constant.toBool(), at::kBool));
@@ -319,6 +321,31 @@ std::string Builder::list_of(const OnnxValue& value) {
 
 std::string Builder::cast(const std::string& name, at::ScalarType from, at::ScalarType to) {
   return from == to || name.empty() ? name : op("Cast", {name}, {{"to", onnx_type(to)}});
+}
+
+std::string Builder::pairs(const Names& parts) {
+  Names columns;
+  for (const std::string& part : parts) columns.push_back(op("Unsqueeze", {part, ints({-1})}));
+  std::string name = op("Concat", columns, {{"axis", std::int64_t{-1}}});
+  parts_.emplace(name, parts);
+  return name;
+}
+
+Names Builder::parts_of(const std::string& pairs) {
+  const auto known = parts_.find(pairs);
+  if (known != parts_.end()) return known->second;
+  const OnnxAttributes last{{"axis", std::int64_t{-1}}};
+  return {op("Gather", {pairs, integer(0)}, last), op("Gather", {pairs, integer(1)}, last)};
+}
+
+const std::array<at::Tensor, 2>& Builder::parts_of(const at::Tensor& complex) {
+  ConstantParts& known = constant_parts_[complex.unsafeGetTensorImpl()];
+  if (!known.whole.defined()) {
+    known.whole = complex;
+    const at::Tensor pairs = real_form(complex);
+    known.parts = {pairs.select(-1, 0).clone(), pairs.select(-1, 1).clone()};
+  }
+  return known.parts;
 }
 
 std::shared_ptr<convert::MadeGraph> Builder::close_body(const Names& outputs,

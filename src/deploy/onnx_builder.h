@@ -2,6 +2,7 @@
 // initializers.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -53,6 +54,12 @@ class Builder {
   /// The value as loops and branches hand it on: tensors of a type, numbers with one dimension.
   std::string state_of(const OnnxValue& value, at::ScalarType type);
   std::string cast(const std::string& name, at::ScalarType from, at::ScalarType to);
+  /// Complex numbers are pairs along a last axis, as ONNX's Fourier transforms have them: made of
+  /// their parts, and the parts of pairs.
+  std::string pairs(const Names& parts);
+  Names parts_of(const std::string& pairs);
+  /// The parts of a constant, the same tensors each time.
+  const std::array<at::Tensor, 2>& parts_of(const at::Tensor& complex);
 
   /// Bodies: nodes go there until it is closed.
   void open_body() { scopes_.emplace_back(); }
@@ -82,6 +89,12 @@ class Builder {
   std::vector<convert::MadeTensor> initializers_;
   std::map<std::string, std::string> small_;                         // constants by their content
   std::map<const void*, std::pair<std::string, at::Tensor>> large_;  // by their tensor
+  std::map<std::string, Names> parts_;                               // of pairs that were made
+  struct ConstantParts {
+    at::Tensor whole;
+    std::array<at::Tensor, 2> parts;
+  };
+  std::map<const void*, ConstantParts> constant_parts_;
   std::unordered_set<std::string> taken_, domains_;
 };
 

@@ -232,9 +232,22 @@ std::string Call::reduced(std::string_view op, const std::string& tensor,
 }
 
 std::vector<std::span<const Row>> all_rows() {
-  return {elementwise_rows(), comparison_rows(), reduction_rows(), shape_rows(),   index_rows(),
-          product_rows(),     image_rows(),      norm_rows(),      factory_rows(), recurrent_rows(),
-          composite_rows(),   loss_rows(),       matrix_rows(),    window_rows()};
+  return {elementwise_rows(), comparison_rows(), reduction_rows(), shape_rows(),
+          index_rows(),       product_rows(),    image_rows(),     norm_rows(),
+          factory_rows(),     recurrent_rows(),  composite_rows(), loss_rows(),
+          matrix_rows(),      window_rows(),     complex_rows(),   spectrum_rows()};
+}
+
+bool writes(const c10::FunctionSchema& schema) {
+  return !schema.arguments().empty() && schema.arguments()[0].alias_info() != nullptr &&
+         schema.arguments()[0].alias_info()->isWrite();
+}
+
+std::string row_name(const c10::FunctionSchema& schema) {
+  std::string name = schema.name();
+  if (name.starts_with("aten::")) name = name.substr(6);
+  if (writes(schema) && name.ends_with("_") && !name.ends_with("__")) name.pop_back();
+  return name;
 }
 
 const Row* find_row(std::string_view name) {

@@ -132,9 +132,17 @@ std::span<const Row> composite_rows();
 std::span<const Row> loss_rows();
 std::span<const Row> matrix_rows();
 std::span<const Row> window_rows();
+std::span<const Row> complex_rows();
+std::span<const Row> spectrum_rows();
 
 /// All parts.
 std::vector<std::span<const Row>> all_rows();
+
+/// Does the operator write its first argument?
+bool writes(const c10::FunctionSchema& schema);
+
+/// The name by which the table knows an operator.
+std::string row_name(const c10::FunctionSchema& schema);
 
 /// Null: there is none.
 const Row* find_row(std::string_view name);

@@ -178,7 +178,7 @@ std::vector<convert::MadeValue> declared_inputs(const Job& job,
 }
 
 at::Tensor as_tensor(const c10::IValue& value) {
-  if (value.isTensor()) return value.toTensor();
+  if (value.isTensor()) return detail::real_form(value.toTensor());
   return at::scalar_tensor(value.toScalar(), detail::outer_type(value));
 }
 

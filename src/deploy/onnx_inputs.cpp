@@ -24,6 +24,7 @@ std::vector<at::Tensor> inputs_in(const Job& job, const std::vector<c10::IValue>
       collect_tensors(run[a], &tensors);
     }
   }
+  for (at::Tensor& tensor : tensors) tensor = detail::real_form(tensor);
   return tensors;
 }
 
@@ -42,6 +43,7 @@ std::vector<at::Tensor> outputs_in(const c10::IValue& result) {
   } else {
     collect_tensors(result, &tensors);
   }
+  for (at::Tensor& tensor : tensors) tensor = detail::real_form(tensor);
   return tensors;
 }
 

@@ -1,5 +1,7 @@
 #include "deploy/onnx_operand.h"
 
+#include <ATen/ops/view_as_real.h>
+
 #include <algorithm>
 
 namespace mezzo::deploy {
@@ -71,8 +73,14 @@ OnnxValue constant_of(const c10::IValue& value, std::size_t variants) {
   return OnnxValue(std::move(operand));
 }
 
+at::Tensor real_form(const at::Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
+  const at::Tensor plain = tensor.resolve_conj().resolve_neg();
+  return plain.is_complex() ? at::view_as_real(plain) : plain;
+}
+
 at::ScalarType element_type(const c10::IValue& example) {
-  if (example.isTensor()) return example.toTensor().scalar_type();
+  if (example.isTensor()) return c10::toRealValueType(example.toTensor().scalar_type());
   return example.isDouble() ? at::kDouble : example.isBool() ? at::kBool : at::kLong;
 }
 

@@ -51,6 +51,9 @@ bool is_constant(const OnnxValue& value);
 
 OnnxValue constant_of(const c10::IValue& value, std::size_t variants);
 
+/// Complex tensors as pairs of real numbers along a last axis, all others as they are.
+at::Tensor real_form(const at::Tensor& tensor);
+
 /// The type that a tensor or number has in the model. Numbers are as wide as those of scripts:
 /// floor(0.7f * 10) is 6 in doubles and 7 in floats.
 at::ScalarType element_type(const c10::IValue& example);

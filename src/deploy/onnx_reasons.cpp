@@ -13,11 +13,8 @@ struct Reason {
 };
 
 constexpr Reason kReasons[] = {
-    {"it has complex results, and ONNX's operators take real numbers",
-     "_fft_r2c _linalg_eigvals complex fft_fft fft_fft2 fft_fftn fft_hfft fft_hfft2 "
-     "fft_hfftn fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft "
-     "fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftn linalg_eig linalg_eigvals polar "
-     "stft view_as_complex view_as_complex_copy"},
+    {"it is another transform in disguise; call fft_irfft or fft_rfft of the conjugate",
+     "fft_hfft fft_hfft2 fft_hfftn fft_ihfft fft_ihfft2 fft_ihfftn"},
     {"it belongs to sparse tensors, which ONNX's operators do not take",
      "_sparse_addmm _sparse_log_softmax _sparse_mm _sparse_mm_reduce_impl _sparse_softmax "
      "_sparse_sparse_matmul _spsolve hspmm smm sparse_mask sparse_sampled_addmm sspaddmm "
@@ -42,7 +39,8 @@ constexpr Reason kReasons[] = {
      "special_spherical_bessel_j0 special_zeta"},
     {"a factorization or solution of equations, which ONNX has no operator for",
      "_cholesky_solve_helper _lu_with_info cholesky cholesky_inverse cholesky_solve geqrf "
-     "inverse linalg_cholesky linalg_cholesky_ex linalg_cond linalg_eigh linalg_eigvalsh "
+     "inverse linalg_cholesky linalg_cholesky_ex linalg_cond linalg_eig linalg_eigh linalg_eigvals "
+     "linalg_eigvalsh _linalg_eigvals "
      "linalg_householder_product linalg_inv linalg_inv_ex linalg_ldl_factor "
      "linalg_ldl_factor_ex linalg_ldl_solve linalg_lstsq linalg_lu linalg_lu_factor "
      "linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp linalg_matrix_norm "
@@ -58,7 +56,8 @@ constexpr Reason kReasons[] = {
      "multilabel_margin_loss multilabel_margin_loss_forward nll_loss2d_forward "
      "nll_loss_forward"},
     {"LibTorch calls it inside another operator, which has a row",
-     "_addmm_activation _cdist_forward _chunk_cat _cudnn_rnn _euclidean_dist _foreach_lerp "
+     "_addmm_activation _cdist_forward _chunk_cat _cudnn_rnn _fft_r2c _euclidean_dist "
+     "_foreach_lerp "
      "_fused_rms_norm _grid_sampler_2d_cpu_fallback _linalg_det _linalg_eigh "
      "_linalg_slogdet _linalg_solve_ex _linalg_svd _masked_softmax "
      "_native_multi_head_attention _pdist_forward _scaled_dot_product_flash_attention "

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "deploy/files/script_file.h"
+#include "deploy/onnx_complex.h"
 #include "deploy/onnx_facts.h"
 
 namespace mezzo::deploy::detail {
@@ -16,18 +17,6 @@ namespace {
 
 namespace jit = torch::jit;
 using Results = std::vector<std::vector<c10::IValue>>;
-
-bool writes(const c10::FunctionSchema& schema) {
-  return !schema.arguments().empty() && schema.arguments()[0].alias_info() != nullptr &&
-         schema.arguments()[0].alias_info()->isWrite();
-}
-
-std::string row_name(const c10::FunctionSchema& schema) {
-  std::string name = schema.name();
-  if (name.starts_with("aten::")) name = name.substr(6);
-  if (writes(schema) && name.ends_with("_") && !name.ends_with("__")) name.pop_back();
-  return name;
-}
 
 /// Sequences of other layouts than LibTorch believes reach no operator that looks at them.
 void refuse_packed(const jit::Node& node, const std::vector<OnnxValue>& operands) {
@@ -283,7 +272,10 @@ std::vector<OnnxValue> Walker::by_caller(const Node& node, const OnnxTranslation
 std::vector<OnnxValue> Walker::by_row(const Node& node, const std::vector<OnnxValue>& operands,
                                       const Results& results) {
   const c10::FunctionSchema& schema = node.schema();
-  const Row* const row = find_row(row_name(schema));
+  const bool complex =
+      std::ranges::any_of(operands, [](const auto& one) { return is_complex(one); }) ||
+      std::ranges::any_of(results, [](const auto& one) { return is_complex(one.at(0)); });
+  const Row* const row = complex ? find_complex_row(row_name(schema)) : find_row(row_name(schema));
   if (row == nullptr) {
     const std::string why(why_not_in_onnx(row_name(schema)));
     raise<UnsupportedError>("export_onnx", "the operator ", schema.operator_name(),

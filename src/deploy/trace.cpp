@@ -2,6 +2,7 @@
 
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/max.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
@@ -23,6 +24,9 @@ double error_between(const at::Tensor& expected, const at::Tensor& got) {
   if (expected.sizes() != got.sizes() || expected.scalar_type() != got.scalar_type())
     return std::numeric_limits<double>::infinity();
   if (expected.numel() == 0) return 0;
+  if (expected.is_complex())
+    return error_between(at::view_as_real(expected.resolve_conj()),
+                         at::view_as_real(got.resolve_conj()));
   const at::Tensor a = expected.to(at::kDouble), b = got.to(at::kDouble);
   const at::Tensor finite = a.isfinite();
   const at::Tensor zero = at::zeros_like(a);
