@@ -13,9 +13,9 @@ namespace jit = torch::jit;
 
 constexpr std::int64_t kMostTurns = 10000;
 
-/// Modules stay: copies would double the weights.
+/// Modules stay: copies would double the weights. LibTorch copies no complex numbers.
 c10::IValue copy_of(const c10::IValue& value) {
-  return value.isObject() ? value : value.deepcopy();
+  return value.isObject() || value.isComplexDouble() ? value : value.deepcopy();
 }
 
 std::vector<c10::IValue> copies_of(const std::vector<c10::IValue>& values) {
