@@ -221,18 +221,17 @@ constexpr Row kComplexNumbers[] = {
     {"_conj", kAnyOpset, conjugate},
     {"conj_physical", kAnyOpset, conjugate},
     {"_conj_physical", kAnyOpset, conjugate},
-    {"absolute", kAnyOpset, modulus},
     {"angle", kAnyOpset, angle},
 };
 
 /// Beside the rows for real numbers.
 constexpr Row kByParts[] = {
-    {"abs", kAnyOpset, modulus},           {"div", kAnyOpset, quotient},
-    {"divide", kAnyOpset, quotient},       {"true_divide", kAnyOpset, quotient},
-    {"reciprocal", kAnyOpset, reciprocal}, {"pow", kAnyOpset, complex_power},
-    {"square", kAnyOpset, square},         {"exp", kAnyOpset, exponential},
-    {"to", kAnyOpset, to_complex},         {"type_as", kAnyOpset, to_complex},
-    {"_to_copy", kAnyOpset, to_complex},
+    {"abs", kAnyOpset, modulus},          {"absolute", kAnyOpset, modulus},
+    {"div", kAnyOpset, quotient},         {"divide", kAnyOpset, quotient},
+    {"true_divide", kAnyOpset, quotient}, {"reciprocal", kAnyOpset, reciprocal},
+    {"pow", kAnyOpset, complex_power},    {"square", kAnyOpset, square},
+    {"exp", kAnyOpset, exponential},      {"to", kAnyOpset, to_complex},
+    {"type_as", kAnyOpset, to_complex},   {"_to_copy", kAnyOpset, to_complex},
 };
 
 }  // namespace

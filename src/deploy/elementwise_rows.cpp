@@ -335,6 +335,28 @@ Names nan_to_num(C c) {
     NAME, 13, [](C c) { return arithmetic(c, OP); } \
   }
 
+/// Times two to the power of the other.
+Names shifted_left(C c) {
+  const std::string x = c.x("self", at::kLong), by = c.x("other", at::kLong);
+  const std::string power = c.one("Pow", {c.g.integer(2), by});
+  return {c.g.cast(c.one("Mul", {x, power}), at::kLong, c.out_type())};
+}
+
+/// Divided by it, rounded down.
+Names shifted_right(C c) {
+  const std::string x = c.x("self", at::kLong), by = c.x("other", at::kLong);
+  const std::string power = c.one("Pow", {c.g.integer(2), by});
+  const std::string whole = c.one("Sub", {x, c.one("Mod", {x, power})});
+  return {c.g.cast(c.one("Div", {whole, power}), at::kLong, c.out_type())};
+}
+
+Names sinc(C c) {
+  const std::string x = c.one("Mul", {c.x("self", c.out_type()), c.constant(std::numbers::pi)});
+  const std::string is_zero = c.one("Equal", {x, c.constant(0)});
+  const std::string quotient = c.one("Div", {c.one("Sin", {x}), x});
+  return {c.one("Where", {is_zero, c.constant(1), quotient})};
+}
+
 constexpr Row kElementwise[] = {
     MEZZO_UNARY("acos", "Acos"),
     MEZZO_UNARY("acosh", "Acosh"),
@@ -343,6 +365,10 @@ constexpr Row kElementwise[] = {
     MEZZO_UNARY("atan", "Atan"),
     MEZZO_UNARY("atanh", "Atanh"),
     MEZZO_UNARY("arccos", "Acos"),
+    MEZZO_UNARY("arccosh", "Acosh"),
+    MEZZO_UNARY("arcsinh", "Asinh"),
+    MEZZO_UNARY("arctanh", "Atanh"),
+    MEZZO_UNARY("special_expit", "Sigmoid"),
     MEZZO_UNARY("arcsin", "Asin"),
     MEZZO_UNARY("arctan", "Atan"),
     MEZZO_UNARY("abs", "Abs"),
@@ -383,6 +409,12 @@ constexpr Row kElementwise[] = {
     {"rsub", 13, rsub},
     {"pow", 13, power},
     {"lerp", 13, lerp},
+    {"sinc", 13, sinc},
+    {"__lshift__", 13, shifted_left},
+    {"__rshift__", 13, shifted_right},
+    {"bitwise_left_shift", 13, shifted_left},
+    {"bitwise_right_shift", 13, shifted_right},
+    {"float_power", 13, power},
     {"square", 13,
      [](C c) {
        const std::string x = c.x("self", c.out_type());

@@ -39,14 +39,35 @@ OnnxAttributes window(C c, std::int64_t axes) {
 }
 
 Names max_pool(C c, std::int64_t axes, bool indices) {
-  if (indices)
-    c.refuse(
-        "the places of the maxima count within one image in LibTorch and over all in ONNX; pool "
-        "without them");
   OnnxAttributes attributes = window(c, axes);
   attributes["dilations"] = for_axes(c.is("dilation"), axes);
-  return batched(c, axes,
-                 [&](const std::string& x) { return Names{c.one("MaxPool", {x}, attributes)}; });
+  return batched(c, axes, [&](const std::string& x) {
+    if (!indices) return Names{c.one("MaxPool", {x}, attributes)};
+    // The places of the maxima count within one image in LibTorch and over all in ONNX.
+    const Names made = c.g.ops("MaxPool", {x}, attributes, 2);
+    const std::string sizes = c.sizes(x, 2, 2 + axes);
+    return Names{made[0], c.one("Mod", {made[1], c.reduced("ReduceProd", sizes, {0}, true, 1)})};
+  });
+}
+
+/// Elements back at their places in images of another size.
+Names max_unpool(C c, std::int64_t axes) {
+  const std::int64_t before = c.rank() - axes;  // batch and channels, or channels
+  std::vector<std::int64_t> flat(static_cast<std::size_t>(before), 0);
+  flat.push_back(-1);
+  const auto in_rows = [&](std::string_view name) {
+    return c.one("Reshape", {c.x(name), c.g.ints(flat)});
+  };
+  const auto joined = [&](const std::string& sizes) {
+    return c.one("Concat", {c.sizes(c.x(), 0, before), sizes}, {{"axis", std::int64_t{0}}});
+  };
+  const std::string sizes = c.list("output_size");
+  const std::string zeros =
+      c.one("ConstantOfShape", {joined(c.reduced("ReduceProd", sizes, {0}, true, 1))},
+            {{"value", at::zeros({1}, at::TensorOptions(c.out_type()))}});
+  const std::string made =
+      c.one("ScatterElements", {zeros, in_rows("indices"), in_rows("self")}, {{"axis", before}});
+  return {c.one("Reshape", {made, joined(sizes)})};
 }
 
 Names average_pool(C c, std::int64_t axes) {
@@ -260,7 +281,11 @@ constexpr Row kImages[] = {
     {"max_pool1d", 13, [](C c) { return max_pool(c, 1, false); }},
     {"max_pool2d", 13, [](C c) { return max_pool(c, 2, false); }},
     {"max_pool3d", 13, [](C c) { return max_pool(c, 3, false); }},
+    {"max_pool1d_with_indices", 13, [](C c) { return max_pool(c, 1, true); }},
     {"max_pool2d_with_indices", 13, [](C c) { return max_pool(c, 2, true); }},
+    {"max_pool3d_with_indices", 13, [](C c) { return max_pool(c, 3, true); }},
+    {"max_unpool2d", 13, [](C c) { return max_unpool(c, 2); }},
+    {"max_unpool3d", 13, [](C c) { return max_unpool(c, 3); }},
     {"avg_pool1d", 13, [](C c) { return average_pool(c, 1); }},
     {"avg_pool2d", 13, [](C c) { return average_pool(c, 2); }},
     {"avg_pool3d", 13, [](C c) { return average_pool(c, 3); }},

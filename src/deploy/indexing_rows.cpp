@@ -261,6 +261,7 @@ constexpr Row kIndexing[] = {
     {"index_copy", 13, [](C c) { return index_write(c, false); }},
     {"index_fill", 13, [](C c) { return index_write(c, false); }},
     {"nonzero", 13, nonzero},
+    {"argwhere", 13, nonzero},
     {"masked_select", 13, masked_select},
     {"one_hot", 13, one_hot},
     {"_unique", 13, [](C c) { return unique(c, false); }},

@@ -26,7 +26,21 @@ convert::MadeAttribute made_attribute(const OnnxAttribute& value, const auto& ma
       value);
 }
 
-/// The identity of a node; tensors by their place in memory.
+constexpr std::int64_t kSmall = 64;
+
+std::string content_of(const at::Tensor& tensor) {
+  std::ostringstream text;
+  text << c10::toString(tensor.scalar_type()) << tensor.sizes();
+  if (tensor.numel() > kSmall) {
+    text << tensor.unsafeGetTensorImpl();
+  } else {
+    const at::Tensor stored = real_form(tensor.detach().to(at::kCPU)).contiguous();
+    text << std::string_view(static_cast<const char*>(stored.data_ptr()), stored.nbytes());
+  }
+  return text.str();
+}
+
+/// The identity of a node; small tensors by what they hold, large ones by their place in memory.
 std::string key_of(std::string_view type, const Names& inputs, const OnnxAttributes& attributes,
                    std::size_t outputs) {
   std::ostringstream key;
@@ -40,7 +54,7 @@ std::string key_of(std::string_view type, const Names& inputs, const OnnxAttribu
         [&](const auto& one) {
           using T = std::decay_t<decltype(one)>;
           if constexpr (std::is_same_v<T, at::Tensor>) {
-            key << one.unsafeGetTensorImpl();
+            key << content_of(one);
           } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>> ||
                                std::is_same_v<T, std::vector<double>> ||
                                std::is_same_v<T, std::vector<std::string>>) {
@@ -168,6 +182,7 @@ Names Builder::ops(std::string_view type, const Names& inputs, const OnnxAttribu
     const auto known = scope.known.find(key);
     if (known != scope.known.end() && !is_random(type)) return known->second;
   }
+  draws_ = draws_ || is_random(type);
   MadeNode node;
   const std::size_t colon = type.find("::");
   node.op = colon == std::string_view::npos ? type : type.substr(colon + 2);
@@ -211,16 +226,11 @@ void Builder::add_node(MadeNode node) {
 }
 
 std::string Builder::tensor(const at::Tensor& value, const std::string& hint) {
-  constexpr std::int64_t kSmall = 64;
   if (value.numel() <= kSmall) {
-    const convert::MadeTensor content = made(value, "");
-    std::ostringstream key;
-    key << c10::toString(value.scalar_type()) << value.sizes() << content.bytes;
-    std::string& name = small_[key.str()];
+    std::string& name = small_[content_of(value)];
     if (name.empty()) {
       name = fresh(hint.empty() ? "constant" : hint);
-      initializers_.push_back(content);
-      initializers_.back().name = name;
+      initializers_.push_back(made(value, name));
     }
     return name;
   }
@@ -250,6 +260,12 @@ void Builder::refresh(Operand& operand) {
   View& view = *operand.view;
   refresh(*view.base);
   if (view.base->version == view.base_version) return;
+  if (view.base->is_constant) {  // whose examples the view shows already
+    operand.name.clear();
+    ++operand.version;
+    view.base_version = view.base->version;
+    return;
+  }
   if (!view.take) {
     raise<UnsupportedError>("export_onnx",
                             "a view is read after what it shows was written in place, which ",

@@ -31,6 +31,8 @@ class Builder {
   /// samples of its turns.
   std::size_t variants() const { return variants_; }
   void set_variants(std::size_t count) { variants_ = count; }
+  /// Random numbers are drawn in the model.
+  bool draws() const { return draws_; }
   bool writes_in_place = false;  // constants may be written after they were stored: copies
 
   /// One output; equal nodes are made once.
@@ -85,6 +87,7 @@ class Builder {
 
   int opset_;
   std::size_t variants_;
+  bool draws_ = false;
   std::vector<Scope> scopes_;
   std::vector<convert::MadeTensor> initializers_;
   std::map<std::string, std::string> small_;                         // constants by their content

@@ -232,10 +232,10 @@ std::string Call::reduced(std::string_view op, const std::string& tensor,
 }
 
 std::vector<std::span<const Row>> all_rows() {
-  return {elementwise_rows(), comparison_rows(), reduction_rows(), shape_rows(),
-          index_rows(),       product_rows(),    image_rows(),     norm_rows(),
-          factory_rows(),     recurrent_rows(),  composite_rows(), loss_rows(),
-          matrix_rows(),      window_rows(),     complex_rows(),   spectrum_rows()};
+  return {elementwise_rows(), comparison_rows(), reduction_rows(), shape_rows(),   index_rows(),
+          product_rows(),     image_rows(),      norm_rows(),      factory_rows(), recurrent_rows(),
+          composite_rows(),   loss_rows(),       matrix_rows(),    window_rows(),  running_rows(),
+          random_rows(),      complex_rows(),    spectrum_rows()};
 }
 
 bool writes(const c10::FunctionSchema& schema) {
@@ -258,7 +258,10 @@ const Row* find_row(std::string_view name) {
     }
     return all;
   }();
-  const auto found = rows.find(name);
+  auto found = rows.find(name);
+  constexpr std::string_view kSpecial = "special_";  // most of these have two names
+  if (found == rows.end() && name.starts_with(kSpecial))
+    found = rows.find(name.substr(kSpecial.size()));
   return found == rows.end() ? nullptr : found->second;
 }
 

@@ -235,6 +235,7 @@ Made make(const Job& job, const OnnxOptions& options, const std::vector<NamedInp
   for (const std::string& domain : builder.domains()) made.model.opsets[domain] = 1;
   made.model.producer_version = version();
   made.nodes = count_nodes(made.model.graph);
+  made.draws = builder.draws();
   return made;
 }
 

@@ -70,6 +70,7 @@ struct Made {
   convert::MadeModel model;
   std::vector<at::ScalarType> output_types;
   int nodes = 0;
+  bool draws = false;  // random numbers
 };
 
 inline convert::Element element_of(at::ScalarType type) {

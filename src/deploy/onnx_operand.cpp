@@ -10,6 +10,13 @@ using detail::Operand;
 
 namespace detail {
 
+void Operand::note_written_constant() {
+  name.clear();
+  path.clear();
+  ++version;
+  if (view) view->base->note_written_constant();
+}
+
 c10::IValue example_of(const OnnxValue& value, std::size_t k) {
   const Operand& operand = *value.operand();
   if (operand.kind == Operand::Kind::kValue || operand.kind == Operand::Kind::kGrown)

@@ -41,6 +41,10 @@ struct Operand {
   c10::TypePtr type;                  // of containers
   std::size_t version = 0;            // counts writes
   std::unique_ptr<View> view;
+
+  /// The examples, and those of what this is a view of, were written: what stands in the model is
+  /// the value of before.
+  void note_written_constant();
 };
 
 /// The value on the k-th set of inputs; containers are put together.

@@ -113,8 +113,13 @@ std::string Walker::place_of(const Node& node) const {
 
 void Walker::node(const Node& node) {
   if (node.kind() == c10::prim::Constant) {
-    const auto constant = jit::toIValue(node.output());
-    set(node.output(), constant_of(constant ? *constant : c10::IValue(), g_.variants()));
+    const auto found = jit::toIValue(node.output());
+    OnnxValue constant = constant_of(found ? *found : c10::IValue(), g_.variants());
+    if (g_.writes_in_place && found && found->isTensor()) {  // each run may write its own
+      for (c10::IValue& example : constant.operand()->examples)
+        example = example.toTensor().clone();
+    }
+    set(node.output(), std::move(constant));
   } else if (node.kind() == c10::prim::If) {
     branch(node);
   } else if (node.kind() == c10::prim::Loop) {
@@ -219,7 +224,10 @@ void Walker::operation(const Node& node) {
       if (kind == "aten::t" || kind == "aten::transpose")
         result.operand()->path =
             operands[0].operand()->path.empty() ? "" : operands[0].operand()->path + "_t";
-      if (writes(*schema) && i == 0) result = operands[0];
+      if (writes(*schema) && i == 0) {
+        result = operands[0];
+        result.operand()->note_written_constant();
+      }
       if (g_.writes_in_place && !writes(*schema)) note_view(node, operands, result);
       set(node.outputs()[i], std::move(result));
     }

@@ -125,17 +125,66 @@ Names variance(C c, bool root, bool with_mean) {
   return {result, c.reduced("ReduceMean", x, axes, keeps(c), c.rank())};
 }
 
-Names norm(C c) {
-  const std::string x = c.x("self", c.out_type());
-  const double p = c.has("p") ? c.d("p") : c.has("ord") ? c.d("ord") : 2;
-  if (p == 2) return {c.reduced("ReduceL2", x, axes_of(c), keeps(c), c.rank())};
-  if (p == 1) return {c.reduced("ReduceL1", x, axes_of(c), keeps(c), c.rank())};
+std::string norm(C c, const std::string& x, double p, const std::vector<std::int64_t>& axes,
+                 bool keep, std::int64_t rank) {
+  if (p == 2) return c.reduced("ReduceL2", x, axes, keep, rank);
+  if (p == 1) return c.reduced("ReduceL1", x, axes, keep, rank);
   const std::string size = c.one("Abs", {x});
-  if (std::isinf(p))
-    return {c.reduced(p > 0 ? "ReduceMax" : "ReduceMin", size, axes_of(c), keeps(c), c.rank())};
+  if (std::isinf(p)) return c.reduced(p > 0 ? "ReduceMax" : "ReduceMin", size, axes, keep, rank);
   const std::string sum =
-      c.reduced("ReduceSum", c.one("Pow", {size, c.constant(p)}), axes_of(c), keeps(c), c.rank());
-  return {c.one("Pow", {sum, c.constant(1 / p)})};
+      c.reduced("ReduceSum", c.one("Pow", {size, c.constant(p)}), axes, keep, rank);
+  return c.one("Pow", {sum, c.constant(1 / p)});
+}
+
+Names norm(C c) {
+  const double p = c.has("p") ? c.d("p") : c.has("ord") ? c.d("ord") : 2;
+  return {norm(c, c.x("self", c.out_type()), p, axes_of(c), keeps(c), c.rank())};
+}
+
+/// The largest or smallest sum of sizes along one of two axes.
+Names matrix_norm(C c, double order, std::vector<std::int64_t> axes) {
+  if (std::abs(order) == 2) c.refuse("it needs singular values, which ONNX has no operator for");
+  for (std::int64_t& axis : axes) axis = axis < 0 ? axis + c.rank() : axis;
+  const std::int64_t along = std::isinf(order) ? axes[1] : axes[0];
+  const std::string x = c.x("self", c.out_type());
+  const std::string sums = c.reduced("ReduceL1", x, {along}, true, c.rank());
+  const std::string made =
+      c.reduced(order > 0 ? "ReduceMax" : "ReduceMin", sums, axes, true, c.rank());
+  return {keeps(c) ? made : c.squeezed(made, axes)};
+}
+
+/// Of vectors or matrices, as the number of axes says.
+Names linalg_norm(C c) {
+  const std::string x = c.x("self", c.out_type());
+  const bool is_text = c.has("ord") && example_of(c.arg("ord"), 0).isString();
+  if (is_text && c.s("ord") != "fro")
+    c.refuse("it needs singular values, which ONNX has no operator for");
+  std::vector<std::int64_t> axes = axes_of(c);
+  if (is_text || !c.has("ord")) return {norm(c, x, 2, axes, keeps(c), c.rank())};
+  if (axes.empty()) {
+    axes.resize(static_cast<std::size_t>(c.rank()));
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  if (axes.size() == 2) return matrix_norm(c, c.d("ord"), axes);
+  return {norm(c, x, c.d("ord"), axes, keeps(c), c.rank())};
+}
+
+Names pairwise_distance(C c) {
+  const std::int64_t rank = std::max(c.rank("x1"), c.rank("x2"));
+  const std::string off = c.one(
+      "Add",
+      {c.one("Sub", {c.x("x1", c.out_type()), c.x("x2", c.out_type())}), c.constant(c.d("eps"))});
+  return {norm(c, off, c.d("p"), {rank - 1}, keeps(c), rank)};
+}
+
+/// The mean of what is a number.
+Names mean_of_numbers(C c) {
+  const std::string x = c.x("self", c.out_type());
+  const std::string is_none = c.one("IsNaN", {x});
+  const std::string sum = reduce(c, "ReduceSum", c.one("Where", {is_none, c.constant(0), x}));
+  const std::string count =
+      reduce(c, "ReduceSum", c.g.cast(c.one("Not", {is_none}), at::kBool, c.out_type()));
+  return {c.one("Div", {sum, count})};
 }
 
 Names softmax(C c, std::string_view op) {
@@ -192,9 +241,13 @@ constexpr Row kReductions[] = {
     {"std", 13, [](C c) { return variance(c, true, false); }},
     {"var_mean", 13, [](C c) { return variance(c, false, true); }},
     {"std_mean", 13, [](C c) { return variance(c, true, true); }},
-    {"norm", 13, norm},
-    {"linalg_vector_norm", 13, norm},
-    {"frobenius_norm", 13, norm},
+    {"norm", 13, [](C c) { return norm(c); }},
+    {"linalg_vector_norm", 13, [](C c) { return norm(c); }},
+    {"frobenius_norm", 13, [](C c) { return norm(c); }},
+    {"linalg_norm", 13, linalg_norm},
+    {"linalg_matrix_norm", 13, linalg_norm},
+    {"pairwise_distance", 13, pairwise_distance},
+    {"nanmean", 13, mean_of_numbers},
     {"softmax", 13, [](C c) { return softmax(c, "Softmax"); }},
     {"_softmax", 13, [](C c) { return softmax(c, "Softmax"); }},
     {"log_softmax", 13, [](C c) { return softmax(c, "LogSoftmax"); }},

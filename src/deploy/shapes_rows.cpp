@@ -1,4 +1,9 @@
 // Shapes: views, permutations, parts, repetitions.
+#include <ATen/ops/add.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mul.h>
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -352,6 +357,28 @@ Names repeat_interleave(C c) {
   return {c.one("Reshape", {tiled, c.g.ints(sizes)})};
 }
 
+/// Channels in turns, one of each group.
+Names shuffled_channels(C c) {
+  const std::int64_t groups = c.i("groups"), channels = c.fixed_size("self", 1);
+  if (channels < 0) c.refuse("the number of channels follows from the model's inputs");
+  const std::string parts = c.one("Reshape", {c.x(), c.g.ints({0, groups, channels / groups, -1})});
+  const std::string turned =
+      c.one("Transpose", {parts}, {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}});
+  return {c.one("Reshape", {turned, c.one("Shape", {c.x()})})};
+}
+
+/// Elements by their places in memory, which is laid out as ONNX's tensors are.
+Names as_strided(C c) {
+  for (std::size_t k = 0; k < c.g.variants(); ++k) {
+    if (!c.example("self", k).is_contiguous()) c.refuse("the tensor is not contiguous");
+  }
+  const std::vector<std::int64_t> sizes = c.is("size"), strides = c.is("stride");
+  at::Tensor places = at::full({}, c.i("storage_offset", 0), at::TensorOptions(at::kLong));
+  for (std::size_t d = 0; d < sizes.size(); ++d)
+    places = places.unsqueeze(-1) + at::arange(sizes[d], at::TensorOptions(at::kLong)) * strides[d];
+  return {c.one("Gather", {c.one("Reshape", {c.x(), c.g.ints({-1})}), c.g.tensor(places)})};
+}
+
 constexpr Row kShapes[] = {
     {"view", 13, view},
     {"reshape", 13, view},
@@ -390,6 +417,7 @@ constexpr Row kShapes[] = {
     {"stack", 13, [](C c) { return joined(c, true); }},
     {"split", 13, split},
     {"split_with_sizes", 13, split},
+    {"unsafe_split_with_sizes", 13, split},
     {"chunk", 13, split},
     {"tensor_split", 13, split},
     {"unsafe_chunk", 13, split},
@@ -397,6 +425,10 @@ constexpr Row kShapes[] = {
     {"unbind", 13, unbind},
     {"slice", 13, slice},
     {"narrow", 13, narrow},
+    {"narrow_copy", 13, narrow},
+    {"channel_shuffle", 13, shuffled_channels},
+    {"native_channel_shuffle", 13, shuffled_channels},
+    {"as_strided", 13, as_strided},
     {"select", 13, select},
     {"flip", 13, flip},
     {"fliplr", 13,

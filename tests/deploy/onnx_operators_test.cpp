@@ -377,6 +377,95 @@ TEST(OnnxOperators, ViewsOfWhatIsMadeContiguous) {
   expect_exported({"(x + y).t().contiguous().view(-1).sum() + x"}, {x, y}, kFirst);
 }
 
+/// The only output of the file as doubles.
+at::Tensor output_of(const std::filesystem::path& file, const at::Tensor& x) {
+  const OnnxOptions options = judged_options();
+  const convert::MadeRun run =
+      convert::run_made(file, {{{"x", array_from(x)}}}, options.evaluator, options.onnxruntime);
+  convert::Array got = run.outputs.at(0).at(0);
+  const at::ScalarType type = got.element == element_of(at::kLong) ? at::kLong : at::kFloat;
+  EXPECT_EQ(got.element, element_of(type));
+  return at::from_blob(got.bytes.data(), got.dims, type).to(at::kDouble, false, true);
+}
+
+TEST(OnnxOperators, RandomNumbersAreDrawnInTheModel) {
+  torch::manual_seed(11);
+  const struct {
+    const char* body;
+    double mean, deviation;
+  } cases[] = {
+      {"torch.rand([x.size(0), 50])", 0.5, 0.289},
+      {"torch.rand([100, 50])", 0.5, 0.289},
+      {"torch.rand_like(x)", 0.5, 0.289},
+      {"torch.randn_like(x) * 2", 0, 2},
+      {"torch.randn([x.size(0), 50])", 0, 1},
+      {"torch.normal(x * 0 + 2, 0.5)", 2, 0.5},
+      {"torch.normal(1.0, x * 0 + 3)", 1, 3},
+      {"torch.randint(3, 8, [x.size(0), 50])", 5, 1.414},
+      {"torch.bernoulli(x * 0 + 0.3)", 0.3, 0.458},
+      {"torch.bernoulli(x, 0.7)", 0.7, 0.458},
+      {"x.clone().uniform_(1, 3)", 2, 0.577},
+      {"x.clone().normal_(1, 3)", 1, 3},
+      {"x.clone().exponential_(2.0)", 0.5, 0.5},
+      {"torch.multinomial(torch.tensor([1.0, 0.0, 3.0]).expand([x.size(0), 3]), 1)", 1.5, 0.866},
+      {"torch.multinomial(torch.tensor([1.0, 0.0, 3.0]), 4000, True)", 1.5, 0.866},
+      {"torch.multinomial(torch.softmax(x, 1), 50)", 24.5, 14.43},
+  };
+  for (const auto& [body, mean, deviation] : cases) {
+    const Folder folder;
+    OnnxOptions options = judged_options();
+    options.dynamic_axes = {{"x", {{0, "n"}}}};
+    torch::jit::Module module("Script");
+    module.define("def forward(self, x):\n  return " + std::string(body) + "\n");
+    const std::string message = message_of([&] {
+      const ExportReport report =
+          export_onnx(module, {torch::randn({3, 50})}, folder.file(), options);
+      EXPECT_THAT(report.verified, HasSubstr("by their sizes alone")) << body;
+    });
+    ASSERT_EQ(message, "no error") << body;
+    const at::Tensor numbers = output_of(folder.file(), torch::randn({2000, 50}));
+    EXPECT_NEAR(numbers.mean().item<double>(), mean, 0.08) << body;
+    EXPECT_NEAR(numbers.std().item<double>(), deviation, 0.08) << body;
+  }
+}
+
+TEST(OnnxOperators, ChoicesWithoutReplacementDiffer) {
+  const Folder folder;
+  OnnxOptions options = judged_options();
+  options.dynamic_axes = {{"x", {{0, "n"}}}};
+  torch::jit::Module module("Script");
+  module.define("def forward(self, x):\n  return torch.multinomial(torch.softmax(x, 1), 5)\n");
+  export_onnx(module, {torch::randn({3, 5})}, folder.file(), options);
+  const at::Tensor sorted = std::get<0>(output_of(folder.file(), torch::randn({20, 5})).sort(1));
+  EXPECT_TRUE(torch::equal(sorted, torch::arange(5, torch::kDouble).expand({20, 5})));
+}
+
+/// As detectors count what came before, level by level.
+TEST(OnnxOperators, ConstantsThatAreWrittenHaveTheirValuesOfEachMoment) {
+  torch::manual_seed(11);
+  torch::jit::Module module("Script");
+  module.define(R"(
+def forward(self, x, y):
+  sum = torch.ones([2])
+  first = x[:, :2] + sum
+  part = sum[0]
+  sum.add_(3)
+  second = first * sum + part
+  part.mul_(2)
+  third = second - sum
+  sum[1] = 5.5
+  return first, second, third, third * sum, y + part
+)");
+  const Folder folder;
+  const at::Tensor x = torch::randn({4, 5}), y = torch::randn({4, 5});
+  OnnxOptions options = judged_options();
+  options.dynamic_axes = kFirst;
+  const std::string message = message_of([&] {
+    EXPECT_FALSE(export_onnx(module, {x, y}, folder.file(), options).verified.empty());
+  });
+  EXPECT_EQ(message, "no error");
+}
+
 TEST(OnnxOperators, WritesInPlaceReachWhatTheyShow) {
   torch::manual_seed(11);
   torch::jit::Module module("Script");

@@ -103,20 +103,24 @@ at::Tensor filled(at::IntArrayRef sizes, at::ScalarType type) {
 
 TEST_F(OnnxSweep, OperatorsOfOneTensor) {
   for (const char* name :
-       {"abs",         "acos",         "asin",        "asinh",      "atan",        "atanh",
-        "ceil",        "cos",          "cosh",        "deg2rad",    "erf",         "erfc",
-        "exp",         "exp2",         "expm1",       "floor",      "frac",        "isfinite",
-        "isinf",       "isnan",        "isneginf",    "isposinf",   "log_sigmoid", "logical_not",
-        "mish",        "neg",          "positive",    "rad2deg",    "reciprocal",  "relu",
-        "relu6",       "round",        "selu",        "sgn",        "sigmoid",     "sign",
-        "silu",        "sin",          "sinh",        "softplus",   "square",      "tan",
-        "tanh",        "trunc",        "hardsigmoid", "hardswish",  "hardtanh",    "elu",
-        "celu",        "gelu",         "hardshrink",  "softshrink", "leaky_relu",  "nan_to_num",
-        "bitwise_not", "clone",        "detach",      "ravel",      "atleast_1d",  "atleast_2d",
-        "atleast_3d",  "zeros_like",   "ones_like",   "nonzero",    "numel",       "flatten",
-        "sum",         "mean",         "prod",        "max",        "min",         "argmax",
-        "argmin",      "any",          "all",         "std",        "var",         "norm",
-        "nansum",      "count_nonzero"}) {
+       {"abs",        "acos",       "asin",          "asinh",       "atan",
+        "atanh",      "ceil",       "cos",           "cosh",        "deg2rad",
+        "erf",        "erfc",       "exp",           "exp2",        "expm1",
+        "floor",      "frac",       "isfinite",      "isinf",       "isnan",
+        "isneginf",   "isposinf",   "log_sigmoid",   "logical_not", "mish",
+        "neg",        "positive",   "rad2deg",       "reciprocal",  "relu",
+        "relu6",      "round",      "selu",          "sgn",         "sigmoid",
+        "sign",       "silu",       "sin",           "sinh",        "softplus",
+        "square",     "tan",        "tanh",          "trunc",       "hardsigmoid",
+        "hardswish",  "hardtanh",   "elu",           "celu",        "gelu",
+        "hardshrink", "softshrink", "leaky_relu",    "nan_to_num",  "bitwise_not",
+        "clone",      "detach",     "ravel",         "atleast_1d",  "atleast_2d",
+        "atleast_3d", "zeros_like", "ones_like",     "nonzero",     "numel",
+        "flatten",    "sum",        "mean",          "prod",        "max",
+        "min",        "argmax",     "argmin",        "any",         "all",
+        "std",        "var",        "norm",          "nansum",      "count_nonzero",
+        "median",     "aminmax",    "sinc",          "arcsinh",     "special_expit",
+        "argwhere",   "msort",      "special_log1p", "nanmean"}) {
     const std::string body = std::string("torch.") + name + "(x)";
     for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kLong, at::kBool}) {
       for (const std::vector<std::int64_t>& sizes :
@@ -179,6 +183,9 @@ TEST_F(OnnxSweep, OperatorsOfTwoTensorsBroadcast) {
                            "torch.addcmul(x, x, y, value=2)",
                            "torch.masked_fill(x, y > 0, 2)",
                            "torch.clamp(x, min=y)",
+                           "torch.bitwise_left_shift(x, y.abs())",
+                           "torch.bitwise_right_shift(x, y.abs())",
+                           "torch.float_power(x.abs() + 1, y)",
                            "torch.broadcast_tensors([x, y])",
                            "torch.meshgrid([x, y])"}) {
     for (const auto& [a, b] : types) {
@@ -209,6 +216,16 @@ TEST_F(OnnxSweep, OperatorsAlongADimension) {
                            "linalg_vector_norm(x, 3, [D], K)",
                            "count_nonzero(x, [D])",
                            "cumsum(x, D)",
+                           "cumprod(x, D)",
+                           "logcumsumexp(x, D)",
+                           "cummax(x, D)",
+                           "cummin(x, D)",
+                           "median(x, D, K)[0]",
+                           "quantile(x, 0.3, D, K)",
+                           "aminmax(x, dim=D, keepdim=K)",
+                           "nanmean(x, [D], K)",
+                           "linalg_norm(x, None, [D], K)",
+                           "linalg_norm(x, 3, [D], K)",
                            "softmax(x, D)",
                            "log_softmax(x, D)",
                            "special_softmax(x, D)",
@@ -351,7 +368,26 @@ TEST_F(OnnxSweep, CompositionsAndWindows) {
                            "torch.isclose(torch.log(x), torch.log(x) + 1e-7, equal_nan=True)",
                            "torch.nan_to_num(x.double() / (y > 0).double())",
                            "torch.fmax(x / (y > 0), y / (x > 0))",
-                           "torch.fmin(torch.log(x), torch.log(y))"})
+                           "torch.fmin(torch.log(x), torch.log(y))",
+                           "torch.pairwise_distance(x, y)",
+                           "torch.pairwise_distance(x, y, 1.0, keepdim=True)",
+                           "torch.linalg_norm(x)",
+                           "torch.linalg_norm(x, 'fro')",
+                           "torch.linalg_norm(x, 1)",
+                           "torch.linalg_norm(x, float('inf'), keepdim=True)",
+                           "torch.linalg_matrix_norm(x, -1)",
+                           "torch.linalg_matrix_norm(x, 'fro', [0, 1], True)",
+                           "torch.quantile(x, torch.sigmoid(y[0]), 1, True)",
+                           "torch.quantile(x, torch.sigmoid(y[0]), 0)",
+                           "torch.quantile(x, torch.sigmoid(y[0]), keepdim=True)",
+                           "torch.quantile(x, 0.25, keepdim=True)",
+                           "torch.cumprod(x, 1, dtype=7)",
+                           "torch.logcumsumexp(x * 50, 0)",
+                           "torch.nanmean(x / (y > 0))",
+                           "torch.median(x[0])",
+                           "torch.median(x, 1)",
+                           "torch.as_strided(x, [2, 3], [2, 1], 1)",
+                           "torch.aminmax(x)"})
     compare(body, {x, y});
   for (const char* body :
        {"torch.im2col(x, [2, 3], [1, 2], [1, 1], [2, 1])",
@@ -359,7 +395,15 @@ TEST_F(OnnxSweep, CompositionsAndWindows) {
         "[0, 0], [2, 2])",
         "torch.native_layer_norm(x, [8], None, None, 1e-5)[0]",
         "torch.native_group_norm(x, None, None, 2, 3, 48, 3, 1e-5)[0]",
-        "torch._upsample_nearest_exact2d(x, [9, 5])", "torch.fliplr(x)"})
+        "torch._upsample_nearest_exact2d(x, [9, 5])", "torch.fliplr(x)",
+        "torch.channel_shuffle(x, 3)", "torch.native_channel_shuffle(x.transpose(1, 3), 4)",
+        "torch.max_pool2d_with_indices(x, [2, 2], [2, 2])",
+        "torch.max_pool2d_with_indices(x[0], [3, 3], [2, 2], [1, 1])",
+        "torch.max_pool3d_with_indices(x, [2, 2, 2], [1, 2, 2])",
+        "torch.max_unpool2d(torch.max_pool2d(x, 2), torch.max_pool2d_with_indices(x, 2)[1], [6, "
+        "8])",
+        "torch.max_unpool2d(torch.max_pool2d(x[0], 2), "
+        "torch.max_pool2d_with_indices(x[0], 2)[1], [7, 9])"})
     compare(body, {image, torch::zeros({})});
   const at::Tensor weight = torch::randn({3, 4});
   for (const char* body :
