@@ -116,8 +116,6 @@ constexpr Row kFactories[] = {
     {"tensor", 13, made_of_numbers},
     {"as_tensor", 13, made_of_numbers},
     {"scalar_tensor", 13, [](C c) { return Names{c.as(c.arg("s"), c.out_type())}; }},
-    {"rand_like", 13, [](C c) { return Names{c.one("RandomUniformLike", {c.x()})}; }},
-    {"randn_like", 13, [](C c) { return Names{c.one("RandomNormalLike", {c.x()})}; }},
 };
 
 }  // namespace
