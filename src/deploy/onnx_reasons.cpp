@@ -70,7 +70,7 @@ constexpr Reason kReasons[] = {
      "bincount histc histogram histogramdd"},
     {"ONNX has no operator for it, and none that it is made of at all types and sizes",
      "cartesian_prod conv_tbc corrcoef cov "
-     "cumulative_trapezoid index_reduce kron max_unpool2d max_unpool3d nanquantile pdist"},
+     "cumulative_trapezoid index_reduce kron nanquantile pdist"},
 };
 
 /// The endings of operators that exist for gradients.

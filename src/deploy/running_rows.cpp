@@ -74,9 +74,14 @@ Names scanned(C c, std::int64_t axis, const std::vector<Running>& states, const 
   return all;
 }
 
+/// A number by itself, or no numbers.
+bool has_no_steps(C c) {
+  return c.rank() == 0 || c.fixed_size("self", c.dim()) == 0;
+}
+
 Names running_product(C c) {
   const at::ScalarType type = c.out_type();
-  if (c.rank() == 0) return {c.x("self", type)};
+  if (has_no_steps(c)) return {c.x("self", type)};
   return scanned(c, c.dim(), {{1, type}}, {c.x("self", type)}, {type},
                  [&](const Names& before, const Names& x) {
                    return Names{c.one("Mul", {before[0], x[0]})};
@@ -86,7 +91,7 @@ Names running_product(C c) {
 /// log(exp(before) + exp(x)), of which the larger one is taken out.
 Names running_log_sum(C c) {
   const at::ScalarType type = c.out_type();
-  if (c.rank() == 0) return {c.x("self", type)};
+  if (has_no_steps(c)) return {c.x("self", type)};
   // The lowest number in place of minus infinity, whose difference to itself is none.
   const double lowest = type == at::kHalf ? -65504 : std::numeric_limits<float>::lowest();
   return scanned(
@@ -102,7 +107,9 @@ Names running_log_sum(C c) {
 /// The largest or smallest so far, and its place; the last one of equal ones.
 Names running_extreme(C c, std::string_view compare, bool largest) {
   const at::ScalarType type = c.type();
-  if (c.rank() == 0) return {c.x(), c.g.integer(0)};
+  if (has_no_steps(c))
+    return {c.x(), c.one("ConstantOfShape", {c.one("Shape", {c.x()})},
+                         {{"value", at::full({1}, 0, at::TensorOptions(at::kLong))}})};
   const std::int64_t axis = c.dim();
   const bool is_float = at::isFloatingType(type);
   const at::ScalarType wide = is_float ? type : at::kLong;
@@ -135,6 +142,7 @@ Names ascending(C c, const std::string& x, std::int64_t axis) {
 Names median(C c) {
   const bool flat = !c.has("dim");
   if (c.rank() == 0) return {c.x(), c.g.integer(0)};
+  if (flat && c.example().numel() == 0) return {c.g.tensor(c.result().toTensor())};
   const std::string x = flat ? c.one("Reshape", {c.x(), c.g.ints({-1})}) : c.x();
   const std::int64_t axis = flat ? 0 : c.dim();
   const Names sorted = ascending(c, x, axis);
