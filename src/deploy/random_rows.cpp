@@ -76,21 +76,20 @@ Names exponential_numbers(C c) {
   return {c.one("Div", {exponential(c, uniform(c), type), c.x("lambd", type)})};
 }
 
-/// The places of the largest logarithms of chances with Gumbel's noise: without replacement.
+/// The places of the largest logarithms of chances with Gumbel's noise; with replacement, in
+/// draws of their own.
 Names choices(C c) {
   const std::int64_t count = c.i("num_samples");
+  const bool again = c.b("replacement") && count > 1;
   const at::ScalarType type = c.type();
   std::string x = c.one("Log", {c.x()});
-  if (c.b("replacement") && count > 1) {
-    if (c.rank() == 1) x = c.unsqueezed(x, {0});
-    const std::string made =
-        c.one("Multinomial", {x}, {{"sample_size", count}, {"dtype", onnx_type(at::kLong)}});
-    return {c.rank() == 1 ? c.squeezed(made, {0}) : made};
-  }
+  if (again) x = c.one("Expand", {c.unsqueezed(x, {c.rank() - 1}), c.g.ints({count, 1})});
   const std::string numbers = c.one("RandomUniformLike", {x}, {{"dtype", onnx_type(type)}});
   const std::string noise = c.one("Log", {exponential(c, numbers, type)});
-  return {c.g.ops("TopK", {c.one("Sub", {x, noise}), c.g.ints({count})}, {{"axis", c.rank() - 1}},
-                  2)[1]};
+  const std::string noisy = c.one("Sub", {x, noise});
+  if (again)
+    return {c.one("ArgMax", {noisy}, {{"axis", std::int64_t{-1}}, {"keepdims", std::int64_t{0}}})};
+  return {c.g.ops("TopK", {noisy, c.g.ints({count})}, {{"axis", c.rank() - 1}}, 2)[1]};
 }
 
 constexpr Row kRandom[] = {
