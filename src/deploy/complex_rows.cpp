@@ -24,12 +24,16 @@ struct Place {
   std::size_t argument, element;
 };
 
+bool is_convolution(C c) {
+  return c.schema().name().find("conv") != std::string::npos;
+}
+
 std::vector<Place> complex_places(C c) {
   std::vector<Place> places;
   const auto& arguments = c.schema().arguments();
   for (std::size_t a = 0; a < arguments.size(); ++a) {
     const OnnxValue& value = c.arg(arguments[a].name());
-    if (!is_complex(value)) continue;
+    if (!is_complex(value) || arguments[a].name() == "bias") continue;
     const std::vector<OnnxValue> elements = value.elements();
     if (elements.empty()) places.push_back({a, 0});
     for (std::size_t e = 0; e < elements.size(); ++e) {
@@ -43,7 +47,9 @@ std::vector<Place> complex_places(C c) {
 std::string product_of(C c, const std::vector<Place>& places, const std::vector<Part>& parts) {
   std::vector<OnnxValue> operands;
   const auto& arguments = c.schema().arguments();
-  for (const auto& argument : arguments) operands.push_back(c.arg(argument.name()));
+  for (const auto& argument : arguments)
+    operands.push_back(argument.name() == "bias" ? constant_of({}, c.g.variants())
+                                                 : c.arg(argument.name()));
   for (std::size_t i = 0; i < places.size(); ++i) {
     OnnxValue& operand = operands[places[i].argument];
     if (operand.operand()->kind != Operand::Kind::kList) {
@@ -60,15 +66,29 @@ std::string product_of(C c, const std::vector<Place>& places, const std::vector<
   return on_operands(c, std::move(operands)).at(0);
 }
 
-/// Linear in each of its operands.
+/// Linear in each of its operands; a bias is added.
 Names multiplied(C c) {
   constexpr Part re = Part::kReal, im = Part::kImaginary;
   const std::vector<Place> places = complex_places(c);
   const auto product = [&](const std::vector<Part>& parts) { return product_of(c, places, parts); };
-  if (places.size() == 1) return joined(c, {product({re})}, {product({im})});
-  if (places.size() != 2) c.refuse("more than two of its operands are complex; multiply in turn");
-  return joined(c, {c.one("Sub", {product({re, re}), product({im, im})})},
-                {c.one("Add", {product({re, im}), product({im, re})})});
+  Parts made;
+  if (places.size() == 1) {
+    made = {product({re}), product({im})};
+  } else if (places.size() == 2) {
+    made = {c.one("Sub", {product({re, re}), product({im, im})}),
+            c.one("Add", {product({re, im}), product({im, re})})};
+  } else {
+    c.refuse("more than two of its operands are complex; multiply in turn");
+  }
+  if (!c.has("bias")) return joined(c, {made[0]}, {made[1]});
+  const Parts bias = parts_of(c, "bias");
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    if (bias[i].empty()) continue;
+    std::vector<std::int64_t> after;  // the axes of images
+    for (std::int64_t d = 1; is_convolution(c) && d < c.rank("weight") - 1; ++d) after.push_back(d);
+    made[i] = c.one("Add", {made[i], c.unsqueezed(bias[i], after)});
+  }
+  return joined(c, {made[0]}, {made[1]});
 }
 
 std::string square_sum(C c, const Parts& parts) {
@@ -204,7 +224,9 @@ constexpr std::string_view kAdded =
     "slice_scatter select_scatter index_put index_add";
 
 constexpr std::string_view kMultiplied =
-    "mul multiply matmul mm bmm mv dot inner outer einsum tensordot linalg_matmul";
+    "mul multiply matmul mm bmm mv dot inner outer einsum tensordot linalg_matmul linear conv1d "
+    "conv2d "
+    "conv3d conv_transpose1d conv_transpose2d conv_transpose3d _convolution convolution";
 
 constexpr int kAnyOpset = 13;
 

@@ -124,6 +124,11 @@ std::vector<AxisOfInputs> settle_axes(const DynamicAxes& axes,
   return settled;
 }
 
+std::int64_t far_step(std::int64_t size, std::int64_t most) {
+  constexpr std::int64_t kMost = 64;
+  return std::clamp<std::int64_t>(size * most / kMost, 2, std::max(most, size / 4));
+}
+
 std::vector<c10::IValue> resized(const std::vector<c10::IValue>& values,
                                  const std::vector<AxisOfInputs>& axes,
                                  const std::vector<std::int64_t>& sizes) {

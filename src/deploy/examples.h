@@ -44,6 +44,10 @@ std::vector<AxisOfInputs> settle_axes(const DynamicAxes& axes,
                                       const std::vector<NamedInput>& inputs,
                                       const std::string& where);
 
+/// How far another size is from this one: up to `most` or a quarter of it, whichever is more. A map
+/// of a thirty-second of an image has another size then, and a sound has more frames.
+std::int64_t far_step(std::int64_t size, std::int64_t most = 64);
+
 /// The examples with other sizes of the axes (one for each): tensors are repeated or cut, so that
 /// every element occurs in the examples.
 std::vector<c10::IValue> resized(const std::vector<c10::IValue>& values,

@@ -42,7 +42,7 @@ SizeFollower::SizeFollower(const detail::NetworkCall& call, jit::Module& mirror,
 std::vector<std::int64_t> SizeFollower::sizes_that_run(std::size_t axis) {
   const std::int64_t size = axes_[axis].size;
   const auto step = static_cast<std::int64_t>(axis);
-  const std::int64_t far = std::clamp<std::int64_t>(size, 3, 64);
+  const std::int64_t far = std::max<std::int64_t>(far_step(size), 3);
   const std::vector<std::int64_t> near = {1 + step, 2 + step, 3 + step, 5 + step, 4, 8,        16,
                                           32,       64,       size,     2 * size, 7, -size / 2};
   std::vector<std::int64_t> found, base;

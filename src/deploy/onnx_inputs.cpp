@@ -154,12 +154,11 @@ std::string try_run(Job* job, const std::vector<AxisOfInputs>& axes,
   }
 }
 
-/// Sizes that much larger; a batch does not become 64 times as large.
+/// Larger sizes; a batch does not become 64 times as large.
 std::vector<std::int64_t> larger_sizes(const std::vector<AxisOfInputs>& axes, std::int64_t most) {
   std::vector<std::int64_t> sizes;
   sizes.reserve(axes.size());
-  for (const AxisOfInputs& axis : axes)
-    sizes.push_back(axis.size + std::clamp<std::int64_t>(axis.size * most / 64, 2, most));
+  for (const AxisOfInputs& axis : axes) sizes.push_back(axis.size + far_step(axis.size, most));
   return sizes;
 }
 

@@ -179,6 +179,39 @@ TEST_F(OnnxComplex, InverseShortTimeTransformsAtAnyLength) {
   }
 }
 
+/// As many frames as the sound has, although sizes near the example's have as many as it.
+TEST_F(OnnxComplex, FramesOfLongSounds) {
+  auto module = scripted(
+      "def forward(self, x: Tensor):\n"
+      "  z = torch.stft(x, 800, hop_length=400, return_complex=True)\n"
+      "  return torch.abs(z) + torch.arange(z.size(2))\n");
+  OnnxOptions options = judged_options();
+  options.dynamic_axes = {{"x", {{0, "n"}, {1, "time"}}}};
+  ASSERT_EQ(message_of([&] {
+              export_onnx(module, {torch::randn({1, 8000})}, file_, options);
+            }),
+            "no error");
+  const at::Tensor other = torch::randn({2, 12100});
+  EXPECT_LT(error_of_file(file_, {"x"}, {other}, module.forward({other})), 1e-5);
+}
+
+TEST_F(OnnxComplex, LayersWithComplexWeights) {
+  const auto dtype = at::kComplexFloat;
+  const Tensors weights = {{"w", torch::randn({3, 4}, dtype)},
+                           {"b", torch::randn({3}, dtype)},
+                           {"k", torch::randn({5, 4, 3}, dtype)},
+                           {"c", torch::randn({5}, dtype)}};
+  for (const char* body : {"torch.linear(z, self.w, self.b)", "torch.linear(z, self.w)",
+                           "torch.conv1d(z.reshape(-1, 4, 1), self.k, self.c, padding=1)"}) {
+    const auto module = scripted(
+        "def forward(self, x: Tensor):\n  z = torch.view_as_complex(x)\n"
+        "  return " +
+            std::string(body) + "\n",
+        weights);
+    EXPECT_EQ(failure(module, {torch::randn({3, 4, 2})}), "no error") << body;
+  }
+}
+
 /// Rotary positions as Llama's first code has them.
 TEST_F(OnnxComplex, RotaryPositions) {
   const at::Tensor angles = torch::rand({64, 4});
