@@ -225,35 +225,30 @@ constexpr std::string_view kAdded =
 
 constexpr std::string_view kMultiplied =
     "mul multiply matmul mm bmm mv dot inner outer einsum tensordot linalg_matmul linear conv1d "
-    "conv2d "
-    "conv3d conv_transpose1d conv_transpose2d conv_transpose3d _convolution convolution";
-
-constexpr int kAnyOpset = 13;
+    "conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d _convolution convolution";
 
 /// What only complex numbers have, or what real ones are as such, too.
 constexpr Row kComplexNumbers[] = {
-    {"polar", kAnyOpset, from_angle},
-    {"complex", kAnyOpset, from_parts},
-    {"view_as_complex", kAnyOpset, pairs_as_numbers},
-    {"view_as_complex_copy", kAnyOpset, pairs_as_numbers},
-    {"view_as_real", kAnyOpset, [](C c) { return Names{c.x()}; }},
-    {"real", kAnyOpset, [](C c) { return Names{parts_of(c)[0]}; }},
-    {"imag", kAnyOpset, [](C c) { return Names{parts_of(c)[1]}; }},
-    {"conj", kAnyOpset, conjugate},
-    {"_conj", kAnyOpset, conjugate},
-    {"conj_physical", kAnyOpset, conjugate},
-    {"_conj_physical", kAnyOpset, conjugate},
-    {"angle", kAnyOpset, angle},
+    {"polar", 13, from_angle},
+    {"complex", 13, from_parts},
+    {"view_as_complex", 13, pairs_as_numbers},
+    {"view_as_complex_copy", 13, pairs_as_numbers},
+    {"view_as_real", 13, [](C c) { return Names{c.x()}; }},
+    {"real", 13, [](C c) { return Names{parts_of(c)[0]}; }},
+    {"imag", 13, [](C c) { return Names{parts_of(c)[1]}; }},
+    {"conj", 13, conjugate},
+    {"_conj", 13, conjugate},
+    {"conj_physical", 13, conjugate},
+    {"_conj_physical", 13, conjugate},
+    {"angle", 13, angle},
 };
 
 /// Beside the rows for real numbers.
 constexpr Row kByParts[] = {
-    {"abs", kAnyOpset, modulus},          {"absolute", kAnyOpset, modulus},
-    {"div", kAnyOpset, quotient},         {"divide", kAnyOpset, quotient},
-    {"true_divide", kAnyOpset, quotient}, {"reciprocal", kAnyOpset, reciprocal},
-    {"pow", kAnyOpset, complex_power},    {"square", kAnyOpset, square},
-    {"exp", kAnyOpset, exponential},      {"to", kAnyOpset, to_complex},
-    {"type_as", kAnyOpset, to_complex},   {"_to_copy", kAnyOpset, to_complex},
+    {"abs", 13, modulus},       {"absolute", 13, modulus},     {"div", 13, quotient},
+    {"divide", 13, quotient},   {"true_divide", 13, quotient}, {"reciprocal", 13, reciprocal},
+    {"pow", 13, complex_power}, {"square", 13, square},        {"exp", 13, exponential},
+    {"to", 13, to_complex},     {"type_as", 13, to_complex},   {"_to_copy", 13, to_complex},
 };
 
 }  // namespace
@@ -269,7 +264,7 @@ const Row* find_complex_row(std::string_view name) {
       while (!names.empty()) {
         const std::string_view one = names.substr(0, names.find(' '));
         names.remove_prefix(std::min(one.size() + 1, names.size()));
-        all.emplace(one, Row{one, kAnyOpset, say});
+        all.emplace(one, Row{one, 13, say});
       }
     };
     add(kMoved, moved);

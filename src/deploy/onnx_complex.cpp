@@ -58,6 +58,31 @@ bool is_added(std::string_view argument) {
 
 }  // namespace
 
+std::string Builder::pairs(const Names& parts) {
+  Names columns;
+  for (const std::string& part : parts) columns.push_back(op("Unsqueeze", {part, ints({-1})}));
+  std::string name = op("Concat", columns, {{"axis", std::int64_t{-1}}});
+  parts_.emplace(name, parts);
+  return name;
+}
+
+Names Builder::parts_of(const std::string& pairs) {
+  const auto known = parts_.find(pairs);
+  if (known != parts_.end()) return known->second;
+  const OnnxAttributes last{{"axis", std::int64_t{-1}}};
+  return {op("Gather", {pairs, integer(0)}, last), op("Gather", {pairs, integer(1)}, last)};
+}
+
+const std::array<at::Tensor, 2>& Builder::parts_of(const at::Tensor& complex) {
+  ConstantParts& known = constant_parts_[complex.unsafeGetTensorImpl()];
+  if (!known.whole.defined()) {
+    known.whole = complex;
+    const at::Tensor pairs = real_form(complex);
+    known.parts = {pairs.select(-1, 0).clone(), pairs.select(-1, 1).clone()};
+  }
+  return known.parts;
+}
+
 bool is_complex(const c10::IValue& value) {
   if (value.isTensor()) return value.toTensor().defined() && value.toTensor().is_complex();
   if (value.isTensorList())

@@ -14,7 +14,6 @@ namespace {
 
 using C = const Call&;
 constexpr std::int64_t kLastPlace = std::numeric_limits<std::int64_t>::max();
-constexpr int kSpectrumOpset = 17;  // DFT and STFT
 
 /// A length as a list of one integer, and as a number if it is the same in all runs.
 struct Length {
@@ -352,22 +351,22 @@ Names inverse_short_time(C c) {
 }
 
 constexpr Row kSpectra[] = {
-    {"fft_fft", kSpectrumOpset, [](C c) { return whole_spectrum(c, false); }},
-    {"fft_ifft", kSpectrumOpset, [](C c) { return whole_spectrum(c, true); }},
-    {"fft_fft2", kSpectrumOpset, [](C c) { return whole_spectrum(c, false); }},
-    {"fft_ifft2", kSpectrumOpset, [](C c) { return whole_spectrum(c, true); }},
-    {"fft_fftn", kSpectrumOpset, [](C c) { return whole_spectrum(c, false); }},
-    {"fft_ifftn", kSpectrumOpset, [](C c) { return whole_spectrum(c, true); }},
-    {"fft_rfft", kSpectrumOpset, half_spectrum},
-    {"fft_rfft2", kSpectrumOpset, half_spectrum},
-    {"fft_rfftn", kSpectrumOpset, half_spectrum},
-    {"fft_irfft", kSpectrumOpset, real_of_half},
-    {"fft_irfft2", kSpectrumOpset, real_of_half},
-    {"fft_irfftn", kSpectrumOpset, real_of_half},
+    {"fft_fft", 17, [](C c) { return whole_spectrum(c, false); }},
+    {"fft_ifft", 17, [](C c) { return whole_spectrum(c, true); }},
+    {"fft_fft2", 17, [](C c) { return whole_spectrum(c, false); }},
+    {"fft_ifft2", 17, [](C c) { return whole_spectrum(c, true); }},
+    {"fft_fftn", 17, [](C c) { return whole_spectrum(c, false); }},
+    {"fft_ifftn", 17, [](C c) { return whole_spectrum(c, true); }},
+    {"fft_rfft", 17, half_spectrum},
+    {"fft_rfft2", 17, half_spectrum},
+    {"fft_rfftn", 17, half_spectrum},
+    {"fft_irfft", 17, real_of_half},
+    {"fft_irfft2", 17, real_of_half},
+    {"fft_irfftn", 17, real_of_half},
     {"fft_fftshift", 13, [](C c) { return shifted(c, 1); }},
     {"fft_ifftshift", 13, [](C c) { return shifted(c, 0); }},
-    {"stft", kSpectrumOpset, short_time},
-    {"istft", kSpectrumOpset, inverse_short_time},
+    {"stft", 17, short_time},
+    {"istft", 17, inverse_short_time},
 };
 
 }  // namespace
