@@ -105,11 +105,36 @@ std::string averaging_weights(C c, std::int64_t axis, std::int64_t out) {
                        c.g.cast(c.one("Sub", {end, begin}), at::kLong, c.out_type())});
 }
 
+constexpr std::int64_t kAsGiven = -1;  // an axis that is not pooled
+
+/// The sizes of the result of a pooling, where they are numbers.
+std::vector<std::int64_t> pooled_sizes(C c, std::int64_t axes) {
+  std::vector<std::int64_t> wanted;
+  const std::vector<OnnxValue> given = c.arg("output_size").elements();
+  for (std::int64_t d = 0; d < axes; ++d) {
+    const std::int64_t axis = c.rank() - axes + d;
+    bool same = true;
+    for (std::size_t k = 0; same && k < c.g.variants(); ++k)
+      same = c.example("self", k).size(axis) == c.result(0, k).toTensor().size(axis);
+    if (given.empty() && !same) return for_axes(c.is("output_size"), axes);
+    if (same) {
+      wanted.push_back(kAsGiven);
+    } else if (const OnnxValue& size = given[given.size() == 1 ? 0 : static_cast<std::size_t>(d)];
+               size.is_constant()) {
+      wanted.push_back(size.to_int());
+    } else {
+      c.refuse("its argument 'output_size' follows from the model's inputs, and is not their size");
+    }
+  }
+  return wanted;
+}
+
 /// Places of different lengths, and sizes that follow from inputs, as products with weights.
 Names average_by_products(C c, const std::vector<std::int64_t>& wanted) {
   const std::int64_t rank = c.rank(), last = rank - 1;
   std::string x = c.x();
   for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] == kAsGiven) continue;
     const std::int64_t axis = rank - static_cast<std::int64_t>(wanted.size() - i);
     const std::string weights = averaging_weights(c, axis, wanted[i]);
     if (axis == last) {
@@ -125,18 +150,27 @@ Names average_by_products(C c, const std::vector<std::int64_t>& wanted) {
 }
 
 Names adaptive_pool(C c, std::int64_t axes, bool largest) {
-  const std::vector<std::int64_t> wanted = for_axes(c.is("output_size"), axes);
+  const std::vector<std::int64_t> wanted = pooled_sizes(c, axes);
   const std::int64_t front = c.rank() - axes;
-  if (std::all_of(wanted.begin(), wanted.end(), [](std::int64_t size) { return size == 1; })) {
-    std::vector<std::int64_t> over;
-    for (std::int64_t d = front; d < c.rank(); ++d) over.push_back(d);
-    if (front == 2) return {c.one(largest ? "GlobalMaxPool" : "GlobalAveragePool", {c.x()})};
+  std::vector<std::int64_t> over;
+  for (std::int64_t d = 0; d < axes; ++d) {
+    if (wanted[static_cast<std::size_t>(d)] == 1) over.push_back(front + d);
+  }
+  if (static_cast<std::ptrdiff_t>(over.size()) ==
+      std::ssize(wanted) - std::ranges::count(wanted, kAsGiven)) {
+    if (over.empty()) return {c.x()};
+    if (front == 2 && std::ssize(over) == axes)
+      return {c.one(largest ? "GlobalMaxPool" : "GlobalAveragePool", {c.x()})};
     return {c.reduced(largest ? "ReduceMax" : "ReduceMean", c.x(), over, true, c.rank())};
   }
   std::vector<std::int64_t> kernel;
   for (std::int64_t d = 0; d < axes; ++d) {
     const std::int64_t size = c.fixed_size("self", front + d),
                        out = wanted[static_cast<std::size_t>(d)];
+    if (out == kAsGiven) {
+      kernel.push_back(1);
+      continue;
+    }
     const bool divides = size >= 0 && size % out == 0;
     if (!divides && !largest) return average_by_products(c, wanted);
     if (size < 0)

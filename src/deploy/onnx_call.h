@@ -132,6 +132,7 @@ std::span<const Row> composite_rows();
 std::span<const Row> loss_rows();
 std::span<const Row> matrix_rows();
 std::span<const Row> window_rows();
+std::span<const Row> transformer_rows();
 std::span<const Row> running_rows();
 std::span<const Row> random_rows();
 std::span<const Row> complex_rows();

@@ -59,7 +59,7 @@ constexpr Reason kReasons[] = {
      "_foreach_lerp "
      "_fused_rms_norm _grid_sampler_2d_cpu_fallback _linalg_det _linalg_eigh "
      "_linalg_slogdet _linalg_solve_ex _linalg_svd _masked_softmax "
-     "_native_multi_head_attention _pdist_forward _scaled_dot_product_flash_attention "
+     "_pdist_forward _scaled_dot_product_flash_attention "
      "_scaled_dot_product_flash_attention_for_cpu _slow_conv2d_forward _trilinear "
      "_unsafe_index_put _unsafe_masked_index _unsafe_masked_index_put_accumulate "
      "cudnn_batch_norm cudnn_convolution cudnn_convolution_transpose miopen_batch_norm "

@@ -88,6 +88,20 @@ Names convolution(C c) {
   return {batched ? y : c.squeezed(y, {0})};
 }
 
+/// Each head of keys or values as often as a group of queries shares it.
+std::string repeated_heads(C c, std::string_view name) {
+  const std::int64_t rank = c.rank(name), axis = rank - 3;
+  const std::int64_t heads = c.fixed_size("query", axis), own = c.fixed_size(name, axis);
+  if (heads == own) return c.x(name);
+  if (heads < 0 || own < 0 || rank != 4)
+    c.refuse("the number of its heads follows from the inputs");
+  const std::string groups =
+      c.one("Expand", {c.unsqueezed(c.x(name), {axis + 1}), c.g.ints({1, 1, heads / own, 1, 1})});
+  const std::int64_t width = c.fixed_size(name, rank - 1);
+  if (width < 0) c.refuse("the width of its heads follows from the model's inputs");
+  return c.one("Reshape", {groups, c.g.ints({0, heads, -1, width})});
+}
+
 Names attention(C c) {
   const at::ScalarType type = c.out_type();
   const std::int64_t rank = c.rank("query");
@@ -96,9 +110,10 @@ Names attention(C c) {
   const double scale = c.has("scale") ? c.d("scale") : 1 / std::sqrt(static_cast<double>(width));
   const std::string query = c.one("Mul", {c.x("query"), c.constant(scale)});
   std::string key = c.x("key"), value = c.x("value");
-  if (c.takes("enable_gqa") && c.b("enable_gqa") &&
-      c.fixed_size("query", 1) != c.fixed_size("key", 1))
-    c.refuse("grouped heads must be repeated by the module");
+  if (c.takes("enable_gqa") && c.b("enable_gqa")) {
+    key = repeated_heads(c, "key");
+    value = repeated_heads(c, "value");
+  }
   std::string scores = c.one("MatMul", {query, c.transposed(key, rank, rank - 2, rank - 1)});
   if (c.has("attn_mask")) {
     std::string mask = c.x("attn_mask");
@@ -122,11 +137,13 @@ Names attention(C c) {
 
 /// Distances between rows of two matrices.
 Names cdist(C c) {
-  if (c.d("p") != 2) c.refuse("only Euclidean distances can be said in ONNX");
+  const double p = c.d("p");
+  if (p != 1 && p != 2 && !std::isinf(p)) c.refuse("its p must be 1, 2 or infinite in ONNX");
   const std::int64_t rank = c.rank("x1");
   const std::string off =
       c.one("Sub", {c.unsqueezed(c.x("x1"), {rank - 1}), c.unsqueezed(c.x("x2"), {rank - 2})});
-  return {c.reduced("ReduceL2", off, {rank}, false, rank + 1)};
+  if (std::isinf(p)) return {c.reduced("ReduceMax", c.one("Abs", {off}), {rank}, false, rank + 1)};
+  return {c.reduced(p == 1 ? "ReduceL1" : "ReduceL2", off, {rank}, false, rank + 1)};
 }
 
 Names bilinear(C c) {

@@ -298,7 +298,7 @@ TEST(OnnxOperators, Products) {
        {"torch.matmul(x, y)", "torch.bmm(x, y)", "torch.mm(x[0], y[0])", "torch.mv(x[0], y[0, 0])",
         "torch.dot(x[0, 0], y[0, 0])", "torch.addmm(x[0], x[1], y[0], beta=0.5, alpha=2)",
         "torch.baddbmm(x, x, y)", "torch.linear(x, y[0])", "torch.einsum(\"bij,bjk->bik\", [x, y])",
-        "torch.einsum(\"bij,bij->b\", [x, y])", "torch.cdist(x, y)",
+        "torch.einsum(\"bij,bij->b\", [x, y])", "torch.cdist(x, y)", "torch.cdist(x, y, 1.0)",
         "torch.scaled_dot_product_attention(x.unsqueeze(1), y.unsqueeze(1), x.unsqueeze(1))",
         "torch.scaled_dot_product_attention(x.unsqueeze(1), y.unsqueeze(1), x.unsqueeze(1), "
         "is_causal=True)",
@@ -348,7 +348,10 @@ TEST(OnnxOperators, AdaptivePoolsOfAnySize) {
   const at::Tensor x = torch::randn({2, 3, 8, 10});
   const DynamicAxes sizes = {{"x", {{0, "n"}, {2, "height"}, {3, "width"}}}};
   for (const char* body :
-       {"torch.adaptive_avg_pool2d(x, [7, 7]) + y", "torch.adaptive_avg_pool2d(x, [2, 3]) + y",
+       {"torch.adaptive_avg_pool2d(x, [1, x.size(3)]) + torch.mean(y)",
+        "torch.adaptive_avg_pool2d(x, [3, x.size(3)]) + torch.mean(y)",
+        "torch.adaptive_max_pool2d(x, [x.size(2), 1])[0] + torch.mean(y)",
+        "torch.adaptive_avg_pool2d(x, [7, 7]) + y", "torch.adaptive_avg_pool2d(x, [2, 3]) + y",
         "torch.adaptive_avg_pool1d(x[:, 0], 4) + y"})
     expect_exported({body}, {x, torch::zeros({1})}, sizes);
 }
