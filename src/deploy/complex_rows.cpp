@@ -217,7 +217,7 @@ constexpr std::string_view kMoved =
     "numpy_T permute repeat repeat_interleave reshape reshape_as roll select slice split "
     "split_with_sizes squeeze sum swapaxes t take_along_dim tensor_split tile transpose tril triu "
     "unbind unflatten unfold unsqueeze view view_as zero zeros zeros_like _unsafe_view "
-    "_reshape_alias fft_fftshift fft_ifftshift";
+    "_reshape_alias fft_fftshift fft_ifftshift size sym_size numel len _shape_as_tensor";
 
 constexpr std::string_view kAdded =
     "add sub subtract rsub cat concat concatenate stack where masked_fill copy constant_pad_nd pad "
