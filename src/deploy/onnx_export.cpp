@@ -102,17 +102,6 @@ std::vector<Dimension> dimensions_of(const std::vector<c10::IValue>& examples,
   return dimensions;
 }
 
-int count_nodes(const convert::MadeGraph& graph) {
-  auto count = static_cast<int>(graph.nodes.size());
-  for (const convert::MadeNode& node : graph.nodes) {
-    for (const auto& [name, value] : node.attributes) {
-      if (const auto* body = std::get_if<std::shared_ptr<convert::MadeGraph>>(&value))
-        count += count_nodes(**body);
-    }
-  }
-  return count;
-}
-
 using Runs = std::vector<std::vector<c10::IValue>>;
 
 /// The module itself and its arguments.
@@ -234,7 +223,6 @@ Made make(const Job& job, const OnnxOptions& options, const std::vector<NamedInp
   made.model.opsets[""] = options.opset;
   for (const std::string& domain : builder.domains()) made.model.opsets[domain] = 1;
   made.model.producer_version = version();
-  made.nodes = count_nodes(made.model.graph);
   made.draws = builder.draws();
   return made;
 }
@@ -297,11 +285,10 @@ ExportReport export_job(Job job, const fs::path& path, const OnnxOptions& option
   }
   Made made = make(&job, options, inputs, axes);
   ExportReport report;
-  report.nodes = made.nodes;
   report.warnings = job.warnings;
   const auto folder = platform::folder_beside(path, kWho);
   const fs::path file = folder->path() / path.filename();
-  convert::store_made(made.model, file, options.external_data);
+  report.nodes = convert::store_made(made.model, file, options.external_data);
   if (options.verify) verify(job, made, options, inputs, file, &report);
   platform::replace_with_data(file, path);
   return report;

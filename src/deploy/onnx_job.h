@@ -69,7 +69,6 @@ std::vector<c10::IValue> imagined_run(const Job& job);
 struct Made {
   convert::MadeModel model;
   std::vector<at::ScalarType> output_types;
-  int nodes = 0;
   bool draws = false;  // random numbers
 };
 

@@ -48,6 +48,25 @@ const DynamicAxes kImage = {{"input_0", {{0, "batch"}, {2, "height"}, {3, "width
 TEST(OnnxNetworks, AResidualNetwork) {
   expect_exported(Residual(), {torch::randn({2, 3, 32, 32})}, kImage);
 }
+TEST(OnnxNetworks, BatchNormsBecomePartOfTheConvolutionsBeforeThem) {
+  torch::manual_seed(13);
+  namespace nn = torch::nn;
+  nn::Sequential net(nn::Conv2d(nn::Conv2dOptions(4, 6, 3).bias(false)), nn::BatchNorm2d(6),
+                     nn::Conv2d(nn::Conv2dOptions(6, 6, 3).groups(3)), nn::BatchNorm2d(6),
+                     nn::ConvTranspose2d(nn::ConvTranspose2dOptions(6, 4, 3).groups(2)),
+                     nn::BatchNorm2d(4));
+  for (int i = 0; i < 20; ++i) net->forward(torch::randn({8, 4, 12, 12}) * 3 + 1);
+  net->eval();
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("mezzo_fold_" + std::to_string(getpid()) + ".onnx");
+  const ExportReport report =
+      export_onnx(net, {torch::randn({2, 4, 12, 12})}, file,
+                  judged({{"input_0", {{0, "batch"}, {2, "height"}, {3, "width"}}}}));
+  EXPECT_FALSE(report.verified.empty());
+  EXPECT_EQ(report.nodes, 3);
+  std::filesystem::remove(file);
+}
+
 TEST(OnnxNetworks, AMobileNetworkWithSqueezeAndExcitation) {
   expect_exported(Mobile(), {torch::randn({2, 3, 32, 32})}, kImage);
 }

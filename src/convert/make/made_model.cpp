@@ -9,22 +9,11 @@
 #include "convert/make/admit_types.h"
 #include "convert/onnx/fields.h"
 #include "convert/onnx/store.h"
+#include "convert/prepare/fold_batch_norm.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
 namespace {
-
-/// A tensor's bytes with what keeps them.
-class OwnedContent final : public Content {
- public:
-  explicit OwnedContent(const MadeTensor& tensor) : bytes_(tensor.bytes), owner_(tensor.owner) {}
-  std::uint64_t size() const override { return bytes_.size(); }
-  void write(Sink& sink) const override { sink.write(bytes_); }
-
- private:
-  std::string_view bytes_;
-  std::shared_ptr<const void> owner_;
-};
 
 std::uint64_t bits_of_float(double value) {
   return std::bit_cast<std::uint32_t>(static_cast<float>(value));
@@ -38,7 +27,8 @@ Field fixed32(std::uint32_t number, double value) {
   return field;
 }
 
-/// Makes the messages of a model. Texts are views into the model, which outlives the document.
+/// Makes the messages of a model. Texts and tensors are views into the model, which outlives the
+/// document.
 class Maker {
  public:
   static std::unique_ptr<Message> graph(const MadeGraph& made) {
@@ -62,7 +52,7 @@ class Maker {
       message->add(f::kDims, static_cast<std::uint64_t>(dim));
     message->add(f::kType, static_cast<std::uint64_t>(made.element));
     if (!made.name.empty()) message->add(f::kName, std::string_view(made.name));
-    message->add(f::kRawData, std::make_shared<const OwnedContent>(made));
+    message->add(f::kRawData, made.bytes);
     return message;
   }
 
@@ -186,17 +176,18 @@ TypesOfValues types_of(const MadeModel& model) {
 
 }  // namespace
 
-void store_made(MadeModel& model, const std::filesystem::path& out, bool external) {
+int store_made(MadeModel& model, const std::filesystem::path& out, bool external) {
   admit_types(model, types_of(model));
   {
     Document document(empty_model());
     fill(document, model);
+    fold_batch_norms(document);
     store_model(document, out, external);
   }
   Document written(out);
   const Graph read(written);
   const std::vector<Finding> findings = check_graph(read);
-  if (findings.empty()) return;
+  if (findings.empty()) return static_cast<int>(read.nodes.size());
   raise("export", "the model that was made is not valid: ", findings.front().what,
         findings.size() > 1 ? " (and " + std::to_string(findings.size() - 1) + " more)" : "");
 }

@@ -61,11 +61,12 @@ struct MadeModel {
   std::string producer_version;
 };
 
-/// Adds casts where an operator does not take an operand's type, writes the model to `out`, and
-/// reads it again for the strict checker, whose findings are an Error. `external`: weights go to a
-/// file beside it, as they do by themselves above 2 GB. The caller gives a place if nothing is
-/// lost if this fails.
-MEZZO_API void store_made(MadeModel& model, const std::filesystem::path& out, bool external);
+/// Adds casts where an operator does not take an operand's type, makes batch normalizations part of
+/// the products before them, writes the model to `out`, and reads it again for the strict checker,
+/// whose findings are an Error. `external`: weights go to a file beside it, as they do by
+/// themselves above 2 GB. The caller gives a place where nothing is lost if this fails. Returns the
+/// number of nodes in the file, bodies included.
+MEZZO_API int store_made(MadeModel& model, const std::filesystem::path& out, bool external);
 
 /// The outputs of a model, one list a sample, and who computed them.
 struct MadeRun {

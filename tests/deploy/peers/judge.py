@@ -82,7 +82,7 @@ def compare(found, expected, where, tolerance=lambda: TOLERANCE):
             raise Wrong("%s: output %d is empty, which proves nothing" % (where, index))
         span = max(float(numpy.abs(theirs).max()), 1e-6)
         worst = max(worst, float(numpy.abs(ours.astype(float) - theirs.astype(float)).max()) / span)
-    if not worst <= tolerance():
+    if not worst <= TOLERANCE and not worst <= tolerance():
         raise Wrong("%s: off by %.2g of the range" % (where, worst))
     return worst
 
@@ -171,6 +171,15 @@ def off_by(ours, theirs):
     return float(numpy.linalg.norm(ours.astype(float) - theirs) / numpy.linalg.norm(theirs))
 
 
+def by_autocast(network, module, inputs, dtype):
+    """Nothing where PyTorch's own autocast does not run."""
+    try:
+        with torch.autocast("cpu", dtype=getattr(torch, dtype)):
+            return outputs_of(module, inputs) if not network.is_detector else []
+    except RuntimeError:
+        return []
+
+
 def judge_convert(program, network, module, script, folder, dtype):
     low_file = os.path.join(folder, "low.pt")
     run_mezzo(program, "convert", script, "-o", low_file, "--dtype", dtype)
@@ -178,8 +187,7 @@ def judge_convert(program, network, module, script, folder, dtype):
     inputs = networks.inputs_of(network.shapes, seed=1)
     found, expected = outputs_of(low, inputs), outputs_of(module, inputs)
     worst, allowed = 0.0, LOW[dtype]
-    with torch.autocast("cpu", dtype=getattr(torch, dtype)):
-        peers = outputs_of(module, inputs) if not network.is_detector else []
+    peers = by_autocast(network, module, inputs, dtype)
     for peer, theirs in zip(peers, expected):
         allowed = max(allowed, 1.5 * off_by(peer, theirs))
     for index, (ours, theirs) in enumerate(zip(found, expected)):

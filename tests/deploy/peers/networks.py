@@ -1,4 +1,4 @@
-"""torchvision's networks with random weights, small enough to be run on two cores.
+"""torchvision's networks, and some of our own, with random weights, small enough to be run on two cores.
 
 Each one is named, made, and described: its input's shape, the axes that are of any size, and other shapes to try.
 """
@@ -7,6 +7,7 @@ import dataclasses
 import re
 import typing
 
+import own_networks as own
 import torch
 import torchvision
 from torch import nn
@@ -189,6 +190,29 @@ def flows():
     ]
 
 
+def others():
+    sequence, image = {0: "batch", 1: "time"}, IMAGE_AXES
+
+    def network(name, make, shape, other, axes, ways=("traced", "scripted")):
+        return Network(name, make, [shape], axes, [[other]], ways)
+
+    return [
+        network("mel_spectrogram", own.MelSpectrogram, [1, 8000], [2, 12100], sequence),
+        network("vocoder", own.Vocoder, [1, 16, 20], [2, 16, 33], {0: "batch", 2: "time"}),
+        network("fourier_operator", own.FourierOperator, [1, 3, 16, 16], [2, 3, 24, 18], image),
+        network("rotary_attention", own.Rotary, [1, 10, 32], [3, 20, 32], sequence, ("traced",)),
+        network("text_in_images", own.TextInImages, [1, 1, 8, 20], [2, 1, 8, 33], {0: "batch", 3: "width"}, ("traced",)),
+        network("detection_transformer", own.DetectionTransformer, [1, 3, 32, 32], [2, 3, 48, 32], image),
+        network("encoder", own.Encoder, [1, 6, 16], [2, 9, 16], sequence),
+        network("experts", own.Experts, [1, 6, 8], [2, 9, 8], sequence),
+        network("relative_positions", own.RelativePositions, [1, 6, 32], [2, 40, 32], sequence),
+        network("selective_scan", own.SelectiveScan, [1, 6, 8], [2, 9, 8], sequence, ("scripted",)),
+        network("greedy_decoder", own.GreedyDecoder, [1, 8], [3, 8], BATCH_AXIS, ("scripted",)),
+        network("unpooling", own.Unpooling, [1, 3, 16, 16], [2, 3, 32, 24], image, ("traced",)),
+        network("rendering", own.Rendering, [4, 32], [9, 64], {0: "rays", 1: "steps"}),
+    ]
+
+
 LOGITS = re.compile(r"(cls_score|cls_logits|classification_head\.module_list\.\d+(\.1)?)$")
 DELTAS = re.compile(r"(bbox_pred|bbox_reg|regression_head\.module_list\.\d+(\.1)?)$")
 
@@ -264,4 +288,4 @@ def made(network):
 
 
 def all_networks():
-    return classifiers() + segmenters() + videos() + detectors() + flows()
+    return classifiers() + segmenters() + videos() + detectors() + flows() + others()
