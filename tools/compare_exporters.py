@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Nodes of ONNX models of torchvision's networks: `mezzo export` beside Python's two exporters.
+"""Nodes of ONNX models of torchvision's networks and our own: `mezzo export` beside Python's two exporters.
 
 Prints docs/deploy.md's table: how many nodes each one writes with axes of any size, and whether the file agrees with the
 network at other sizes than the example's. Runs in the environment of `./run test --slow peers`:
@@ -9,7 +9,6 @@ network at other sizes than the example's. Runs in the environment of `./run tes
 
 import argparse
 import contextlib
-import io
 import os
 import pathlib
 import sys
@@ -46,12 +45,30 @@ def agrees(network, module, file):
         judge.compare(found, judge.outputs_of(module, inputs), "at %s" % (shapes,))
 
 
+@contextlib.contextmanager
+def silence():
+    """PyTorch prints graphs from C++."""
+    kept = os.dup(1), os.dup(2)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        sys.stdout.flush()
+        os.dup2(nothing, 1)
+        os.dup2(nothing, 2)
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept[0], 1)
+        os.dup2(kept[1], 2)
+        for each in (*kept, nothing):
+            os.close(each)
+
+
 def cell(network, module, export):
     """The number of nodes; where the file fails, at which sizes."""
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "net.onnx")
         try:
-            with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            with warnings.catch_warnings(), silence():
                 warnings.simplefilter("ignore")
                 export(file)
         except Exception as error:  # of any kind: the exporter's failure is the finding
