@@ -72,13 +72,13 @@ def cell(network, module, export):
                 warnings.simplefilter("ignore")
                 export(file)
         except Exception as error:  # of any kind: the exporter's failure is the finding
-            print("%s: %s" % (network.name, str(error).splitlines()[0][:300]), file=sys.stderr)
+            print("%s: %s" % (network.name, str(error).strip().splitlines()[0][:300]), file=sys.stderr)
             return "refused"
         nodes = str(len(onnx.load(file).graph.node))
         try:
             agrees(network, module, file)
         except Exception as error:
-            print("%s: %s" % (network.name, str(error).splitlines()[0][:300]), file=sys.stderr)
+            print("%s: %s" % (network.name, str(error).strip().splitlines()[0][:300]), file=sys.stderr)
             return nodes + ", wrong at other sizes"
         return nodes
 

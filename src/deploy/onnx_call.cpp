@@ -144,6 +144,34 @@ std::string Call::resized(const std::string& tensor, const std::vector<std::int6
   return g.op("Reshape", {tensor, g.ints(sizes)}, {{"allowzero", std::int64_t{1}}});
 }
 
+std::string Call::with_other_ones(const std::string& tensor, const OnnxValue& like,
+                                  std::size_t result) const {
+  const auto column = [&](bool of_result, std::int64_t d) {
+    std::vector<std::int64_t> sizes;
+    for (std::size_t k = 0; k < g.variants(); ++k)
+      sizes.push_back(of_result ? this->result(result, k).toTensor().size(d)
+                                : example_of(like, k).toTensor().size(d));
+    return sizes;
+  };
+  const std::vector<std::int64_t> ones(g.variants(), 1);
+  const std::int64_t wanted = out_rank(result), given = example_of(like, 0).toTensor().dim();
+  std::vector<std::int64_t> inserted, removed;
+  std::int64_t from = 0, to = 0;
+  while (from < given || to < wanted) {
+    if (from < given && to < wanted && column(false, from) == column(true, to)) {
+      ++from, ++to;
+    } else if (to < wanted && column(true, to) == ones) {
+      inserted.push_back(to++);
+    } else if (from < given && column(false, from) == ones) {
+      removed.push_back(from++);
+    } else {
+      return {};
+    }
+  }
+  if (!inserted.empty() && !removed.empty()) return {};
+  return inserted.empty() ? squeezed(tensor, removed) : unsqueezed(tensor, inserted);
+}
+
 std::string Call::reshaped(const std::string& tensor, const OnnxValue& like,
                            std::size_t result) const {
   const std::int64_t rank = out_rank(result);
@@ -161,6 +189,7 @@ std::string Call::reshaped(const std::string& tensor, const OnnxValue& like,
     wanted[static_cast<std::size_t>(open[0])] = -1;
     return g.op("Reshape", {tensor, g.ints(wanted)});
   }
+  if (const std::string made = with_other_ones(tensor, like, result); !made.empty()) return made;
   std::vector<std::int64_t> left;
   for (const std::int64_t d : open) {
     bool same = d < given;

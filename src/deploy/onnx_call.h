@@ -87,7 +87,11 @@ class Call {
   /// neighbours, if it is that in all runs; else nothing.
   std::string neighbours_product(const std::string& tensor, const OnnxValue& like, std::int64_t d,
                                  std::size_t result) const;
-  /// The tensor with the sizes that the result has in each of the runs; `rank` is the tensor's.
+  /// The tensor with dimensions of one that the result has and it has not, or the other way round;
+  /// nothing if they differ in more.
+  std::string with_other_ones(const std::string& tensor, const OnnxValue& like,
+                              std::size_t result) const;
+  /// The tensor with the sizes that the result has in each of the runs.
   std::string reshaped(const std::string& tensor, const OnnxValue& like,
                        std::size_t result = 0) const;
   /// The tensor with these sizes, of which a zero means no elements.

@@ -26,6 +26,8 @@ Names view(C c) {
   std::size_t open = 0;
   for (std::int64_t d = 0; d < c.out_rank(); ++d) open += c.fixed_out(d) < 0;
   if (open <= 1 || name.empty() || c.takes("dtype")) return reshape(c);
+  if (const std::string made = c.with_other_ones(c.x(), c.arg("self"), 0); !made.empty())
+    return {made};
   bool inferred = false;
   for (const OnnxValue& size : c.arg(name).elements())
     inferred = inferred || (size.is_constant() && size.to_int() == -1);

@@ -118,7 +118,7 @@ class Encoder(nn.Module):
         self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
 
     def forward(self, x):
-        return self.layers(x, mask=torch.nn.Transformer.generate_square_subsequent_mask(x.size(1)))
+        return self.layers(x, mask=torch.full((x.size(1), x.size(1)), float("-inf")).triu(1))
 
 
 class Experts(nn.Module):
