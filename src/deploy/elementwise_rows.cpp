@@ -181,7 +181,7 @@ Names where(C c) {
     Names parts;
     const std::int64_t rank = c.rank("condition");
     for (std::int64_t d = 0; d < rank; ++d)
-      parts.push_back(c.squeezed(c.sliced(places, 0, d, d + 1), {0}));
+      parts.push_back(c.one("Gather", {places, c.g.integer(d)}, {{"axis", std::int64_t{0}}}));
     return parts;
   }
   return {c.one("Where", {c.x("condition", at::kBool), c.x("self", c.out_type()),
@@ -189,7 +189,6 @@ Names where(C c) {
 }
 
 Names to_type(C c) {
-  if (!c.result().isTensor()) return {c.x(c.schema().arguments()[0].name(), c.out_type())};
   return {c.x(c.schema().arguments()[0].name(), c.out_type())};
 }
 

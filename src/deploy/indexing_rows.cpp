@@ -28,16 +28,28 @@ struct Places {
   std::vector<std::int64_t> axes;
   Names tensors;
   std::int64_t rank = 0;  // of all of them together
+  bool are_alike = true;  // of one shape, which needs no broadcast
 };
+
+/// The shapes of a tensor in all runs.
+std::vector<std::vector<std::int64_t>> shapes_of(C c, const OnnxValue& tensor) {
+  std::vector<std::vector<std::int64_t>> shapes;
+  for (std::size_t k = 0; k < c.g.variants(); ++k)
+    shapes.push_back(example_of(tensor, k).toTensor().sizes().vec());
+  return shapes;
+}
 
 Places places_of(C c) {
   Places places;
   std::int64_t axis = 0;
+  OnnxValue first;
   for (const OnnxValue& one : c.arg("indices").elements()) {
     if (one.is_none()) {
       ++axis;
       continue;
     }
+    if (first.is_none()) first = one;
+    places.are_alike = places.are_alike && shapes_of(c, one) == shapes_of(c, first);
     const at::Tensor example = example_of(one, 0).toTensor();
     const std::string name = c.g.name_of(one);
     if (example.scalar_type() == at::kBool || example.scalar_type() == at::kByte) {
@@ -45,8 +57,10 @@ Places places_of(C c) {
           c.one("NonZero", {c.g.cast(name, example.scalar_type(), at::kBool)});
       for (std::int64_t d = 0; d < example.dim(); ++d) {
         places.axes.push_back(axis++);
-        places.tensors.push_back(c.squeezed(c.sliced(found, 0, d, d + 1), {0}));
+        places.tensors.push_back(
+            c.one("Gather", {found, c.g.integer(d)}, {{"axis", std::int64_t{0}}}));
       }
+      places.are_alike = places.are_alike && c.arg("indices").elements().size() == 1;
       places.rank = std::max<std::int64_t>(places.rank, 1);
     } else {
       places.axes.push_back(axis++);
@@ -68,8 +82,9 @@ std::vector<std::int64_t> places_first(const std::vector<std::int64_t>& axes, st
 
 /// [..., number of axes]: the places side by side, each broadcast to all.
 std::string coordinates(C c, const Places& places) {
-  std::string shape = c.one("Shape", {places.tensors[0]});
-  if (places.tensors.size() > 1) {
+  const bool spreads = places.tensors.size() > 1 && !places.are_alike;
+  std::string shape;
+  if (spreads) {
     std::string sum = places.tensors[0];
     for (std::size_t i = 1; i < places.tensors.size(); ++i)
       sum = c.one("Add", {sum, places.tensors[i]});
@@ -77,7 +92,7 @@ std::string coordinates(C c, const Places& places) {
   }
   Names columns;
   for (const std::string& tensor : places.tensors) {
-    const std::string all = places.tensors.size() > 1 ? c.one("Expand", {tensor, shape}) : tensor;
+    const std::string all = spreads ? c.one("Expand", {tensor, shape}) : tensor;
     columns.push_back(c.unsqueezed(all, {-1}));
   }
   return columns.size() == 1 ? columns[0] : c.one("Concat", columns, {{"axis", std::int64_t{-1}}});
@@ -193,6 +208,13 @@ Names index_write(C c, bool adds) {
     if (d != axis) around.push_back(d);
   }
   const std::string_view name = c.takes("source") ? "source" : "value";
+  if (axis == 0 && c.takes("source") && c.rank("index") == 1 && c.rank() > 1) {
+    std::string rows = c.x(name, c.type());
+    if (c.has("alpha") && c.d("alpha") != 1) rows = c.one("Mul", {rows, c.constant(c.d("alpha"))});
+    OnnxAttributes reduction;
+    if (adds) reduction["reduction"] = std::string("add");
+    return {c.one("ScatterND", {c.x(), c.unsqueezed(places, {-1}), rows}, reduction)};
+  }
   std::string shape;
   std::string source;
   if (c.takes("source")) {
