@@ -227,7 +227,7 @@ constexpr std::string_view kMultiplied =
     "mul multiply matmul mm bmm mv dot inner outer einsum tensordot linalg_matmul linear conv1d "
     "conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d _convolution convolution";
 
-/// What only complex numbers have, or what real ones are as such, too.
+/// Rows of operators that give or take complex numbers alone, or leave real ones as they are.
 constexpr Row kComplexNumbers[] = {
     {"polar", 13, from_angle},
     {"complex", 13, from_parts},

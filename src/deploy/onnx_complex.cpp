@@ -34,7 +34,7 @@ OnnxValue zero_like(const Call& call, const OnnxValue& value) {
   return made_of(name, value.operand()->examples);
 }
 
-/// What is added to complex numbers, and has no imaginary part.
+/// The imaginary part of an operand that is added; zero if it is real.
 OnnxValue imaginary_of_real(const Call& call, const OnnxValue& value) {
   const Operand& from = *value.operand();
   if (from.kind == Operand::Kind::kList) {

@@ -14,7 +14,7 @@ at::ScalarType float_type(C c) {
   return at::isFloatingType(c.out_type()) ? c.out_type() : at::kFloat;
 }
 
-/// Of the sizes of the result: those of an operand, or those that are given.
+/// Random numbers of the sizes of the result: those of an operand, or those that are given.
 std::string drawn(C c, std::string_view op, at::ScalarType type,
                   const OnnxAttributes& attributes = {}) {
   OnnxAttributes all = attributes;

@@ -153,7 +153,7 @@ Names matrix_norm(C c, double order, std::vector<std::int64_t> axes) {
   return {keeps(c) ? made : c.squeezed(made, axes)};
 }
 
-/// Of vectors or matrices, as the number of axes says.
+/// The norm of vectors or of matrices, as the number of axes says.
 Names linalg_norm(C c) {
   const std::string x = c.x("self", c.out_type());
   const bool is_text = c.has("ord") && example_of(c.arg("ord"), 0).isString();

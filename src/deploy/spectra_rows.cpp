@@ -66,7 +66,7 @@ Parts scaled(C c, const Parts& parts, const std::string& factor, std::string_vie
   return {c.one(op, {parts[0], factor}), parts[1].empty() ? "" : c.one(op, {parts[1], factor})};
 }
 
-/// What ATen's norm makes of ONNX's: forward nothing, inverse a division by the length.
+/// ATen's norms beside ONNX's: nothing forward, a division by the length back.
 Parts with_norm(C c, const Parts& parts, const Length& length, const std::string& norm,
                 bool inverse, at::ScalarType type) {
   if (norm == "backward") return parts;

@@ -18,8 +18,8 @@ std::string dense(C c, const std::string& x, std::string_view weight, std::strin
   return c.one("Add", {c.one("MatMul", {x, turned}), c.x(bias)});
 }
 
-/// What is added to scores: minus infinity where the mask says so. 0: one of queries and keys for
-/// all, 1: of the keys of every sequence, 2: of everything.
+/// The mask as a summand of the scores. Its kinds are 0: of queries and keys for all sequences,
+/// 1: of the keys of each, 2: of everything.
 std::string added_mask(C c) {
   std::string mask = c.x("mask", at::kBool);
   const std::int64_t kind = c.i("mask_type", c.rank("mask") == 2 ? 1 : 2);
