@@ -179,6 +179,34 @@ TEST_F(OnnxComplex, InverseShortTimeTransformsAtAnyLength) {
   }
 }
 
+/// A front end in C++: decibels of a spectrogram, and the sound again.
+struct FrontEndImpl : torch::nn::Module {
+  FrontEndImpl() { window = register_buffer("window", torch::hann_window(32)); }
+  std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x) {
+    const at::Tensor spectrum = torch::stft(x, 32, 8, 32, window, /*center=*/true, "reflect",
+                                            /*normalized=*/false, /*onesided=*/true,
+                                            /*return_complex=*/true);
+    return {torch::log10(spectrum.abs().pow(2) + 1e-3) * 10,
+            torch::istft(spectrum * 0.5, 32, 8, 32, window, true, false, true, x.size(1))};
+  }
+  at::Tensor window;
+};
+TORCH_MODULE(FrontEnd);
+
+TEST_F(OnnxComplex, NetworksInCppAtAnyLength) {
+  FrontEnd net;
+  OnnxOptions options = judged_options();
+  options.dynamic_axes = {{"input_0", {{0, "batch"}, {1, "time"}}}};
+  ASSERT_EQ(message_of([&] {
+              export_onnx(net, {torch::randn({2, 160})}, file_, options);
+            }),
+            "no error");
+  const at::Tensor other = torch::randn({3, 411});
+  const auto [levels, sound] = net->forward(other);
+  EXPECT_LT(error_of_file(file_, {"input_0"}, {other}, c10::ivalue::Tuple::create({levels, sound})),
+            1e-4);
+}
+
 /// As many frames as the sound has, although sizes near the example's have as many as it.
 TEST_F(OnnxComplex, FramesOfLongSounds) {
   auto module = scripted(
