@@ -39,6 +39,18 @@ void lay_out_for_view(jit::Stack& stack) {
     stack.at(0) = tensor.contiguous();
 }
 
+/// Does an operator write the value, or a view of it?
+bool may_be_written(const jit::Value& value) {
+  return std::ranges::any_of(value.uses(), [](const jit::Use& use) {
+    const c10::FunctionSchema* const schema = use.user->maybeSchema();
+    if (use.offset != 0 || schema == nullptr || schema->arguments().empty()) return false;
+    if (writes(*schema)) return true;
+    const bool shows = schema->arguments()[0].alias_info() != nullptr;
+    return shows && std::ranges::any_of(use.user->outputs(),
+                                        [](const jit::Value* out) { return may_be_written(*out); });
+  });
+}
+
 bool follows_from_sizes(const OnnxValue& value) {
   if (is_constant(value) || value.operand()->is_size) return true;
   const auto& elements = value.operand()->elements;
@@ -115,7 +127,7 @@ void Walker::node(const Node& node) {
   if (node.kind() == c10::prim::Constant) {
     const auto found = jit::toIValue(node.output());
     OnnxValue constant = constant_of(found ? *found : c10::IValue(), g_.variants());
-    if (g_.writes_in_place && found && found->isTensor()) {  // each run may write its own
+    if (found && found->isTensor() && may_be_written(*node.output())) {  // each run, its own
       for (c10::IValue& example : constant.operand()->examples)
         example = example.toTensor().clone();
     }
