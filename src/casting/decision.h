@@ -61,10 +61,10 @@ class LowTypes {
   // Each type by itself, by LibTorch's numbers: every tensor of every listed call is looked up.
   static constexpr auto kBits = [] {
     std::array<std::uint8_t, dtypes::kByTorchNumber.size()> bits{};
-    for (std::size_t i = 0; i < bits.size(); ++i) {
-      const DTypeRow* const row = dtypes::kByTorchNumber[i];
-      if (row != nullptr && row->low_column >= 0)
-        bits[i] = static_cast<std::uint8_t>(1U << row->low_column);
+    for (const DTypeRow& row : kDTypes) {
+      if (row.low_column >= 0)
+        bits[static_cast<std::uint8_t>(row.torch_number)] =
+            static_cast<std::uint8_t>(1U << row.low_column);
     }
     return bits;
   }();
