@@ -144,32 +144,73 @@ std::string Call::resized(const std::string& tensor, const std::vector<std::int6
   return g.op("Reshape", {tensor, g.ints(sizes)}, {{"allowzero", std::int64_t{1}}});
 }
 
+Call::Columns Call::columns_of(const OnnxValue& value) const {
+  Columns columns(static_cast<std::size_t>(example_of(value, 0).toTensor().dim()));
+  for (std::size_t k = 0; k < g.variants(); ++k) {
+    for (std::size_t d = 0; d < columns.size(); ++d)
+      columns[d].push_back(example_of(value, k).toTensor().size(static_cast<std::int64_t>(d)));
+  }
+  return columns;
+}
+
 std::string Call::with_other_ones(const std::string& tensor, const OnnxValue& like,
                                   std::size_t result) const {
-  const auto column = [&](bool of_result, std::int64_t d) {
-    std::vector<std::int64_t> sizes;
-    for (std::size_t k = 0; k < g.variants(); ++k)
-      sizes.push_back(of_result ? this->result(result, k).toTensor().size(d)
-                                : example_of(like, k).toTensor().size(d));
-    return sizes;
-  };
   const std::vector<std::int64_t> ones(g.variants(), 1);
-  const std::int64_t wanted = out_rank(result), given = example_of(like, 0).toTensor().dim();
+  const Columns wanted = columns_of(made_of({}, results_[result])), given = columns_of(like);
   std::vector<std::int64_t> inserted, removed;
-  std::int64_t from = 0, to = 0;
-  while (from < given || to < wanted) {
-    if (from < given && to < wanted && column(false, from) == column(true, to)) {
+  std::size_t from = 0, to = 0;
+  while (from < given.size() || to < wanted.size()) {
+    if (from < given.size() && to < wanted.size() && given[from] == wanted[to]) {
       ++from, ++to;
-    } else if (to < wanted && column(true, to) == ones) {
-      inserted.push_back(to++);
-    } else if (from < given && column(false, from) == ones) {
-      removed.push_back(from++);
+    } else if (to < wanted.size() && wanted[to] == ones) {
+      inserted.push_back(static_cast<std::int64_t>(to++));
+    } else if (from < given.size() && given[from] == ones) {
+      removed.push_back(static_cast<std::int64_t>(from++));
     } else {
       return {};
     }
   }
   if (!inserted.empty() && !removed.empty()) return {};
   return inserted.empty() ? squeezed(tensor, removed) : unsqueezed(tensor, inserted);
+}
+
+std::string Call::with_moved_sizes(const std::string& tensor, const OnnxValue& like,
+                                   std::size_t result) const {
+  const Columns wanted = columns_of(made_of({}, results_[result])), given = columns_of(like);
+  Names parts;
+  std::vector<std::int64_t> numbers;
+  std::int64_t begin = 0, end = 0;  // sizes of the tensor that stand side by side
+  const auto flush = [&] {
+    if (!numbers.empty()) parts.push_back(g.ints(numbers));
+    if (end > begin) parts.push_back(sizes(tensor, begin, end));
+    numbers.clear();
+    begin = end = 0;
+  };
+  bool is_inferred = false;
+  for (std::size_t d = 0; d < wanted.size(); ++d) {
+    const bool is_same = d < given.size() && given[d] == wanted[d];
+    const std::int64_t fixed = fixed_out(static_cast<std::int64_t>(d), result);
+    const bool goes_on = end > begin && static_cast<std::size_t>(end) < given.size() &&
+                         given[static_cast<std::size_t>(end)] == wanted[d];
+    const auto source = std::ranges::find(given, wanted[d]);
+    if (fixed == 0) return {};
+    if (goes_on && fixed < 0) {
+      ++end;
+      continue;
+    }
+    if (fixed > 0 || is_same || source == given.end()) {
+      if (end > begin) flush();
+      if (fixed <= 0 && !is_same && std::exchange(is_inferred, true)) return {};
+      numbers.push_back(fixed > 0 ? fixed : is_same ? 0 : -1);
+      continue;
+    }
+    flush();
+    begin = source - given.begin();
+    end = begin + 1;
+  }
+  flush();
+  if (parts.size() < 2) return parts.empty() ? tensor : g.op("Reshape", {tensor, parts[0]});
+  return g.op("Reshape", {tensor, g.op("Concat", parts, {{"axis", std::int64_t{0}}})});
 }
 
 std::string Call::reshaped(const std::string& tensor, const OnnxValue& like,
@@ -205,7 +246,8 @@ std::string Call::reshaped(const std::string& tensor, const OnnxValue& like,
     if (left.size() == 1) wanted[static_cast<std::size_t>(left[0])] = -1;
     return g.op("Reshape", {tensor, g.ints(wanted)});
   }
-  // Other sizes are those of any dimension of the tensor, or a product of neighbours.
+  if (const std::string made = with_moved_sizes(tensor, like, result); !made.empty()) return made;
+  // Other sizes are products of neighbours.
   Names parts;
   for (std::int64_t d = 0; d < rank; ++d) {
     const std::int64_t number = wanted[static_cast<std::size_t>(d)];

@@ -91,6 +91,10 @@ class Call {
   /// nothing if they differ in more.
   std::string with_other_ones(const std::string& tensor, const OnnxValue& like,
                               std::size_t result) const;
+  /// The tensor with sizes that are its own at any place, or numbers, or one that follows from the
+  /// others; nothing if there are more.
+  std::string with_moved_sizes(const std::string& tensor, const OnnxValue& like,
+                               std::size_t result) const;
   /// The tensor with the sizes that the result has in each of the runs.
   std::string reshaped(const std::string& tensor, const OnnxValue& like,
                        std::size_t result = 0) const;
@@ -108,6 +112,10 @@ class Call {
   [[noreturn]] void refuse(std::string_view why) const;
 
  private:
+  /// The sizes of each dimension in all runs.
+  using Columns = std::vector<std::vector<std::int64_t>>;
+  Columns columns_of(const OnnxValue& value) const;
+
   const c10::FunctionSchema& schema_;
   std::vector<OnnxValue> operands_;
   std::vector<std::vector<c10::IValue>> results_;

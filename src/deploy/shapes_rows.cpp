@@ -43,6 +43,8 @@ Names view(C c) {
     moved += !same;
   }
   if (moved <= 1) return reshape(c);
+  if (const std::string made = c.with_moved_sizes(c.x(), c.arg("self"), 0); !made.empty())
+    return {made};
   return {c.one("Reshape", {c.x(), c.list(name)})};
 }
 
