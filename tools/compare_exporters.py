@@ -42,7 +42,8 @@ def agrees(network, module, file):
     for number, shapes in enumerate([network.shapes, *network.others]):
         inputs = networks.inputs_of(shapes, seed=number + 1)
         found = session.run(None, dict(zip(names, [each.numpy() for each in inputs])))
-        judge.compare(found, judge.outputs_of(module, inputs), "at %s" % (shapes,))
+        expected = judge.outputs_of(module, inputs)
+        judge.compare(found, expected, "at %s" % (shapes,), lambda: judge.tolerance_for(network, module, inputs, expected))
 
 
 @contextlib.contextmanager

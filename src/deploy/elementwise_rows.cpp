@@ -250,6 +250,7 @@ Names prelu(C c) {
   return {c.one("PRelu", {c.x("self"), weight})};
 }
 Names glu(C c) {
+  if (c.fixed_size("self", c.dim()) == 0) return {c.x()};
   const Names halves = c.g.ops(
       "Split", {c.x("self")},
       c.g.opset() >= 18 ? OnnxAttributes{{"axis", c.dim()}, {"num_outputs", std::int64_t{2}}}
@@ -257,6 +258,7 @@ Names glu(C c) {
       2);
   return {c.one("Mul", {halves[0], c.one("Sigmoid", {halves[1]})})};
 }
+
 Names rsub(C c) {
   std::string x = c.x("self", c.out_type());
   if (c.has("alpha") && c.d("alpha") != 1) x = c.one("Mul", {x, c.constant(c.d("alpha"))});

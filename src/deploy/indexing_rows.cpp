@@ -232,9 +232,12 @@ Names index_write(C c, bool adds) {
   return {c.one("ScatterElements", {c.x(), all, source}, attributes)};
 }
 
+/// The places of a number have no coordinates; engines differ in what they say of them.
 Names nonzero(C c) {
-  return {
-      c.one("Transpose", {c.one("NonZero", {c.x()})}, {{"perm", std::vector<std::int64_t>{1, 0}}})};
+  const bool is_number = c.rank() == 0;
+  std::string places = c.one("NonZero", {is_number ? c.unsqueezed(c.x(), {0}) : c.x()});
+  if (is_number) places = c.sliced(places, 0, 0, 0);
+  return {c.one("Transpose", {places}, {{"perm", std::vector<std::int64_t>{1, 0}}})};
 }
 
 Names masked_select(C c) {

@@ -196,7 +196,7 @@ TEST_F(OnnxLoops, TextsOfChecksAreLeftOut) {
       "x.max())\n"
       "  assert x.size(1) == 2, text\n"
       "  return torch.relu(x)\n");
-  expect_follows(module, {torch::randn({3, 2})}, {{torch::randn({5, 2})}});
+  expect_follows(module, {torch::randn({3, 2})}, {{torch::randn({5, 2})}}, {{"x", {{0, "rows"}}}});
 }
 
 TEST_F(OnnxLoops, WhatIsMissingToAMultiple) {

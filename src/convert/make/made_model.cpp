@@ -192,23 +192,43 @@ int store_made(MadeModel& model, const std::filesystem::path& out, bool external
         findings.size() > 1 ? " (and " + std::to_string(findings.size() - 1) + " more)" : "");
 }
 
+namespace {
+
+MadeRun run_by(Engine& engine, const std::filesystem::path& model,
+               const std::vector<Sample>& samples) {
+  MadeRun run{engine.name(), {}};
+  const auto loaded = engine.open(model, /*optimise=*/true);
+  for (const Sample& sample : samples) run.outputs.push_back(loaded->run(sample));
+  return run;
+}
+
+/// Not every operator has a kernel for every type that the standard gives it.
+bool lacks_kernel(const Error& error) {
+  return std::string_view(error.what()).find("Could not find an implementation") !=
+         std::string_view::npos;
+}
+
+}  // namespace
+
 MadeRun run_made(const std::filesystem::path& model, const std::vector<Sample>& samples,
                  const std::filesystem::path& evaluator, const std::filesystem::path& onnxruntime) {
   std::string no_runtime, no_evaluator;
-  std::unique_ptr<Engine> engine;
   if (auto runtime = OrtRuntime::open(onnxruntime, &no_runtime)) {
-    engine = std::make_unique<OrtEngine>(std::move(runtime));
-  } else if (const OperatorLibrary* operators = open_operators(evaluator, &no_evaluator)) {
-    engine = std::make_unique<Evaluator>(*operators);
-  } else {
-    raise<UnsupportedError>("export", "verification needs a judge. ONNX Runtime: ", no_runtime,
-                            "; the built-in evaluator: ", no_evaluator,
-                            ". Name one of them in the options, or switch `verify` off");
+    try {
+      OrtEngine engine(std::move(runtime));
+      return run_by(engine, model, samples);
+    } catch (const Error& error) {
+      if (!lacks_kernel(error)) throw;
+      no_runtime = error.what();
+    }
   }
-  MadeRun run{engine->name(), {}};
-  const auto loaded = engine->open(model, /*optimise=*/true);
-  for (const Sample& sample : samples) run.outputs.push_back(loaded->run(sample));
-  return run;
+  if (const OperatorLibrary* operators = open_operators(evaluator, &no_evaluator)) {
+    Evaluator engine(*operators);
+    return run_by(engine, model, samples);
+  }
+  raise<UnsupportedError>("export", "verification needs a judge. ONNX Runtime: ", no_runtime,
+                          "; the built-in evaluator: ", no_evaluator,
+                          ". Name one of them in the options, or switch `verify` off");
 }
 
 }  // namespace mezzo::convert

@@ -74,8 +74,9 @@ struct MadeRun {
   std::vector<std::vector<Array>> outputs;
 };
 
-/// Runs a model file: by ONNX Runtime, which is looked for as the converter does, or the built-in
-/// evaluator. Throws UnsupportedError if there is neither.
+/// Runs a model file: by ONNX Runtime, which is looked for as the converter does, or, if there is
+/// none or it has no kernel for the types of an operator, the built-in evaluator. Throws
+/// UnsupportedError if there is neither.
 MEZZO_API MadeRun run_made(const std::filesystem::path& model, const std::vector<Sample>& samples,
                            const std::filesystem::path& evaluator,
                            const std::filesystem::path& onnxruntime);

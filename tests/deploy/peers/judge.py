@@ -71,6 +71,10 @@ def noise_of(module, inputs, expected):
                for exact, rounded in zip([each for each in parts if each is not None], expected))
 
 
+def tolerance_for(network, module, inputs, expected):
+    return TOLERANCE if network.is_detector else max(TOLERANCE, 4 * noise_of(module, inputs, expected))
+
+
 def compare(found, expected, where, tolerance=lambda: TOLERANCE):
     if len(found) != len(expected):
         raise Wrong("%s: %d outputs, %d expected" % (where, len(found), len(expected)))
@@ -156,11 +160,9 @@ def judge_export(program, network, module, script, folder):
             frozen += 1
             continue
 
-        def tolerance(inputs=inputs, expected=expected):
-            return TOLERANCE if network.is_detector else max(TOLERANCE, 4 * noise_of(module, inputs, expected))
-
         found = session.run(None, dict(zip(names, [each.numpy() for each in inputs])))
-        worst = max(worst, compare(found, expected, "at %s" % (shapes,), tolerance))
+        worst = max(worst, compare(found, expected, "at %s" % (shapes,),
+                                   lambda inputs=inputs, expected=expected: tolerance_for(network, module, inputs, expected)))
     if frozen > len(network.others):
         raise Python("the trace is not the network, even at the example's size")
     return {"nodes": len(model.graph.node), "error": worst, "frozen": frozen}
