@@ -17,7 +17,8 @@ constexpr std::int64_t kEach = 0, kMean = 1;
 Names as_wanted(C c, const std::string& loss, std::int64_t rank) {
   const std::int64_t way = c.i("reduction");
   if (way == kEach || rank == 0) return {loss};
-  if (way == kMean && c.example().numel() == 0)  // a mean of nothing is no number
+  if (way == kMean &&
+      c.example(c.schema().arguments()[0].name()).numel() == 0)  // a mean of nothing is no number
     return {c.one("Div", {c.reduced("ReduceSum", loss, {}, false, rank), c.constant(0)})};
   return {c.reduced(way == kMean ? "ReduceMean" : "ReduceSum", loss, {}, false, rank)};
 }
