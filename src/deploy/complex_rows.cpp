@@ -47,6 +47,7 @@ std::vector<Place> complex_places(C c) {
 std::string product_of(C c, const std::vector<Place>& places, const std::vector<Part>& parts) {
   std::vector<OnnxValue> operands;
   const auto& arguments = c.schema().arguments();
+  operands.reserve(arguments.size());
   for (const auto& argument : arguments)
     operands.push_back(argument.name() == "bias" ? constant_of({}, c.g.variants())
                                                  : c.arg(argument.name()));
@@ -190,6 +191,7 @@ Names angle(C c) {
     return {c.one("Where", {negative, c.g.number(std::numbers::pi, type), c.g.number(0, type)})};
   }
   std::vector<c10::IValue> examples;
+  examples.reserve(c.g.variants());
   for (std::size_t k = 0; k < c.g.variants(); ++k) examples.push_back(c.result(0, k));
   const std::vector<std::vector<c10::IValue>> results = {examples};
   static const c10::FunctionSchema schema("aten::atan2", "",

@@ -34,6 +34,7 @@ struct Places {
 /// The shapes of a tensor in all runs.
 std::vector<std::vector<std::int64_t>> shapes_of(C c, const OnnxValue& tensor) {
   std::vector<std::vector<std::int64_t>> shapes;
+  shapes.reserve(c.g.variants());
   for (std::size_t k = 0; k < c.g.variants(); ++k)
     shapes.push_back(example_of(tensor, k).toTensor().sizes().vec());
   return shapes;

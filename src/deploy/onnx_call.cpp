@@ -230,7 +230,7 @@ std::string Call::reshaped(const std::string& tensor, const OnnxValue& like,
     wanted[static_cast<std::size_t>(open[0])] = -1;
     return g.op("Reshape", {tensor, g.ints(wanted)});
   }
-  if (const std::string made = with_other_ones(tensor, like, result); !made.empty()) return made;
+  if (std::string made = with_other_ones(tensor, like, result); !made.empty()) return made;
   std::vector<std::int64_t> left;
   for (const std::int64_t d : open) {
     bool same = d < given;
@@ -246,7 +246,7 @@ std::string Call::reshaped(const std::string& tensor, const OnnxValue& like,
     if (left.size() == 1) wanted[static_cast<std::size_t>(left[0])] = -1;
     return g.op("Reshape", {tensor, g.ints(wanted)});
   }
-  if (const std::string made = with_moved_sizes(tensor, like, result); !made.empty()) return made;
+  if (std::string made = with_moved_sizes(tensor, like, result); !made.empty()) return made;
   // Other sizes are products of neighbours.
   Names parts;
   for (std::int64_t d = 0; d < rank; ++d) {

@@ -60,6 +60,7 @@ bool is_added(std::string_view argument) {
 
 std::string Builder::pairs(const Names& parts) {
   Names columns;
+  columns.reserve(parts.size());
   for (const std::string& part : parts) columns.push_back(op("Unsqueeze", {part, ints({-1})}));
   std::string name = op("Concat", columns, {{"axis", std::int64_t{-1}}});
   parts_.emplace(name, parts);
@@ -112,6 +113,7 @@ OnnxValue part_of(const Call& call, const OnnxValue& value, Part part) {
     return OnnxValue(std::move(list));
   }
   std::vector<c10::IValue> examples;
+  examples.reserve(from.examples.size());
   if (!from.is_constant) {
     for (const c10::IValue& example : from.examples) examples.push_back(part_of(example, part));
     return made_of(call.g.parts_of(call.g.name_of(value))[index], std::move(examples));
@@ -160,6 +162,7 @@ Names on_part(const Call& call, Part part, bool adds) {
 Names joined(const Call& call, const Names& real, const Names& imaginary) {
   if (!is_complex(call.result())) return real;
   Names made;
+  made.reserve(real.size());
   for (std::size_t i = 0; i < real.size(); ++i)
     made.push_back(call.g.pairs({real[i], imaginary[i]}));
   return made;

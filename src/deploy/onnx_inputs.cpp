@@ -163,7 +163,8 @@ std::vector<std::int64_t> larger_sizes(const std::vector<AxisOfInputs>& axes, st
 }
 
 /// The axes of images change places: which side is the shorter one, and what a module computes from
-/// that, changes as well. Equal sides become different ones.
+/// that, changes as well. Equal sides become different ones, by odd numbers of steps: what is
+/// missing to a multiple differs from that of the far run.
 std::vector<std::int64_t> turned_sizes(const std::vector<AxisOfInputs>& axes) {
   constexpr std::int64_t kLong = 16, kApart = 32;  // batches and channels keep their places
   std::vector<std::size_t> order;
@@ -177,8 +178,9 @@ std::vector<std::int64_t> turned_sizes(const std::vector<AxisOfInputs>& axes) {
   const bool are_equal = size_of(order.front()) == size_of(order.back());
   for (std::size_t i = 0; i < order.size(); ++i) {
     const std::size_t other = order.size() - 1 - i;
-    turned[order[i]] = are_equal ? size_of(order[i]) + kApart * static_cast<std::int64_t>(other + 1)
-                                 : size_of(order[other]);
+    turned[order[i]] = are_equal
+                           ? size_of(order[i]) + kApart * static_cast<std::int64_t>(2 * other + 1)
+                           : size_of(order[other]);
   }
   return turned;
 }

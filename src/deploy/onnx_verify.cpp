@@ -32,6 +32,7 @@ std::vector<bool> random_outputs(const Job& job, const std::vector<at::Tensor>& 
   const KeptBuffers kept(module);
   const std::vector<at::Tensor> second = outputs_in(module.forward(copied(run)));
   std::vector<bool> random;
+  random.reserve(first.size());
   for (std::size_t i = 0; i < first.size(); ++i)
     random.push_back(i < second.size() && !(difference_of(first[i], second[i]).error == 0));
   return random;

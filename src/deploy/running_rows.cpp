@@ -61,6 +61,7 @@ Names scanned(C c, std::int64_t axis, const std::vector<Running>& states, const 
   c.g.open_body();
   const Names made = next(before, elements);
   Names outputs;
+  outputs.reserve(2 * made.size());
   for (const std::string& each : made) outputs.push_back(c.g.own_node("Identity", each));
   for (const std::string& each : made) outputs.push_back(c.g.own_node("Identity", each));
   scan.attributes["body"] = c.g.close_body(outputs, std::move(inputs));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "deploy/onnx_call.h"
 
@@ -26,8 +27,8 @@ Names view(C c) {
   std::size_t open = 0;
   for (std::int64_t d = 0; d < c.out_rank(); ++d) open += c.fixed_out(d) < 0;
   if (open <= 1 || name.empty() || c.takes("dtype")) return reshape(c);
-  if (const std::string made = c.with_other_ones(c.x(), c.arg("self"), 0); !made.empty())
-    return {made};
+  if (std::string made = c.with_other_ones(c.x(), c.arg("self"), 0); !made.empty())
+    return {std::move(made)};
   bool inferred = false;
   for (const OnnxValue& size : c.arg(name).elements())
     inferred = inferred || (size.is_constant() && size.to_int() == -1);
@@ -43,8 +44,11 @@ Names view(C c) {
     moved += !same;
   }
   if (moved <= 1) return reshape(c);
-  if (const std::string made = c.with_moved_sizes(c.x(), c.arg("self"), 0); !made.empty())
-    return {made};
+  constexpr std::size_t kMany = 3;  // fewer are made already, mostly, for the caller's list
+  if (open >= kMany) {
+    if (std::string made = c.with_moved_sizes(c.x(), c.arg("self"), 0); !made.empty())
+      return {std::move(made)};
+  }
   return {c.one("Reshape", {c.x(), c.list(name)})};
 }
 
