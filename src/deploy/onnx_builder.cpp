@@ -234,7 +234,8 @@ std::string Builder::tensor(const at::Tensor& value, const std::string& hint) {
     }
     return name;
   }
-  const void* const place = value.unsafeGetTensorImpl();
+  const Place place{value.const_data_ptr(), value.sizes().vec(), value.strides().vec(),
+                    value.scalar_type()};
   const auto known = large_.find(place);
   if (known != large_.end() && !writes_in_place) return known->second.first;
   std::string name = fresh(hint.empty() ? "constant" : hint);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
 #include <vector>
 
@@ -90,9 +91,12 @@ class Builder {
   bool draws_ = false;
   std::vector<Scope> scopes_;
   std::vector<convert::MadeTensor> initializers_;
-  std::map<std::string, std::string> small_;                         // constants by their content
-  std::map<const void*, std::pair<std::string, at::Tensor>> large_;  // by their tensor
-  std::map<std::string, Names> parts_;                               // of pairs that were made
+  std::map<std::string, std::string> small_;  // constants by their content
+  /// Larger ones by their memory and how they lie in it.
+  using Place =
+      std::tuple<const void*, std::vector<std::int64_t>, std::vector<std::int64_t>, at::ScalarType>;
+  std::map<Place, std::pair<std::string, at::Tensor>> large_;
+  std::map<std::string, Names> parts_;  // of pairs that were made
   struct ConstantParts {
     at::Tensor whole;
     std::array<at::Tensor, 2> parts;

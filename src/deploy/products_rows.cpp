@@ -11,7 +11,34 @@ namespace {
 
 using C = const Call&;
 
+/// The matrix whose transposition a constant is, under its own name and without a copy; empty if it
+/// is none.
+std::string transposed_constant(C c, const OnnxValue& value) {
+  const Operand& operand = *value.operand();
+  if (operand.kind != Operand::Kind::kValue || !operand.is_constant ||
+      !operand.examples.front().isTensor())
+    return {};
+  const at::Tensor& matrix = operand.examples.front().toTensor();
+  if (matrix.dim() != 2 || matrix.is_contiguous() || !matrix.t().is_contiguous()) return {};
+  constexpr std::string_view kTurned = "_t";
+  std::string path = operand.path;
+  if (path.ends_with(kTurned)) path.resize(path.size() - kTurned.size());
+  return c.g.tensor(matrix.t(), path);
+}
+
+/// A layer on rows: weights that LibTorch turns stay as they are.
+bool takes_turned(C c, std::string_view a, std::string* weights) {
+  if (c.rank(a) != 2 || !at::isFloatingType(c.out_type()) || c.type(a) != c.out_type())
+    return false;
+  const std::string_view b = c.takes("mat2") ? "mat2" : c.takes("other") ? "other" : "";
+  if (b.empty() || c.type(b) != c.out_type()) return false;
+  *weights = transposed_constant(c, c.arg(b));
+  return !weights->empty();
+}
+
 Names product(C c, std::string_view a, std::string_view b) {
+  if (std::string weights; takes_turned(c, a, &weights))
+    return {c.one("Gemm", {c.x(a), weights}, {{"transB", std::int64_t{1}}})};
   return {c.one("MatMul", {c.x(a, c.out_type()), c.x(b, c.out_type())})};
 }
 
@@ -42,7 +69,9 @@ Names add_product(C c, std::string_view a, std::string_view b) {
     OnnxAttributes attributes;
     if (alpha != 1) attributes["alpha"] = alpha;
     if (beta != 1) attributes["beta"] = beta;
-    return {c.one("Gemm", {c.x(a), c.x(b), c.x()}, attributes)};
+    std::string weights;
+    if (takes_turned(c, a, &weights)) attributes["transB"] = std::int64_t{1};
+    return {c.one("Gemm", {c.x(a), weights.empty() ? c.x(b) : weights, c.x()}, attributes)};
   }
   std::string y = c.one("MatMul", {c.x(a), c.x(b)});
   if (alpha != 1) y = c.one("Mul", {y, c.constant(alpha)});
