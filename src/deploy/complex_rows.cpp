@@ -57,12 +57,10 @@ std::string product_of(C c, const std::vector<Place>& places, const std::vector<
       operand = part_of(c, operand, parts[i]);
       continue;
     }
-    auto list = std::make_shared<Operand>();
-    list->kind = Operand::Kind::kList;
-    list->type = operand.operand()->type;
-    list->elements = operand.elements();
-    list->elements[places[i].element] = part_of(c, list->elements[places[i].element], parts[i]);
-    operand = OnnxValue(std::move(list));
+    std::vector<OnnxValue> elements = operand.elements();
+    OnnxValue& element = elements[places[i].element];
+    element = part_of(c, element, parts[i]);
+    operand = list_like(operand, std::move(elements));
   }
   return on_operands(c, std::move(operands)).at(0);
 }
@@ -161,10 +159,7 @@ Names from_angle(C c) {
 Names from_parts(C c) {
   Names parts = {c.x("real"), c.x("imag")};
   const auto has_size = [&](std::string_view name) {
-    bool has = c.rank(name) == c.out_rank();
-    for (std::size_t k = 0; has && k < c.g.variants(); ++k)
-      has = c.example(name, k).sizes() == c.result(0, k).toTensor().sizes();
-    return has;
+    return c.columns_of(c.arg(name)) == c.columns_of_result();
   };
   const bool fits[] = {has_size("real"), has_size("imag")};
   if (!fits[0]) parts[0] = c.one("Add", {parts[0], c.one("Mul", {parts[1], c.constant(0)})});

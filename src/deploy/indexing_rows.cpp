@@ -31,15 +31,6 @@ struct Places {
   bool are_alike = true;  // of one shape, which needs no broadcast
 };
 
-/// The shapes of a tensor in all runs.
-std::vector<std::vector<std::int64_t>> shapes_of(C c, const OnnxValue& tensor) {
-  std::vector<std::vector<std::int64_t>> shapes;
-  shapes.reserve(c.g.variants());
-  for (std::size_t k = 0; k < c.g.variants(); ++k)
-    shapes.push_back(example_of(tensor, k).toTensor().sizes().vec());
-  return shapes;
-}
-
 Places places_of(C c) {
   Places places;
   std::int64_t axis = 0;
@@ -50,7 +41,7 @@ Places places_of(C c) {
       continue;
     }
     if (first.is_none()) first = one;
-    places.are_alike = places.are_alike && shapes_of(c, one) == shapes_of(c, first);
+    places.are_alike = places.are_alike && c.columns_of(one) == c.columns_of(first);
     const at::Tensor example = example_of(one, 0).toTensor();
     const std::string name = c.g.name_of(one);
     if (example.scalar_type() == at::kBool || example.scalar_type() == at::kByte) {
@@ -209,27 +200,23 @@ Names index_write(C c, bool adds) {
     if (d != axis) around.push_back(d);
   }
   const std::string_view name = c.takes("source") ? "source" : "value";
-  if (axis == 0 && c.takes("source") && c.rank("index") == 1 && c.rank() > 1) {
-    std::string rows = c.x(name, c.type());
-    if (c.has("alpha") && c.d("alpha") != 1) rows = c.one("Mul", {rows, c.constant(c.d("alpha"))});
-    OnnxAttributes reduction;
-    if (adds) reduction["reduction"] = std::string("add");
-    return {c.one("ScatterND", {c.x(), c.unsqueezed(places, {-1}), rows}, reduction)};
-  }
+  OnnxAttributes attributes;
+  if (adds) attributes["reduction"] = std::string("add");
   std::string shape;
   std::string source;
   if (c.takes("source")) {
     source = c.x(name, c.type());
     if (c.has("alpha") && c.d("alpha") != 1)
       source = c.one("Mul", {source, c.constant(c.d("alpha"))});
+    if (axis == 0 && c.rank("index") == 1 && c.rank() > 1)
+      return {c.one("ScatterND", {c.x(), c.unsqueezed(places, {-1}), source}, attributes)};
     shape = c.one("Shape", {source});
   } else {
     shape = c.one("Shape", {c.one("Gather", {c.x(), places}, {{"axis", axis}})});
     source = c.one("Expand", {c.x(name, c.type()), shape});
   }
   const std::string all = c.one("Expand", {c.unsqueezed(places, around), shape});
-  OnnxAttributes attributes{{"axis", axis}};
-  if (adds) attributes["reduction"] = std::string("add");
+  attributes["axis"] = axis;
   return {c.one("ScatterElements", {c.x(), all, source}, attributes)};
 }
 

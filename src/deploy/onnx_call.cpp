@@ -156,7 +156,7 @@ Call::Columns Call::columns_of(const OnnxValue& value) const {
 std::string Call::with_other_ones(const std::string& tensor, const OnnxValue& like,
                                   std::size_t result) const {
   const std::vector<std::int64_t> ones(g.variants(), 1);
-  const Columns wanted = columns_of(made_of({}, results_[result])), given = columns_of(like);
+  const Columns wanted = columns_of_result(result), given = columns_of(like);
   std::vector<std::int64_t> inserted, removed;
   std::size_t from = 0, to = 0;
   while (from < given.size() || to < wanted.size()) {
@@ -176,7 +176,7 @@ std::string Call::with_other_ones(const std::string& tensor, const OnnxValue& li
 
 std::string Call::with_moved_sizes(const std::string& tensor, const OnnxValue& like,
                                    std::size_t result) const {
-  const Columns wanted = columns_of(made_of({}, results_[result])), given = columns_of(like);
+  const Columns wanted = columns_of_result(result), given = columns_of(like);
   Names parts;
   std::vector<std::int64_t> numbers;
   std::int64_t begin = 0, end = 0;  // sizes of the tensor that stand side by side

@@ -60,6 +60,12 @@ class Call {
   }
   /// A dimension of the operand, counted from the front.
   std::int64_t dim(std::string_view argument = "dim", std::string_view of = "self") const;
+  /// The sizes of each dimension in all runs, of an operand and of a result.
+  using Columns = std::vector<std::vector<std::int64_t>>;
+  Columns columns_of(const OnnxValue& value) const;
+  Columns columns_of_result(std::size_t i = 0) const {
+    return columns_of(made_of({}, results_[i]));
+  }
   /// A size that is the same in all runs; -1: it is not.
   std::int64_t fixed_size(const OnnxValue& value, std::int64_t dimension) const;
   std::int64_t fixed_size(std::string_view argument, std::int64_t dimension) const {
@@ -112,10 +118,6 @@ class Call {
   [[noreturn]] void refuse(std::string_view why) const;
 
  private:
-  /// The sizes of each dimension in all runs.
-  using Columns = std::vector<std::vector<std::int64_t>>;
-  Columns columns_of(const OnnxValue& value) const;
-
   const c10::FunctionSchema& schema_;
   std::vector<OnnxValue> operands_;
   std::vector<std::vector<c10::IValue>> results_;

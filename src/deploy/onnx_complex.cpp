@@ -38,13 +38,11 @@ OnnxValue zero_like(const Call& call, const OnnxValue& value) {
 OnnxValue imaginary_of_real(const Call& call, const OnnxValue& value) {
   const Operand& from = *value.operand();
   if (from.kind == Operand::Kind::kList) {
-    auto list = std::make_shared<Operand>();
-    list->kind = from.kind;
-    list->type = from.type;
-    for (const OnnxValue& element : from.elements)
-      list->elements.push_back(is_complex(element) ? part_of(call, element, Part::kImaginary)
-                                                   : zero_like(call, element));
-    return OnnxValue(std::move(list));
+    std::vector<OnnxValue> elements = from.elements;
+    for (OnnxValue& element : elements)
+      element =
+          is_complex(element) ? part_of(call, element, Part::kImaginary) : zero_like(call, element);
+    return list_like(value, std::move(elements));
   }
   return value.is_none() || is_complex(value) ? part_of(call, value, Part::kImaginary)
                                               : zero_like(call, value);
@@ -105,12 +103,9 @@ OnnxValue part_of(const Call& call, const OnnxValue& value, Part part) {
   if (!is_complex(value)) return value;
   const auto index = static_cast<std::size_t>(part);
   if (from.kind == Operand::Kind::kList) {
-    auto list = std::make_shared<Operand>();
-    list->kind = from.kind;
-    list->type = from.type;
-    for (const OnnxValue& element : from.elements)
-      list->elements.push_back(part_of(call, element, part));
-    return OnnxValue(std::move(list));
+    std::vector<OnnxValue> elements = from.elements;
+    for (OnnxValue& element : elements) element = part_of(call, element, part);
+    return list_like(value, std::move(elements));
   }
   std::vector<c10::IValue> examples;
   examples.reserve(from.examples.size());

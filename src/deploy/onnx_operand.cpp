@@ -118,6 +118,14 @@ OnnxValue with_leaves(const OnnxValue& like, const std::vector<OnnxValue>& leave
   return OnnxValue(std::move(operand));
 }
 
+OnnxValue list_like(const OnnxValue& list, std::vector<OnnxValue> elements) {
+  auto operand = std::make_shared<Operand>();
+  operand->kind = Operand::Kind::kList;
+  operand->type = list.operand()->type;
+  operand->elements = std::move(elements);
+  return OnnxValue(std::move(operand));
+}
+
 OnnxValue made_of(std::string name, std::vector<c10::IValue> examples) {
   auto operand = std::make_shared<Operand>();
   operand->name = std::move(name);

@@ -70,6 +70,9 @@ void leaves_of(const OnnxValue& value, std::vector<OnnxValue>* leaves);
 OnnxValue with_leaves(const OnnxValue& like, const std::vector<OnnxValue>& leaves,
                       std::size_t* next);
 
+/// A list of the same type with other elements.
+OnnxValue list_like(const OnnxValue& list, std::vector<OnnxValue> elements);
+
 /// A value of the model.
 OnnxValue made_of(std::string name, std::vector<c10::IValue> examples);
 
