@@ -58,6 +58,15 @@ def quoted(text):
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
+def placed(rows, run):
+    """Where `rows` holds that run; appended if nowhere. Most versions of an operator have another's formals and attributes."""
+    for start in range(len(rows) - len(run) + 1):
+        if rows[start:start + len(run)] == run:
+            return start
+    rows += run
+    return len(rows) - len(run)
+
+
 class Table:
     def __init__(self):
         self.sets, self.set_index = [], {}
@@ -71,25 +80,26 @@ class Table:
         return self.set_index[key]
 
     def add(self, schema):
-        first_variable, first_formal, first_attribute = len(self.variables), len(self.formals), len(self.attributes)
+        variables, formals, attributes = [], [], []
         own = {}
         for constraint in schema.type_constraints:
             own[constraint.type_param_str] = len(own)
-            self.variables.append((constraint.type_param_str, self.set_of(constraint.allowed_type_strs), False))
+            variables.append((constraint.type_param_str, self.set_of(constraint.allowed_type_strs), False))
         for formal in [*schema.inputs, *schema.outputs]:
             if formal.type_str not in own:
                 own[formal.type_str] = len(own)
-                self.variables.append((formal.type_str, self.set_of([formal.type_str]), True))
+                variables.append((formal.type_str, self.set_of([formal.type_str]), True))
             option = {"Single": 0, "Optional": 1, "Variadic": 2}[formal.option.name]
             if option == 2 and not formal.is_homogeneous:
                 option = 3
-            self.formals.append((formal.name, own[formal.type_str], option))
+            formals.append((formal.name, own[formal.type_str], option))
         for name in sorted(schema.attributes):
             attribute = schema.attributes[name]
-            self.attributes.append((name, int(attribute.type.value), attribute.required, text_of(attribute)))
+            attributes.append((name, int(attribute.type.value), attribute.required, text_of(attribute)))
         self.schemas.append((DOMAINS.index(schema.domain), schema.name, schema.since_version, schema.deprecated,
-                             first_formal, len(schema.inputs), len(schema.outputs), first_variable, len(own),
-                             first_attribute, len(schema.attributes), schema.min_input,
+                             placed(self.formals, formals), len(schema.inputs), len(schema.outputs),
+                             placed(self.variables, variables), len(variables),
+                             placed(self.attributes, attributes), len(attributes), schema.min_input,
                              min(schema.max_input, 65535), schema.min_output, min(schema.max_output, 65535)))
 
 
