@@ -135,19 +135,7 @@ Names clamp(C c) {
 }
 
 Names gelu(C c) {
-  const std::string x = c.x("self", c.out_type());
-  const bool tanh = c.has("approximate") && c.s("approximate") == "tanh";
-  if (c.g.opset() >= 20)
-    return {c.one("Gelu", {x}, {{"approximate", std::string(tanh ? "tanh" : "none")}})};
-  std::string inner;
-  if (tanh) {
-    const std::string cube = c.one("Mul", {c.one("Mul", {x, x}), x});
-    const std::string sum = c.one("Add", {x, c.one("Mul", {cube, c.constant(0.044715)})});
-    inner = c.one("Tanh", {c.one("Mul", {sum, c.constant(std::sqrt(2 / std::numbers::pi))})});
-  } else {
-    inner = c.one("Erf", {c.one("Div", {x, c.constant(std::numbers::sqrt2)})});
-  }
-  return {c.one("Mul", {c.one("Mul", {x, c.one("Add", {inner, c.constant(1)})}), c.constant(0.5)})};
+  return {c.gelu(c.x("self", c.out_type()), c.has("approximate") && c.s("approximate") == "tanh")};
 }
 
 Names hard_swish(C c) {

@@ -1,8 +1,10 @@
 #include "deploy/onnx_call.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
+#include <numbers>
 #include <numeric>
 #include <utility>
 
@@ -104,6 +106,34 @@ std::int64_t Call::fixed_out(std::int64_t dimension, std::size_t i) const {
 
 std::string Call::unary(std::string_view op, const OnnxAttributes& attributes) const {
   return g.op(op, {x(schema_.arguments().at(0).name(), out_type())}, attributes);
+}
+
+std::string Call::gelu(const std::string& x, bool by_tanh) const {
+  if (g.opset() >= 20)
+    return one("Gelu", {x}, {{"approximate", std::string(by_tanh ? "tanh" : "none")}});
+  std::string inner;
+  if (by_tanh) {
+    const std::string cube = one("Mul", {one("Mul", {x, x}), x});
+    const std::string sum = one("Add", {x, one("Mul", {cube, constant(0.044715)})});
+    inner = one("Tanh", {one("Mul", {sum, constant(std::sqrt(2 / std::numbers::pi))})});
+  } else {
+    inner = one("Erf", {one("Div", {x, constant(std::numbers::sqrt2)})});
+  }
+  return one("Mul", {one("Mul", {x, one("Add", {inner, constant(1)})}), constant(0.5)});
+}
+
+std::string Call::dense(const std::string& x, std::string_view weight,
+                        std::string_view bias) const {
+  const std::int64_t rank = this->rank(weight);
+  std::string turned;
+  if (rank == 2 && is_fixed(weight)) {
+    const std::string& path = arg(weight).operand()->path;
+    turned = g.tensor(example(weight).t().contiguous(), path.empty() ? "" : path + "_t");
+  } else {
+    turned = rank < 2 ? this->x(weight) : transposed(this->x(weight), rank, rank - 2, rank - 1);
+  }
+  const std::string y = one("MatMul", {x, turned});
+  return has(bias) ? one("Add", {y, this->x(bias)}) : y;
 }
 
 std::string Call::sizes(const std::string& tensor, std::int64_t begin, std::int64_t end) const {

@@ -87,6 +87,9 @@ class Call {
   /// A float operator on the first argument in the result's type.
   std::string unary(std::string_view op, const OnnxAttributes& attributes = {}) const;
   std::string constant(double value) const { return g.number(value, out_type()); }
+  std::string gelu(const std::string& x, bool by_tanh = false) const;
+  /// x times the turned weights, plus the bias if there is one. Constant weights are stored turned.
+  std::string dense(const std::string& x, std::string_view weight, std::string_view bias) const;
   /// Sizes of a tensor as a list of integers: from `begin` to `end`.
   std::string sizes(const std::string& tensor, std::int64_t begin, std::int64_t end) const;
   /// The size of the result at `d` as the size of one dimension of the tensor, or as the product of

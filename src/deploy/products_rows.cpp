@@ -42,24 +42,14 @@ Names product(C c, std::string_view a, std::string_view b) {
   return {c.one("MatMul", {c.x(a, c.out_type()), c.x(b, c.out_type())})};
 }
 
-Names linear(C c, std::string_view input = "input") {
-  const std::string x = c.x(input), weight = c.x("weight");
-  if (c.rank(input) == 2 && c.rank("weight") == 2) {
-    return {c.one("Gemm", c.has("bias") ? Names{x, weight, c.x("bias")} : Names{x, weight},
-                  {{"transB", std::int64_t{1}}})};
+Names linear(C c) {
+  const std::string x = c.x("input");
+  if (c.rank("input") == 2 && c.rank("weight") == 2) {
+    Names in{x, c.x("weight")};
+    if (c.has("bias")) in.push_back(c.x("bias"));
+    return {c.one("Gemm", in, {{"transB", std::int64_t{1}}})};
   }
-  const OnnxValue& constant = c.arg("weight");
-  std::string turned;
-  if (constant.is_constant() && c.rank("weight") == 2) {
-    const std::string& path = constant.operand()->path;
-    turned = c.g.tensor(c.example("weight").t().contiguous(), path.empty() ? "" : path + "_t");
-  } else {
-    turned = c.rank("weight") < 2 ? weight
-                                  : c.transposed(weight, c.rank("weight"), c.rank("weight") - 2,
-                                                 c.rank("weight") - 1);
-  }
-  const std::string y = c.one("MatMul", {x, turned});
-  return {c.has("bias") ? c.one("Add", {y, c.x("bias")}) : y};
+  return {c.dense(x, "weight", "bias")};
 }
 
 /// beta * self + alpha * a b.
@@ -188,7 +178,7 @@ constexpr Row kProducts[] = {
     {"mv", 13, [](C c) { return product(c, "self", "vec"); }},
     {"dot", 13, [](C c) { return product(c, "self", "tensor"); }},
     {"vdot", 13, [](C c) { return product(c, "self", "other"); }},
-    {"linear", 13, [](C c) { return linear(c); }},
+    {"linear", 13, linear},
     {"addmm", 13, [](C c) { return add_product(c, "mat1", "mat2"); }},
     {"addbmm", 13,
      [](C c) {

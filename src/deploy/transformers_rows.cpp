@@ -9,15 +9,6 @@ namespace {
 
 using C = const Call&;
 
-/// A layer on a batch of sequences; weights are constants but for odd cases.
-std::string dense(C c, const std::string& x, std::string_view weight, std::string_view bias) {
-  const std::string& path = c.arg(weight).operand()->path;
-  const std::string turned = c.is_fixed(weight) ? c.g.tensor(c.example(weight).t().contiguous(),
-                                                             path.empty() ? "" : path + "_t")
-                                                : c.transposed(c.x(weight), 2, 0, 1);
-  return c.one("Add", {c.one("MatMul", {x, turned}), c.x(bias)});
-}
-
 /// The mask as a summand of the scores. Its kinds are 0: of queries and keys for all sequences,
 /// 1: of the keys of each, 2: of everything.
 std::string added_mask(C c) {
@@ -49,20 +40,12 @@ Attended attended(C c, const std::string& all, std::int64_t width, std::int64_t 
       c.one("Transpose", {c.one("MatMul", {weights, part(2, {0, 2, 1, 3})})},
             {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}});
   const std::string joined = c.one("Reshape", {heads_apart, c.g.ints({0, 0, width})});
-  return {dense(c, joined, "proj_weight", "proj_bias"), weights};
+  return {c.dense(joined, "proj_weight", "proj_bias"), weights};
 }
 
 std::string with_norm(C c, const std::string& x, std::string_view weight, std::string_view bias) {
   return c.one("LayerNormalization", {x, c.x(weight), c.x(bias)},
                {{"axis", std::int64_t{-1}}, {"epsilon", c.d("eps")}});
-}
-
-std::string activated(C c, const std::string& x) {
-  if (!c.b("use_gelu")) return c.one("Relu", {x});
-  if (c.g.opset() >= 20) return c.one("Gelu", {x});
-  const std::string inner = c.one("Erf", {c.one("Mul", {x, c.constant(std::sqrt(0.5))})});
-  const std::string twice = c.one("Mul", {x, c.one("Add", {inner, c.constant(1)})});
-  return c.one("Mul", {twice, c.constant(0.5)});
 }
 
 Names encoder_layer(C c) {
@@ -74,12 +57,13 @@ Names encoder_layer(C c) {
     return with_norm(c, x, "norm_weight_2", "norm_bias_2");
   };
   const auto attention = [&](const std::string& x) {
-    return attended(c, dense(c, x, "qkv_weight", "qkv_bias"), c.i("embed_dim"), c.i("num_heads"))
+    return attended(c, c.dense(x, "qkv_weight", "qkv_bias"), c.i("embed_dim"), c.i("num_heads"))
         .result;
   };
   const auto feed_forward = [&](const std::string& x) {
-    return dense(c, activated(c, dense(c, x, "ffn_weight_1", "ffn_bias_1")), "ffn_weight_2",
-                 "ffn_bias_2");
+    const std::string inner = c.dense(x, "ffn_weight_1", "ffn_bias_1");
+    return c.dense(c.b("use_gelu") ? c.gelu(inner) : c.one("Relu", {inner}), "ffn_weight_2",
+                   "ffn_bias_2");
   };
   const std::string x = c.x("src");
   if (norm_first) {
@@ -94,7 +78,7 @@ Names self_attention(C c) {
   const std::string x = c.x("query");
   if (c.x("key") != x || c.x("value") != x) c.refuse("its queries, keys and values differ");
   const Attended made =
-      attended(c, dense(c, x, "qkv_weight", "qkv_bias"), c.i("embed_dim"), c.i("num_head"));
+      attended(c, c.dense(x, "qkv_weight", "qkv_bias"), c.i("embed_dim"), c.i("num_head"));
   if (!c.b("need_weights")) return {made.result};
   if (!c.b("average_attn_weights")) return {made.result, made.weights};
   return {made.result, c.reduced("ReduceMean", made.weights, {1}, false, 4)};

@@ -17,6 +17,7 @@ namespace {
 
 // Places in ONNX Runtime's function table, which is append-only (its C API documentation).
 enum Slot : std::size_t {
+  kGetErrorCode = 1,
   kGetErrorMessage = 2,
   kCreateEnv = 3,
   kCreateSession = 7,
@@ -55,7 +56,8 @@ enum Slot : std::size_t {
 };
 
 constexpr std::uint32_t kApiVersion = 11;
-constexpr int kQuiet = 4;  // only fatal errors are logged
+constexpr int kNotImplemented = 9;  // a status: no kernel for an operator or type
+constexpr int kQuiet = 4;           // only fatal errors are logged
 
 struct ApiBase {
   const void* (*get_api)(std::uint32_t version);
@@ -78,14 +80,17 @@ struct OrtRuntime::Impl {
     return function(arguments...);
   }
 
-  // Calls a function that returns a status, and throws what it says.
+  // Calls a function that returns a status, and throws what it says: UnsupportedError if a kernel
+  // is missing.
   template <typename... Arguments>
   void check(Slot slot, Arguments... arguments) const {
     void* status = call<void*>(slot, arguments...);
     if (status == nullptr) return;
+    const int code = call<int>(kGetErrorCode, static_cast<const void*>(status));
     const std::string message =
         call<const char*>(kGetErrorMessage, static_cast<const void*>(status));
     call<void>(kReleaseStatus, status);
+    if (code == kNotImplemented) raise<UnsupportedError>("onnxruntime", message);
     raise("onnxruntime", message);
   }
 };

@@ -202,12 +202,6 @@ MadeRun run_by(Engine& engine, const std::filesystem::path& model,
   return run;
 }
 
-/// Not every operator has a kernel for every type that the standard gives it.
-bool lacks_kernel(const Error& error) {
-  return std::string_view(error.what()).find("Could not find an implementation") !=
-         std::string_view::npos;
-}
-
 }  // namespace
 
 MadeRun run_made(const std::filesystem::path& model, const std::vector<Sample>& samples,
@@ -217,8 +211,8 @@ MadeRun run_made(const std::filesystem::path& model, const std::vector<Sample>& 
     try {
       OrtEngine engine(std::move(runtime));
       return run_by(engine, model, samples);
-    } catch (const Error& error) {
-      if (!lacks_kernel(error)) throw;
+    } catch (const UnsupportedError& error) {
+      // Not every operator has a kernel for every type that the standard gives it.
       no_runtime = error.what();
     }
   }
