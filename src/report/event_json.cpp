@@ -1,137 +1,140 @@
 #include "report/event_json.h"
 
+#include <array>
 #include <limits>
 
 #include "core/raise.h"
-#include "report/precision_json.h"
-#include "report/watched_json.h"
+#include "report/event_members.h"
 
 namespace mezzo::report {
 
 namespace {
 
-template <class... Handlers>
-struct Overloaded : Handlers... {
-  using Handlers::operator()...;
-};
-template <class... Handlers>
-Overloaded(Handlers...) -> Overloaded<Handlers...>;
+/// "event" in JSON, in the order of the variant.
+constexpr std::array<std::string_view, std::variant_size_v<Event>> kKinds{
+    "run_started",  "step",           "epoch_ended",       "run_ended",         "message",
+    "step_watched", "skip_explained", "precision_advised", "precision_compared"};
+static_assert(!kKinds.back().empty());
 
-Json optional_json(const std::optional<double>& value) {
+struct AnyVisit {
+  void operator()(const char*, const auto&) const {}
+};
+template <class T>
+concept HasMembers = requires(T& e) {
+  each_member(e, AnyVisit{});
+};
+
+template <class T>
+constexpr bool kIsArray = false;
+template <class T>
+constexpr bool kIsArray<std::vector<T>> = true;
+
+Json json_of(const std::optional<double>& value) {
   return value ? Json(*value) : Json();
+}
+
+Json json_of(const Unbounded<const double>& error) {
+  return error.value;
+}
+
+template <class T>
+Json json_of(const T& value) {
+  if constexpr (kIsArray<T>) {
+    Json array = Json::array();
+    for (const auto& each : value) array.push_back(json_of(each));
+    return array;
+  } else if constexpr (HasMembers<const T>) {
+    Json object;
+    each_member(value,
+                [&](const char* name, const auto& member) { object[name] = json_of(member); });
+    return object;
+  } else {
+    return value;
+  }
+}
+
+/// Reads the members of E in an object.
+template <class E>
+E read(const Fields& fields);
+
+struct Reader {
+  const Fields& f;
+
+  void operator()(const char* name, std::string& value) const { value = f.text(name); }
+  void operator()(const char* name, bool& value) const { value = f.truth(name); }
+  void operator()(const char* name, std::int64_t& value) const { value = f.integer(name); }
+  void operator()(const char* name, int& value) const { value = static_cast<int>(f.integer(name)); }
+  void operator()(const char* name, double& value) const { value = f.number(name); }
+  void operator()(const char* name, const Unbounded<double>& error) const {
+    error.value = f.optional_number(name).value_or(std::numeric_limits<double>::infinity());
+  }
+  void operator()(const char* name, std::optional<double>& value) const {
+    value = f.optional_number(name);
+  }
+  void operator()(const char* name, std::vector<std::int64_t>& value) const {
+    value = f.integers(name);
+  }
+  void operator()(const char* name, std::vector<std::string>& value) const {
+    value = f.texts(name);
+  }
+  void operator()(const char* name, std::map<std::string, std::string>& value) const {
+    value = f.text_map(name);
+  }
+  template <HasMembers E>
+  void operator()(const char* name, E& value) const {
+    value = read<E>(Fields(f.at(name)));
+  }
+  template <HasMembers E>
+  void operator()(const char* name, std::vector<E>& value) const {
+    const Json& array = f.at(name);
+    if (!array.is_array())
+      raise<ConfigError>("report", "field '", name, "' must be an array of objects");
+    for (const Json& object : array) value.push_back(read<E>(Fields(object)));
+  }
+};
+
+template <class E>
+E read(const Fields& fields) {
+  E read;
+  each_member(read, Reader{fields});
+  return read;
+}
+
+template <std::size_t I = 0>
+Event read_event(const std::string& kind, const Fields& fields) {
+  if constexpr (I < kKinds.size()) {
+    if (kind != kKinds[I]) return read_event<I + 1>(kind, fields);
+    return read<std::variant_alternative_t<I, Event>>(fields);
+  }
+  std::string known(kKinds[0]);
+  for (std::size_t i = 1; i < kKinds.size(); ++i)
+    known.append(i + 1 < kKinds.size() ? ", " : " or ").append(kKinds[i]);
+  raise<ConfigError>("report", "unknown event '", kind, "'; expected ", known);
 }
 
 }  // namespace
 
 Json to_json_object(const Machine& machine) {
-  Json object;
-  object["processor"] = machine.processor;
-  object["instruction_sets"] = machine.instruction_sets;
-  object["cores"] = machine.cores;
-  object["threads"] = machine.threads;
-  object["devices"] = machine.devices;
-  object["versions"] = machine.versions;
-  object["compute"] = machine.compute;
-  return object;
+  return json_of(machine);
 }
 
 Machine machine_from_json(const Json& object) {
-  const Fields fields(object);
-  Machine machine;
-  machine.processor = fields.text("processor");
-  machine.instruction_sets = fields.texts("instruction_sets");
-  machine.cores = static_cast<int>(fields.integer("cores"));
-  machine.threads = static_cast<int>(fields.integer("threads"));
-  machine.devices = fields.texts("devices");
-  machine.versions = fields.text_map("versions");
-  machine.compute = fields.text_map("compute");
-  return machine;
+  return read<Machine>(Fields(object));
 }
 
 Json to_json_object(const Event& event) {
-  return std::visit(
-      Overloaded{[](const RunStarted& e) {
-                   return Json{{"event", "run_started"},
-                               {"run", e.run},
-                               {"epochs", e.epochs},
-                               {"steps_per_epoch", e.steps_per_epoch},
-                               {"batch_size", e.batch_size},
-                               {"items", e.items},
-                               {"machine", to_json_object(e.machine)}};
-                 },
-                 [](const StepTaken& e) {
-                   return Json{{"event", "step"},        {"epoch", e.epoch},
-                               {"step", e.step},         {"loss", e.loss},
-                               {"accuracy", e.accuracy}, {"items_per_second", e.items_per_second},
-                               {"scale", e.scale},       {"skipped_steps", e.skipped_steps}};
-                 },
-                 [](const EpochEnded& e) {
-                   return Json{{"event", "epoch_ended"},
-                               {"epoch", e.epoch},
-                               {"loss", e.loss},
-                               {"accuracy", e.accuracy},
-                               {"test_accuracy", optional_json(e.test_accuracy)},
-                               {"seconds", e.seconds}};
-                 },
-                 [](const RunEnded& e) {
-                   return Json{{"event", "run_ended"},
-                               {"test_accuracy", e.test_accuracy},
-                               {"seconds_per_step", e.seconds_per_step},
-                               {"peak_memory_bytes", e.peak_memory_bytes},
-                               {"parameter_bytes", e.parameter_bytes},
-                               {"master_bytes", e.master_bytes},
-                               {"optimizer_state_bytes", e.optimizer_state_bytes},
-                               {"weight_casts_per_step", e.weight_casts_per_step},
-                               {"activation_casts_per_step", e.activation_casts_per_step},
-                               {"skipped_steps", e.skipped_steps},
-                               {"final_scale", e.final_scale}};
-                 },
-                 [](const Message& e) {
-                   return Json{{"event", "message"}, {"text", e.text}};
-                 },
-                 [](const StepWatched& e) { return watched_json(e); },
-                 [](const SkipExplained& e) { return explained_json(e); },
-                 [](const PrecisionAdvised& e) { return advised_json(e); },
-                 [](const PrecisionCompared& e) { return compared_json(e); }},
-      event);
+  Json object{{"event", kKinds[event.index()]}};
+  std::visit([&](const auto& e) { object.update(json_of(e)); }, event);
+  return object;
 }
 
 Event event_from_json(const Json& object) {
-  const Fields f(object);
-  const std::string kind = f.text("event");
-  if (kind == "run_started") {
-    return RunStarted{
-        f.text("run"),           f.integer("epochs"), f.integer("steps_per_epoch"),
-        f.integer("batch_size"), f.text("items"),     machine_from_json(f.at("machine"))};
-  }
-  if (kind == "step") {
-    return StepTaken{f.integer("epoch"),
-                     f.integer("step"),
-                     f.number("loss"),
-                     f.number("accuracy"),
-                     f.number("items_per_second"),
-                     f.number("scale"),
-                     f.integer("skipped_steps")};
-  }
-  if (kind == "epoch_ended") {
-    return EpochEnded{f.integer("epoch"), f.number("loss"), f.number("accuracy"),
-                      f.optional_number("test_accuracy"), f.number("seconds")};
-  }
-  if (kind == "run_ended") {
-    return RunEnded{f.number("test_accuracy"),         f.number("seconds_per_step"),
-                    f.integer("peak_memory_bytes"),    f.integer("parameter_bytes"),
-                    f.integer("master_bytes"),         f.integer("optimizer_state_bytes"),
-                    f.number("weight_casts_per_step"), f.number("activation_casts_per_step"),
-                    f.integer("skipped_steps"),        f.number("final_scale")};
-  }
-  if (kind == "message") return Message{f.text("text")};
-  if (kind == "step_watched") return watched_from(f);
-  if (kind == "skip_explained") return explained_from(f);
-  if (kind == "precision_advised") return advised_from(f);
-  if (kind == "precision_compared") return compared_from(f);
-  raise<ConfigError>("report", "unknown event '", kind,
-                     "'; expected run_started, step, epoch_ended, run_ended, message, "
-                     "step_watched, skip_explained, precision_advised or precision_compared");
+  const Fields fields(object);
+  return read_event(fields.text("event"), fields);
+}
+
+RunEnded figures_from(const Fields& fields) {
+  return read<RunEnded>(fields);
 }
 
 std::string to_text(const Json& object, int indent) {

@@ -4,28 +4,23 @@
 #include <limits>
 
 #include "core/raise.h"
+#include "report/event_members.h"
 
 namespace mezzo::report {
 
 namespace {
 
 Json level(const Run& run, const Run* reference) {
-  const RunEnded& figures = run.figures;
   Json object;
   object["level"] = run.name;
-  object["test_accuracy"] = figures.test_accuracy;
-  object["seconds_per_step"] = figures.seconds_per_step;
-  object["ratio_to_O0"] =
-      reference == nullptr ? Json()
-                           : Json(figures.seconds_per_step / reference->figures.seconds_per_step);
-  object["peak_memory_bytes"] = figures.peak_memory_bytes;
-  object["parameter_bytes"] = figures.parameter_bytes;
-  object["master_bytes"] = figures.master_bytes;
-  object["optimizer_state_bytes"] = figures.optimizer_state_bytes;
-  object["weight_casts_per_step"] = figures.weight_casts_per_step;
-  object["activation_casts_per_step"] = figures.activation_casts_per_step;
-  object["skipped_steps"] = figures.skipped_steps;
-  object["final_scale"] = figures.final_scale;
+  each_member(run.figures, [&](const char* name, const auto& figure) {
+    object[name] = figure;
+    if (name != std::string_view("seconds_per_step")) return;
+    object["ratio_to_O0"] =
+        reference == nullptr
+            ? Json()
+            : Json(run.figures.seconds_per_step / reference->figures.seconds_per_step);
+  });
   object["loss"] = Json::array();
   for (const StepTaken& step : run.steps) object["loss"].push_back(step.loss);
   return object;
@@ -36,11 +31,7 @@ Run run_from_json(const Json& object) {
   Run run;
   run.name = f.text("level");
   run.ended = true;
-  run.figures = {f.number("test_accuracy"),         f.number("seconds_per_step"),
-                 f.integer("peak_memory_bytes"),    f.integer("parameter_bytes"),
-                 f.integer("master_bytes"),         f.integer("optimizer_state_bytes"),
-                 f.number("weight_casts_per_step"), f.number("activation_casts_per_step"),
-                 f.integer("skipped_steps"),        f.number("final_scale")};
+  run.figures = figures_from(f);
   const Json& losses = f.at("loss");
   if (!losses.is_array()) raise<ConfigError>("report", "field 'loss' must be an array of numbers");
   for (const Json& loss : losses) {
