@@ -208,44 +208,40 @@ Names pairs_as_numbers(C c) {
   return joined(c, {parts[0]}, {parts[1]});
 }
 
-constexpr std::string_view kMoved =
-    "as_strided chunk clone cumsum diagonal empty empty_like expand expand_as flatten flip gather "
-    "index index_select mean movedim moveaxis mT narrow neg negative new_empty new_zeros "
-    "numpy_T permute repeat repeat_interleave reshape reshape_as roll select slice split "
-    "split_with_sizes squeeze sum swapaxes t take_along_dim tensor_split tile transpose tril triu "
-    "unbind unflatten unfold unsqueeze view view_as zero zeros zeros_like _unsafe_view "
-    "_reshape_alias fft_fftshift fft_ifftshift size sym_size numel len _shape_as_tensor";
-
-constexpr std::string_view kAdded =
-    "add sub subtract rsub cat concat concatenate stack where masked_fill copy constant_pad_nd pad "
-    "slice_scatter select_scatter index_put index_add";
-
-constexpr std::string_view kMultiplied =
-    "mul multiply matmul mm bmm mv dot inner outer einsum tensordot linalg_matmul linear conv1d "
-    "conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d _convolution convolution";
-
 /// Rows of operators that give or take complex numbers alone, or leave real ones as they are.
 constexpr Row kComplexNumbers[] = {
     {"polar", 13, from_angle},
     {"complex", 13, from_parts},
-    {"view_as_complex", 13, pairs_as_numbers},
-    {"view_as_complex_copy", 13, pairs_as_numbers},
+    {"view_as_complex view_as_complex_copy", 13, pairs_as_numbers},
     {"view_as_real", 13, [](C c) { return Names{c.x()}; }},
     {"real", 13, [](C c) { return Names{parts_of(c)[0]}; }},
     {"imag", 13, [](C c) { return Names{parts_of(c)[1]}; }},
-    {"conj", 13, conjugate},
-    {"_conj", 13, conjugate},
-    {"conj_physical", 13, conjugate},
-    {"_conj_physical", 13, conjugate},
+    {"conj _conj conj_physical _conj_physical", 13, conjugate},
     {"angle", 13, angle},
 };
 
 /// Beside the rows for real numbers.
 constexpr Row kByParts[] = {
-    {"abs", 13, modulus},       {"absolute", 13, modulus},     {"div", 13, quotient},
-    {"divide", 13, quotient},   {"true_divide", 13, quotient}, {"reciprocal", 13, reciprocal},
-    {"pow", 13, complex_power}, {"square", 13, square},        {"exp", 13, exponential},
-    {"to", 13, to_complex},     {"type_as", 13, to_complex},   {"_to_copy", 13, to_complex},
+    {"as_strided chunk clone cumsum diagonal empty empty_like expand expand_as flatten flip "
+     "gather index index_select mean movedim moveaxis mT narrow neg negative new_empty new_zeros "
+     "numpy_T permute repeat repeat_interleave reshape reshape_as roll select slice split "
+     "split_with_sizes squeeze sum swapaxes t take_along_dim tensor_split tile transpose tril "
+     "triu unbind unflatten unfold unsqueeze view view_as zero zeros zeros_like _unsafe_view "
+     "_reshape_alias fft_fftshift fft_ifftshift size sym_size numel len _shape_as_tensor",
+     13, moved},
+    {"add sub subtract rsub cat concat concatenate stack where masked_fill copy constant_pad_nd "
+     "pad slice_scatter select_scatter index_put index_add",
+     13, added},
+    {"mul multiply matmul mm bmm mv dot inner outer einsum tensordot linalg_matmul linear conv1d "
+     "conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d _convolution convolution",
+     13, multiplied},
+    {"abs absolute", 13, modulus},
+    {"div divide true_divide", 13, quotient},
+    {"reciprocal", 13, reciprocal},
+    {"pow", 13, complex_power},
+    {"square", 13, square},
+    {"exp", 13, exponential},
+    {"to type_as _to_copy", 13, to_complex},
 };
 
 }  // namespace
@@ -256,25 +252,14 @@ std::span<const Row> complex_rows() {
 
 const Row* find_complex_row(std::string_view name) {
   static const auto rows = [] {
-    std::map<std::string_view, Row> all;
-    const auto add = [&](std::string_view names, Names (*say)(const Call&)) {
-      while (!names.empty()) {
-        const std::string_view one = names.substr(0, names.find(' '));
-        names.remove_prefix(std::min(one.size() + 1, names.size()));
-        all.emplace(one, Row{one, 13, say});
-      }
-    };
-    add(kMoved, moved);
-    add(kAdded, added);
-    add(kMultiplied, multiplied);
+    std::map<std::string_view, const Row*> all;
     for (const std::span<const Row> part :
-         {std::span<const Row>(kByParts), complex_rows(), spectrum_rows()}) {
-      for (const Row& row : part) all.emplace(row.name, row);
-    }
+         {std::span<const Row>(kByParts), complex_rows(), spectrum_rows()})
+      add_rows(part, all);
     return all;
   }();
   const auto found = rows.find(name);
-  return found == rows.end() ? nullptr : &found->second;
+  return found == rows.end() ? nullptr : found->second;
 }
 
 }  // namespace mezzo::deploy::detail

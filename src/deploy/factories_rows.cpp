@@ -94,8 +94,7 @@ constexpr Row kFactories[] = {
     {"new_full", 13, [](C c) { return filled(c, &c.arg("fill_value"), 0); }},
     {"zero", 13, [](C c) { return filled(c, nullptr, 0); }},
     {"fill", 13, [](C c) { return filled(c, &c.arg("value"), 0); }},
-    {"arange", 13, range},
-    {"range", 13, range},
+    {"arange range", 13, range},
     {"eye", 13, unit_matrix},
     {"meshgrid", 13, grid},
     {"broadcast_tensors", 13,
@@ -113,8 +112,7 @@ constexpr Row kFactories[] = {
          made.push_back(c.one("Expand", {c.g.name_of(tensor), c.one("Shape", {shape})}));
        return made;
      }},
-    {"tensor", 13, made_of_numbers},
-    {"as_tensor", 13, made_of_numbers},
+    {"tensor as_tensor", 13, made_of_numbers},
     {"scalar_tensor", 13, [](C c) { return Names{c.as(c.arg("s"), c.out_type())}; }},
 };
 

@@ -148,11 +148,9 @@ constexpr Row kMatrices[] = {
      }},
     {"chain_matmul", 13, [](C c) { return chain(c, "matrices"); }},
     {"linalg_multi_dot", 13, [](C c) { return chain(c, "tensors"); }},
-    {"matrix_power", 13, matrix_power},
-    {"linalg_matrix_power", 13, matrix_power},
+    {"matrix_power linalg_matrix_power", 13, matrix_power},
     {"linalg_det", 13, [](C c) { return Names{c.one("Det", {c.x("A")})}; }},
-    {"cross", 13, cross_product},
-    {"linalg_cross", 13, cross_product},
+    {"cross linalg_cross", 13, cross_product},
     {"addr", 13, outer_sum},
     {"diag_embed", 13,
      [](C c) {

@@ -108,16 +108,14 @@ Names rms_norm(C c) {
 constexpr Row kNorms[] = {
     {"batch_norm", 13, batch_norm},
     {"instance_norm", 13, instance_norm},
-    {"layer_norm", 13, layer_norm},
-    {"group_norm", 13, group_norm},
+    {"layer_norm native_layer_norm", 13, layer_norm},
+    {"group_norm native_group_norm", 13, group_norm},
     {"rms_norm", 13, rms_norm},
-    {"native_layer_norm", 13, layer_norm},
     {"native_batch_norm", 13,
      [](C c) {
        if (c.b("training")) c.refuse("statistics of the batch are those of training");
        return batch_norm(c);
      }},
-    {"native_group_norm", 13, group_norm},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/words.h"
 #include "deploy/onnx_facts.h"
 
 namespace mezzo::deploy::detail {
@@ -352,12 +353,16 @@ std::string row_name(const c10::FunctionSchema& schema) {
   return name;
 }
 
+void add_rows(std::span<const Row> rows, std::map<std::string_view, const Row*>& to) {
+  for (const Row& row : rows) {
+    each_word(row.names, [&](std::string_view name) { to.emplace(name, &row); });
+  }
+}
+
 const Row* find_row(std::string_view name) {
   static const auto rows = [] {
     std::map<std::string_view, const Row*> all;
-    for (const auto& part : all_rows()) {
-      for (const Row& row : part) all.emplace(row.name, &row);
-    }
+    for (const auto& part : all_rows()) add_rows(part, all);
     return all;
   }();
   auto found = rows.find(name);
@@ -376,8 +381,10 @@ std::vector<std::pair<std::string, int>> onnx_operators() {
   constexpr int kLeast = 13;
   for (const auto& part : detail::all_rows()) {
     for (const detail::Row& row : part) {
-      const std::string name(row.name);
-      names.emplace(name.find("::") == std::string::npos ? "aten::" + name : name, row.opset);
+      each_word(row.names, [&](std::string_view word) {
+        const std::string name(word);
+        names.emplace(name.find("::") == std::string::npos ? "aten::" + name : name, row.opset);
+      });
     }
   }
   for (const std::string& name : detail::identities()) {

@@ -4,6 +4,7 @@
 
 #include <ATen/core/function_schema.h>
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -126,10 +127,10 @@ class Call {
   std::vector<std::vector<c10::IValue>> results_;
 };
 
-/// How an operator is said: by its name without overload and without the underscore of operators
-/// that write in place.
+/// How an operator is said. Its names, which are separated by spaces, are without overload and
+/// without the underscore of operators that write in place.
 struct Row {
-  std::string_view name;
+  std::string_view names;
   int opset;  // the least
   Names (*say)(const Call&);
 };
@@ -163,6 +164,9 @@ bool writes(const c10::FunctionSchema& schema);
 
 /// The name by which the table knows an operator.
 std::string row_name(const c10::FunctionSchema& schema);
+
+/// Rows by each of their names; the first one of a name stays.
+void add_rows(std::span<const Row> rows, std::map<std::string_view, const Row*>& to);
 
 /// Null: there is none.
 const Row* find_row(std::string_view name);

@@ -217,15 +217,12 @@ constexpr Row kWindows[] = {
     {"unfold", 13, unfold},
     {"im2col", 13, patches_of},
     {"col2im", 18, image_of_patches},
-    {"embedding_bag", 16, embedding_bag},
-    {"_embedding_bag", 16, embedding_bag},
-    {"_embedding_bag_forward_only", 16, embedding_bag},
+    {"embedding_bag _embedding_bag _embedding_bag_forward_only", 16, embedding_bag},
     {"fake_quantize_per_tensor_affine", 13,
      [](C c) { return few_steps(c, c.x("scale", c.out_type()), c.x("zero_point", c.out_type())); }},
     {"fake_quantize_per_channel_affine", 13, few_steps_by_channel},
     {"renorm", 13, bounded_norms},
-    {"_weight_norm", 13, weight_norm},
-    {"_weight_norm_interface", 13, weight_norm},
+    {"_weight_norm _weight_norm_interface", 13, weight_norm},
     {"affine_grid_generator", 20, affine_grid},
 };
 

@@ -1,6 +1,7 @@
 // Names: of the dispatcher, of Apex, of MXNet.
 #include <algorithm>
 
+#include "core/words.h"
 #include "operators/operators.h"
 #include "operators/rows/apex_names_table.h"
 #include "operators/rows/mxnet_names_table.h"
@@ -11,8 +12,6 @@ namespace {
 using rows::Alias;
 
 static_assert(std::ranges::is_sorted(rows::kApexNames, {}, &Alias::name), "bisected");
-static_assert(std::ranges::is_sorted(rows::kMxnetNames, {}, &Alias::name), "bisected");
-static_assert(std::ranges::is_sorted(rows::kMxnetForeign), "bisected");
 
 constexpr std::string_view kFunctional = "torch.nn.functional.";
 constexpr std::string_view kMethods = "torch.Tensor.";
@@ -70,24 +69,31 @@ void add_rows_named(std::string_view name, std::vector<std::size_t>& found) {
   }
 }
 
-template <std::size_t Count>
-const Alias* alias_in(const Alias (&names)[Count], std::string_view name) {
-  const auto* alias = std::ranges::lower_bound(names, name, {}, &Alias::name);
-  return alias != std::end(names) && alias->name == name ? alias : nullptr;
+/// MXNet's names, sorted.
+std::span<const Alias> mxnet_names() {
+  static const std::vector<Alias> kNames = [] {
+    std::vector<Alias> all;
+    for (const rows::Meaning& row : rows::kMxnetNames)
+      each_word(row.names, [&](std::string_view name) { all.push_back({name, row.operators}); });
+    std::ranges::sort(all, {}, &Alias::name);
+    return all;
+  }();
+  return kNames;
+}
+
+const Alias* alias_in(std::span<const Alias> names, std::string_view name) {
+  const auto alias = std::ranges::lower_bound(names, name, {}, &Alias::name);
+  return alias != names.end() && alias->name == name ? &*alias : nullptr;
 }
 
 std::vector<std::size_t> rows_of(std::string_view names) {
   std::vector<std::size_t> found;
-  while (!names.empty()) {
-    const std::size_t end = std::min(names.find(' '), names.size());
-    add_rows_named(names.substr(0, end), found);
-    names.remove_prefix(std::min(end + 1, names.size()));
-  }
+  each_word(names, [&](std::string_view name) { add_rows_named(name, found); });
   return found;
 }
 
 const Alias* alias_named(std::string_view name) {
-  if (const Alias* alias = alias_in(rows::kMxnetNames, name)) return alias;
+  if (const Alias* alias = alias_in(mxnet_names(), name)) return alias;
   if (const Alias* alias = alias_in(rows::kApexNames, name)) return alias;
   for (const std::string_view space : {kFunctional, kTorch, kMethods}) {
     const std::string full = std::string(space) + std::string(name);
@@ -109,7 +115,7 @@ std::string normal(std::string_view name) {
 template <typename Visit>
 void for_each_alias(const Visit& visit) {
   for (const Alias& alias : rows::kApexNames) visit(alias);
-  for (const Alias& alias : rows::kMxnetNames) visit(alias);
+  for (const Alias& alias : mxnet_names()) visit(alias);
 }
 
 }  // namespace
@@ -130,8 +136,7 @@ std::vector<std::size_t> resolve(std::string_view name) {
 
 bool is_foreign(std::string_view name) noexcept {
   const std::string full = normal(name);
-  return std::ranges::binary_search(rows::kMxnetForeign, std::string_view(full)) ||
-         std::ranges::find(rows::kApexForeign, full) != std::end(rows::kApexForeign);
+  return has_word(rows::kMxnetForeign, full) || has_word(rows::kApexForeign, full);
 }
 
 std::vector<std::string_view> aliases_of(std::size_t row) {

@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <set>
 
+#include "core/words.h"
 #include "operators/operators.h"
 #include "operators/rows/apex_names_table.h"
 #include "operators/rows/mxnet_names_table.h"
@@ -86,26 +88,30 @@ TEST(Resolve, ForeignNamesAreKnownAsSuch) {
 }
 
 TEST(Aliases, EveryOneMeansRowsThatExist) {
-  const auto check = [](const rows::Alias& alias) {
-    std::string_view rest = alias.operators;
-    while (!rest.empty()) {
-      const std::size_t end = std::min(rest.find(' '), rest.size());
-      EXPECT_THAT(resolve(rest.substr(0, end)), testing::Not(IsEmpty()))
-          << alias.name << " means " << rest.substr(0, end);
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
+  const auto check = [](std::string_view operators, std::string_view names) {
+    each_word(operators, [&](std::string_view name) {
+      EXPECT_THAT(resolve(name), testing::Not(IsEmpty())) << names << " means " << name;
+    });
   };
-  for (const rows::Alias& alias : rows::kApexNames) check(alias);
-  for (const rows::Alias& alias : rows::kMxnetNames) check(alias);
+  for (const rows::Alias& alias : rows::kApexNames) check(alias.operators, alias.name);
+  for (const rows::Meaning& row : rows::kMxnetNames) check(row.operators, row.names);
   for (const ConditionalAlias& alias : conditional_aliases()) {
     EXPECT_THAT(resolve(alias.operators), testing::Not(IsEmpty())) << alias.operators;
   }
 }
 
+TEST(Aliases, NoNameOfMxnetStandsTwice) {
+  std::set<std::string_view> names;
+  const auto check = [&](std::string_view name) { EXPECT_TRUE(names.insert(name).second) << name; };
+  for (const rows::Meaning& row : rows::kMxnetNames) each_word(row.names, check);
+  each_word(rows::kMxnetForeign, check);
+  EXPECT_EQ(names.count("sgd_update"), 1);
+  EXPECT_EQ(names.count("broadcast_add"), 1);
+}
+
 TEST(Aliases, NoNameIsBothForeignAndKnown) {
-  for (const std::string_view name : rows::kMxnetForeign) {
-    EXPECT_THAT(resolve(name), IsEmpty()) << name;
-  }
+  each_word(rows::kMxnetForeign,
+            [](std::string_view name) { EXPECT_THAT(resolve(name), IsEmpty()) << name; });
 }
 
 TEST(Aliases, AreFoundFromTheirRow) {

@@ -364,8 +364,7 @@ Operands multibox_detection(Call& call) {
 
 constexpr TranslationRow kDetectionRows[] = {
     {"_contrib_box_decode", box_decode},
-    {"_contrib_box_nms", box_nms},
-    {"_contrib_box_non_maximum_suppression", box_nms},
+    {"_contrib_box_nms _contrib_box_non_maximum_suppression", box_nms},
     {"_contrib_MultiBoxPrior", multibox_prior},
     {"_contrib_MultiBoxDetection", multibox_detection},
 };

@@ -178,8 +178,7 @@ Operands arange_like(Call& call) {
 }
 
 constexpr TranslationRow kIndexingRows[] = {
-    {"Embedding", embedding},
-    {"_contrib_SparseEmbedding", embedding},
+    {"Embedding _contrib_SparseEmbedding", embedding},
     {"take", take},
     {"pick", pick},
     {"gather_nd", gather_nd},
@@ -187,8 +186,7 @@ constexpr TranslationRow kIndexingRows[] = {
     {"where", where},
     {"zeros_like", zeros_like},
     {"ones_like", ones_like},
-    {"_zeros", zeros},
-    {"_zeros_without_dtype", zeros},
+    {"_zeros _zeros_without_dtype", zeros},
     {"_ones", ones},
     {"_full", full},
     {"_arange", arange},

@@ -246,9 +246,10 @@ Operands leaky_relu(Call& call) {
 }
 
 constexpr TranslationRow kLayerRows[] = {
-    {"Convolution", convolution},     {"Convolution_v1", convolution},
-    {"Deconvolution", deconvolution}, {"Pooling", pooling},
-    {"Pooling_v1", pooling},          {"LeakyReLU", leaky_relu, Reads::kAll, true},
+    {"Convolution Convolution_v1", convolution},
+    {"Deconvolution", deconvolution},
+    {"Pooling Pooling_v1", pooling},
+    {"LeakyReLU", leaky_relu, Reads::kAll, true},
 };
 
 }  // namespace

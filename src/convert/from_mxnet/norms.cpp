@@ -184,10 +184,7 @@ Operands logistic_output(Call& call) {
 }
 
 constexpr TranslationRow kNormRows[] = {
-    {"BatchNorm", batch_norm, Reads::kAll, true},
-    {"BatchNorm_v1", batch_norm, Reads::kAll, true},
-    {"BatchNormWithReLU", batch_norm, Reads::kAll, true},
-    {"CuDNNBatchNorm", batch_norm, Reads::kAll, true},
+    {"BatchNorm BatchNorm_v1 BatchNormWithReLU CuDNNBatchNorm", batch_norm, Reads::kAll, true},
     {"_contrib_SyncBatchNorm", batch_norm, Reads::kAll, true},
     {"LayerNorm", layer_norm, Reads::kAll, true},
     {"InstanceNorm", instance_norm, Reads::kAll, true},
@@ -198,8 +195,7 @@ constexpr TranslationRow kNormRows[] = {
     {"softmin", softmin, Reads::kAll, true},
     {"log_softmax", log_softmax, Reads::kAll, true},
     {"SoftmaxActivation", softmax_activation, Reads::kAll, true},
-    {"SoftmaxOutput", softmax_output, Reads::kFirst, true},
-    {"Softmax", softmax_output, Reads::kFirst, true},
+    {"SoftmaxOutput Softmax", softmax_output, Reads::kFirst, true},
     {"LogisticRegressionOutput", logistic_output, Reads::kFirst, true},
 };
 

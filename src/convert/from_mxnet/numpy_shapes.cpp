@@ -97,10 +97,9 @@ Operands move_axis(Call& call) {
 }
 
 constexpr TranslationRow kNumpyShapeRows[] = {
-    {"_np_reshape", reshape_as_numpy},    {"_npx_reshape", reshape_with_codes},
-    {"_npi_reshape", reshape_with_codes}, {"_npi_concatenate", concatenate},
-    {"_npi_vstack", stack_rows},          {"_npi_hstack", stack_columns},
-    {"_np_moveaxis", move_axis},          {"_npi_moveaxis", move_axis},
+    {"_np_reshape", reshape_as_numpy}, {"_npx_reshape _npi_reshape", reshape_with_codes},
+    {"_npi_concatenate", concatenate}, {"_npi_vstack", stack_rows},
+    {"_npi_hstack", stack_columns},    {"_np_moveaxis _npi_moveaxis", move_axis},
 };
 
 }  // namespace

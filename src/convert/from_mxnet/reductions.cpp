@@ -136,13 +136,10 @@ Operands argsort(Call& call) {
 }
 
 constexpr TranslationRow kReductionRows[] = {
-    {"sum", reduce<kReduceSum>},
-    {"sum_axis", reduce<kReduceSum>},
+    {"sum sum_axis", reduce<kReduceSum>},
     {"mean", reduce<kReduceMean>},
-    {"max", reduce<kReduceMax>},
-    {"max_axis", reduce<kReduceMax>},
-    {"min", reduce<kReduceMin>},
-    {"min_axis", reduce<kReduceMin>},
+    {"max max_axis", reduce<kReduceMax>},
+    {"min min_axis", reduce<kReduceMin>},
     {"prod", reduce<kReduceProd>},
     {"norm", norm},
     {"argmax", argmax},

@@ -18,7 +18,7 @@ enum class Reads : std::uint8_t {
 };
 
 struct TranslationRow {
-  std::string_view op;
+  std::string_view ops;  ///< MXNet's names, separated by spaces
   Operands (*translate)(Call&);
   Reads reads = Reads::kAll;
   /// Does the result have the shape of the first input? Then shapes are known before as well.

@@ -12,6 +12,7 @@
 #include "convert/mxnet/numpy_operators.h"
 #include "core/nearest.h"
 #include "core/raise.h"
+#include "core/words.h"
 
 namespace mezzo::convert::mxnet {
 namespace {
@@ -222,7 +223,8 @@ const TranslationRow* find_translation(std::string_view op) {
   static const std::map<std::string_view, const TranslationRow*> kRows = [] {
     std::map<std::string_view, const TranslationRow*> rows;
     for (const auto& table : tables())
-      for (const TranslationRow& row : table) rows.emplace(row.op, &row);
+      for (const TranslationRow& row : table)
+        each_word(row.ops, [&](std::string_view name) { rows.emplace(name, &row); });
     return rows;
   }();
   const auto found = kRows.find(op);
@@ -232,7 +234,8 @@ const TranslationRow* find_translation(std::string_view op) {
 std::vector<std::string_view> translated_operators() {
   std::vector<std::string_view> names;
   for (const auto& table : tables())
-    for (const TranslationRow& row : table) names.push_back(row.op);
+    for (const TranslationRow& row : table)
+      each_word(row.ops, [&](std::string_view op) { names.push_back(op); });
   for (const NumpyOperator& op : numpy_operators())
     if (!op.classic.empty() && find_translation(op.classic) != nullptr) names.push_back(op.name);
   return names;

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "core/words.h"
+
 namespace mezzo::deploy::script {
 namespace {
 
@@ -30,44 +32,42 @@ struct NamesOf {
 constexpr NamesOf kNamesOf[] = {
     {Results::kPromoted,
      "add sub rsub mul div divide true_divide floor_divide pow atan2 maximum minimum fmod "
-     "remainder cat concat concatenate stack hstack vstack "
-     "dstack column_stack addcmul addcdiv lerp relu relu6 gelu silu mish hardswish hardsigmoid "
-     "hardtanh leaky_relu elu celu selu prelu rrelu glu softplus softsign softshrink hardshrink "
-     "tanhshrink log_sigmoid threshold abs neg negative positive square clamp clamp_min clamp_max "
-     "clip softmax log_softmax softmin layer_norm group_norm instance_norm rms_norm linear conv1d "
-     "conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d _convolution convolution "
-     "matmul mm bmm addmm addbmm baddbmm addmv mv dot einsum inner outer bilinear tensordot "
+     "remainder cat concat concatenate stack hstack vstack dstack column_stack addcmul addcdiv "
+     "lerp relu relu6 gelu silu mish hardswish hardsigmoid hardtanh leaky_relu elu celu selu "
+     "prelu rrelu glu softplus softsign softshrink hardshrink tanhshrink log_sigmoid threshold "
+     "abs neg negative positive square clamp clamp_min clamp_max clip softmax log_softmax "
+     "softmin layer_norm group_norm instance_norm rms_norm linear conv1d conv2d conv3d "
+     "conv_transpose1d conv_transpose2d conv_transpose3d _convolution convolution matmul mm bmm "
+     "addmm addbmm baddbmm addmv mv dot einsum inner outer bilinear tensordot "
      "scaled_dot_product_attention lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell "
      "rnn_relu_cell cosine_similarity normalize where block_diag meshgrid broadcast_tensors "
      "atleast_1d atleast_2d atleast_3d scatter_add index_add scatter_reduce"},
     {Results::kFirst,
-     "sigmoid tanh sqrt rsqrt exp expm1 log log1p log2 log10 sin cos tan asin acos atan sinh cosh "
-     "asinh acosh atanh erf erfc reciprocal floor ceil round trunc frac "
-     "dropout feature_dropout alpha_dropout feature_alpha_dropout batch_norm embedding "
-     "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
+     "sigmoid tanh sqrt rsqrt exp expm1 log log1p log2 log10 sin cos tan asin acos atan sinh "
+     "cosh asinh acosh atanh erf erfc reciprocal floor ceil round trunc frac dropout "
+     "feature_dropout alpha_dropout feature_alpha_dropout batch_norm embedding max_pool1d "
+     "max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
      "adaptive_avg_pool2d adaptive_avg_pool3d lp_pool1d lp_pool2d pad constant_pad_nd "
      "reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
      "replication_pad3d upsample_nearest1d upsample_nearest2d upsample_nearest3d "
      "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d "
      "upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d grid_sampler "
      "pixel_shuffle pixel_unshuffle channel_shuffle roll flip fliplr flipud rot90 tril triu "
-     "masked_fill masked_scatter masked_select index_select index_put index_fill index_copy gather "
-     "take take_along_dim scatter fill repeat repeat_interleave tile clone nan_to_num amax amin "
-     "logsumexp cumsum cumprod norm linalg_vector_norm local_response_norm bernoulli im2col col2im "
-     "unfold_copy index zero copy normal uniform log_normal"},
+     "masked_fill masked_scatter masked_select index_select index_put index_fill index_copy "
+     "gather take take_along_dim scatter fill repeat repeat_interleave tile clone nan_to_num "
+     "amax amin logsumexp cumsum cumprod norm linalg_vector_norm local_response_norm bernoulli "
+     "im2col col2im unfold_copy index zero copy normal uniform log_normal"},
     {Results::kFirstView,
      "view reshape view_as reshape_as flatten unflatten squeeze unsqueeze permute transpose t "
      "swapaxes swapdims movedim moveaxis numpy_T mT H adjoint expand expand_as contiguous detach "
      "alias select slice narrow diagonal unbind chunk split split_with_sizes tensor_split hsplit "
-     "vsplit dsplit unfold as_strided ravel unsafe_chunk unsafe_split "
-     "unsafe_split_with_sizes"},
+     "vsplit dsplit unfold as_strided ravel unsafe_chunk unsafe_split unsafe_split_with_sizes"},
     {Results::kWhole,
      "eq ne lt le gt ge equal greater less greater_equal less_equal not_equal logical_and "
      "logical_or logical_not logical_xor isnan isinf isfinite isposinf isneginf isclose isin "
-     "is_nonzero argmax argmin argsort nonzero nonzero_numpy count_nonzero bucketize searchsorted "
-     "any all bitwise_not bitwise_and bitwise_or bitwise_xor one_hot bincount randperm multinomial "
-     "__and__ __or__ __xor__ histc "
-     "_shape_as_tensor signbit"},
+     "is_nonzero argmax argmin argsort nonzero nonzero_numpy count_nonzero bucketize "
+     "searchsorted any all bitwise_not bitwise_and bitwise_or bitwise_xor one_hot bincount "
+     "randperm multinomial __and__ __or__ __xor__ histc _shape_as_tensor signbit"},
     {Results::kFirstAndWhole,
      "max min sort topk kthvalue median nanmedian mode cummax cummin max_pool1d_with_indices "
      "max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool1d adaptive_max_pool2d "
@@ -83,11 +83,7 @@ const std::unordered_map<std::string_view, Results>& table_of_results() {
   static const auto* const table = [] {
     auto* made = new std::unordered_map<std::string_view, Results>;
     for (const NamesOf& row : kNamesOf) {
-      for (std::string_view rest = row.names; !rest.empty();) {
-        const std::size_t end = std::min(rest.find(' '), rest.size());
-        made->emplace(rest.substr(0, end), row.results);
-        rest.remove_prefix(std::min(end + 1, rest.size()));
-      }
+      each_word(row.names, [&](std::string_view name) { made->emplace(name, row.results); });
     }
     return made;
   }();

@@ -136,6 +136,6 @@ inline constexpr Alias kApexNames[] = {
 };
 
 // Tensor.cpu: a copy between devices keeps its type here, its consumer is cast.
-inline constexpr std::string_view kApexForeign[] = {"torch.Tensor.cpu"};
+inline constexpr std::string_view kApexForeign = "torch.Tensor.cpu";
 
 }  // namespace mezzo::rows
