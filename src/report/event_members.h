@@ -1,5 +1,5 @@
-// The members of every event and their names in JSON, in the order in which they are written. Of a
-// new kind of event this file and `kKinds` in event_json.cpp need to know.
+// The members of every event and their names in JSON, in the order in which they are written. A new
+// kind of event needs a function here and a name in `kKinds` of event_json.cpp.
 #pragma once
 
 #include <concepts>

@@ -133,11 +133,22 @@ TEST_P(LowCalls, EmbeddingBagsTakeWeightsOfASumOfAnyType) {
   const at::Tensor indices = torch::tensor({0, 2, 1, 1}, at::kLong);
   const at::Tensor offsets = torch::tensor({0, 2}, at::kLong);
   for (const at::ScalarType type : {low(), at::kFloat}) {
-    const at::Tensor factors = torch::ones({4}, type).requires_grad_();
-    const at::Tensor got = inside([&] {
-      return std::get<0>(torch::embedding_bag(table, indices, offsets, false, 0, false, factors));
-    });
-    torch::autograd::grad({got.sum()}, {table, factors});
+    const at::Tensor factors = torch::rand({4}).to(type).requires_grad_();
+    const auto bags = [&](const at::Tensor& rows, const at::Tensor& weights) {
+      return std::get<0>(torch::embedding_bag(rows, indices, offsets, false, 0, false, weights));
+    };
+    const at::Tensor got = inside([&] { return bags(table, factors); });
+    const std::vector<at::Tensor> gradients = torch::autograd::grad({got.sum()}, {table, factors});
+    const at::Tensor wide_table = table.detach().to(at::kDouble).requires_grad_();
+    const at::Tensor wide_factors = factors.detach().to(at::kDouble).requires_grad_();
+    const at::Tensor expected = bags(wide_table, wide_factors);
+    const std::vector<at::Tensor> wide =
+        torch::autograd::grad({expected.sum()}, {wide_table, wide_factors});
+    // Rows and weights are rounded once each, products and sums of at most three once more.
+    const double bound = low() == at::kHalf ? 4.0 / 1024 : 4.0 / 128;
+    EXPECT_TRUE(at::allclose(got.to(at::kDouble), expected, bound, 0)) << got << expected;
+    EXPECT_TRUE(at::allclose(gradients[0].to(at::kDouble), wide[0], bound, 0)) << gradients[0];
+    EXPECT_TRUE(at::allclose(gradients[1].to(at::kDouble), wide[1], bound, 0)) << gradients[1];
   }
 }
 
