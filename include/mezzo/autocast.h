@@ -16,7 +16,7 @@
 //   recorded graph has shown that they are trained; before, until LibTorch's version counter moves.
 //   Leave the scope between the uses of two values: optim::SGD and writes through data() do not
 //   move that counter.
-// - invalidate_casts() tells of writes that nothing else shows.
+// - invalidate_casts() announces writes that nothing else shows.
 // Hooks on a view of a weight, and backward passes of functions that made it, act as without a
 // scope. The one exception is the plain transpose, weight.t(), that nn::Linear takes: its gradient
 // goes straight to the weight, so that a hook must be there before the operator uses it, and

@@ -13,7 +13,7 @@ enum class CastClass : std::uint8_t {
   kFloat,        ///< cast to float32: range or summation would suffer in 16 bits
   kPromote,      ///< cast to the widest floating type among the arguments
   kConditional,  ///< float32 where an argument has one of the listed values, else as kNeutral
-  kBanned,       ///< an error, for operators that a caller wants to be told of
+  kBanned,       ///< an error, for operators that a caller wants to hear of
   kNeutral,      ///< untouched, with all that it calls inside: runs in whatever type arrives
 };
 

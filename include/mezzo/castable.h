@@ -109,7 +109,7 @@ T cast_value(const T& value, const TensorCast& cast, Kept& kept) {
   }
 }
 
-/// As Castable's; numbers and strings beside the tensors are given back, too.
+/// As Castable's; numbers and strings beside the tensors are given back too.
 template <typename T>
 void give_back(T& original, const T& now, const Kept& kept) {
   if constexpr (std::is_const_v<T>) {

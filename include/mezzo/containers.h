@@ -8,7 +8,7 @@
 // that gives the type again. Containers keep their type; keys, integers, strings and everything
 // else stay as they are.
 //
-// An argument that the caller hands over as a variable is an output, too: see CastArgument.
+// An argument that the caller hands over as a variable is an output too: see CastArgument.
 #pragma once
 
 #include <algorithm>
@@ -248,7 +248,7 @@ class CastArgument {
   std::conditional_t<kIsCast, std::optional<Value>, Nothing> cast_;
 };
 
-/// The tensors in a value, in their order; undefined ones, too.
+/// The tensors in a value, in their order; undefined ones too.
 template <typename T>
 std::vector<at::Tensor> tensors_in(const T& value) {
   std::vector<at::Tensor> found;

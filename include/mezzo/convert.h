@@ -110,21 +110,21 @@ struct Options {
   /// altogether.
   bool weights_only = false;
   /// Weights, statistics and tables whose finite values leave the target type's range are clamped
-  /// to its largest, where their readers would stay float32 otherwise; `Report::adjusted` tells of
+  /// to its largest, where their readers would stay float32 otherwise; `Report::adjusted` lists
   /// each. Masks, factors and bounds are not: those readers stay float32.
   bool clamp_weights = false;
   /// A single number that keeps a divisor, or the operand of a root or a logarithm, from zero is
   /// raised to the target type's smallest normal value, where its reader would stay float32
-  /// otherwise; `Report::adjusted` tells of each.
+  /// otherwise; `Report::adjusted` lists each.
   bool raise_epsilons = false;
   /// Batch normalizations of inference, whose parameters are constants, become part of the weights
   /// and the bias of the Conv, ConvTranspose, Gemm or MatMul before them, before anything is
-  /// decided; `Report::batch_norms` tells of each.
+  /// decided; `Report::batch_norms` lists each.
   bool fold_batch_norm = false;
   /// Pins that are left out, by name: reasons to keep something float32 that do not hold for this
-  /// model ("powers"). `Decision::pin` tells which one decided.
+  /// model ("powers"). `Decision::pin` names the one that decided.
   std::vector<std::string> without_pins = {};
-  /// Asked about every type variable of every node, told by `node`, `key`, `op` and `variable`:
+  /// Asked about every type variable of every node, given by `node`, `key`, `op` and `variable`:
   /// true is low, false is float32, nothing leaves it to the rules. Weighs as much as a name in the
   /// lists above. Called from the converting thread, perhaps several times for each; what it throws
   /// ends the conversion.

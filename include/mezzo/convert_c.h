@@ -30,7 +30,7 @@ extern "C" {
 
 /// Called from the calling thread with what is being done, how much of it is done (0 to 1), and the
 /// caller's own pointer. Anything but 0 ends the conversion. Must not throw.
-// NOLINTNEXTLINE(modernize-use-using): this header is C, too
+// NOLINTNEXTLINE(modernize-use-using): this header is C too
 typedef int (*mezzo_progress)(const char* what, double share, void* own);
 
 /// mezzo::convert::convert_model(). `options` is a JSON object with members of Options by name, all

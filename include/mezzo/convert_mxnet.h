@@ -209,7 +209,7 @@ using InputShapes = std::map<std::string, std::vector<std::int64_t>>;
 /// where convolutions are to run in bfloat16). Names of nodes are MXNet's, of operators ONNX's.
 /// Inputs are the variables without parameters; labels, which only output operators read, are left
 /// out, and those operators give what they give in use. Batches and sizes of images change from run
-/// to run unless `input_shapes` says otherwise, which also helps where a graph does not tell how
+/// to run unless `input_shapes` says otherwise, which also helps where a graph does not say how
 /// many dimensions its data has. Casts and 16-bit parameters of a converted checkpoint are undone
 /// first. Throws UnsupportedError for an operator that has no translation, naming it and its node,
 /// ConfigError for options and shapes that cannot be; `out` appears whole or not at all.

@@ -29,8 +29,8 @@ struct Operand;
 class Builder;
 }  // namespace detail
 
-/// An operand of an operator while a network is said in ONNX: a tensor or number of the model that
-/// is made, a constant, a list, or nothing. A cheap handle.
+/// An operand of an operator while a network is translated to ONNX: a tensor or number of the
+/// model that is made, a constant, a list, or nothing. A cheap handle.
 class MEZZO_API OnnxValue {
  public:
   /// Nothing: an argument that is left out.
@@ -86,7 +86,7 @@ class MEZZO_API OnnxGraph {
   detail::Builder& builder_;
 };
 
-/// A call of an operator that is to be said in ONNX.
+/// A call of an operator that is to be translated to ONNX.
 class MEZZO_API OnnxCall {
  public:
   /// For the library itself.
@@ -103,7 +103,7 @@ class MEZZO_API OnnxCall {
   std::map<std::string, OnnxValue, std::less<>> operands_;
 };
 
-/// How an operator is said in ONNX: gives one value for each of its results.
+/// How an operator is translated to ONNX: gives one value for each of its results.
 using OnnxTranslation = std::function<std::vector<OnnxValue>(OnnxGraph&, const OnnxCall&)>;
 
 /// How a network is exported.
@@ -119,7 +119,7 @@ struct OnnxOptions {
   bool verify = true;
   /// The error that the verification accepts, relative to the range of an output.
   double tolerance = 1e-4;
-  /// Operators that are said as the caller says: by name, "acme::blur". They come before the
+  /// Operators that the caller translates: by name, "acme::blur". They come before the
   /// library's own rows.
   std::map<std::string, OnnxTranslation> translate = {};
   /// Other inputs on which trace, network and file must agree.
@@ -146,14 +146,14 @@ struct MEZZO_API ExportReport {
 /// @param examples  one call's arguments
 /// @param path  the file; written whole or not at all
 /// @param options  opset, names, dynamic axes, verification
-/// Throws UnsupportedError for an operator that cannot be said in ONNX, with its name, its module
+/// Throws UnsupportedError for an operator that has no form in ONNX, with its name, its module
 /// and what would work, ConfigError for options that cannot be, and Error if the verification
 /// finds a difference; then nothing is written.
 MEZZO_API ExportReport export_onnx(const torch::jit::Module& module, const Examples& examples,
                                    const std::filesystem::path& path,
                                    const OnnxOptions& options = {});
 
-/// The names of LibTorch's operators that can be said in ONNX, sorted, each with the least opset.
+/// The names of LibTorch's operators that have a form in ONNX, sorted, each with the least opset.
 MEZZO_API std::vector<std::pair<std::string, int>> onnx_operators();
 
 }  // namespace mezzo::deploy

@@ -55,7 +55,7 @@ struct ScriptOptions {
   std::optional<at::Device> device = {};
   /// Inputs on which result and module are compared before the result is returned. Outputs that
   /// differ by more than `check_tolerance` of the output's range, or are not finite where the
-  /// module's are, are an Error. They also tell the types of the inputs.
+  /// module's are, are an Error. They also give the types of the inputs.
   std::optional<Examples> check_with = {};
   /// The tolerance of `check_with`. Empty: 0.05 for float16, 0.2 for bfloat16.
   std::optional<double> check_tolerance = {};
@@ -95,7 +95,7 @@ struct MEZZO_API ScriptReport {
 
 /// Copies a TorchScript module in mixed precision. Branches, loops, lists, dictionaries, submodules
 /// and functions of the module are followed; inputs and outputs keep their types. A value whose
-/// type nothing tells is cast by its type at run time, so that integers stay integers. The copy is
+/// type nothing shows is cast by its type at run time, so that integers stay integers. The copy is
 /// in evaluation mode; `module` keeps its mode, its parameters and its buffers. `report` is filled
 /// in if given. Throws ConfigError for options that cannot be, UnsupportedError for a module whose
 /// training mode is part of its trace, and for one without forward().

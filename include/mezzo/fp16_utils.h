@@ -76,7 +76,7 @@ class MEZZO_API FP16_Optimizer {
   void backward(const at::Tensor& loss, bool update_master_grads = true, bool retain_graph = false);
 
   /// Scaled gradients, of `backward` or of a backward pass of the caller's own from
-  /// loss * loss_scale(), go to the masters, unscaled; the scale moves and `overflow` tells.
+  /// loss * loss_scale(), go to the masters, unscaled; the scale moves and `overflow` is set.
   /// Several updates between two steps add up. Gradients that were cleared, by `zero_grad` or by
   /// setting them to undefined elsewhere, begin anew. Throws Error if a backward pass of the
   /// caller's own added to gradients that were unscaled already (at a static scale of 1 only where

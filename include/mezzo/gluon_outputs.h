@@ -4,7 +4,7 @@
 // above: backward() on the result needs no loss, and multiplying the result scales nothing. A
 // loss scale therefore reaches them directly: while one trainer is initialized for it
 // (gluon::init_trainer), their gradient is multiplied by that trainer's scale and its next step
-// divides by it. With several such trainers nobody could tell whose scale counts, which is a
+// divides by it. With several such trainers it is unclear whose scale counts, which is a
 // ConfigError. All compute in float32 (float64 stays), under casts too.
 #pragma once
 

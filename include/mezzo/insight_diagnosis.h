@@ -20,7 +20,7 @@ struct Finding {
 
 /// Reads the events of a training log, worst finding first, then in the order of the runs. Kinds:
 /// - "diverged": the loss is not finite and stays so; the evidence says whether a float run of the
-///   report ("O0") diverged, too, so that no precision helps;
+///   report ("O0") diverged too, so that no precision helps;
 /// - "stuck": steps are skipped although the scale is at its floor;
 /// - "batch": the same batch of every epoch is skipped (needs an event a step);
 /// - "thrashing": the scale grows and falls in turns, and each turn costs a step;

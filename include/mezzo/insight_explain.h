@@ -90,7 +90,7 @@ struct Explanation {
   std::string parameter = {};   ///< where weights are to blame, one of them; else the first whose
                                 ///< gradient is not finite
   int rank = 0;                 ///< the process where it happened
-  bool fails_in_float = false;  ///< it fails without casts and loss scale, too
+  bool fails_in_float = false;  ///< it fails without casts and loss scale too
   bool runs_in_float = true;    ///< false: the program itself throws there; nothing is known then
   double loss_scale = 1;        ///< with which the step was run
   std::string level = {};       ///< "O1"
@@ -182,7 +182,7 @@ MEZZO_API Explanation explain(const Subject& subject, const std::function<at::Te
 ///
 /// In several processes every rank calls it at the same place, and all get the explanation of the
 /// lowest rank that failed. Throws ConfigError if `loss` gives no differentiable loss, and what
-/// `loss` throws; everything is given back then, too.
+/// `loss` throws; everything is given back then too.
 ///
 /// Threads: one explanation at a time in a process.
 template <class M, class O>

@@ -106,7 +106,7 @@ class MEZZO_API AmpHandle {
   /// The copies of this weight are freed.
   void remove_cache(const at::Tensor& param);
 
-  /// Was it asked to tell each cast?
+  /// Was it asked to report each cast?
   bool verbose() const;
 
  private:

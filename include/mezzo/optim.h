@@ -8,7 +8,7 @@
 // Options::defer_unscale takes low-precision gradients as they are and looks at them itself.
 //
 // Options are checked at construction and again at each step, where schedulers may have changed
-// them: out of range is a ConfigError that tells the range. Everything a step could find wrong (a
+// them: out of range is a ConfigError that names the range. Everything a step could find wrong (a
 // sparse gradient, a wrong type, tensors that overlap) it finds before it changes anything. An
 // optimizer belongs to one thread at a time; its step uses at::get_num_threads() threads.
 //
@@ -72,7 +72,7 @@ class MEZZO_API FusedOptimizer : public torch::optim::Optimizer {
   /// scale.
   void step_unless(const at::Tensor& found_inf, const at::Tensor& inv_scale = {});
 
-  /// As LibTorch's own; under LibTorch 2.15, too, the group keeps the options that it has. Options
+  /// As LibTorch's own; under LibTorch 2.15 too, the group keeps the options that it has. Options
   /// out of range, or of another optimizer, are a ConfigError, and nothing is added.
   void add_param_group(const torch::optim::OptimizerParamGroup& group);
 

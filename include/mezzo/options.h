@@ -76,7 +76,7 @@ struct Options {
   double init_loss_scale = 65536.0;
   int growth_interval = 2000;
 
-  /// 0 silent; 1 tells what was selected and what was noticed; 2 tells every cast as well.
+  /// 0 silent; 1 reports what was selected and what was noticed; 2 reports every cast too.
   int verbosity = 1;
 
   /// Gradients stay scaled until `step`, which unscales them itself; under O1 and O4 a fused
@@ -131,7 +131,7 @@ struct Options {
   /// arguments and the gradients that reached its results are held, by reference. The rest of the
   /// program stays unknown: where the last call alone does not fail or cannot be made again (a call
   /// of another function than `forward`, arguments by pointer, steps that a device decides), the
-  /// message says so, and insight::explain_overflow() can tell. 0: never. Not for networks that
+  /// message says so, and insight::explain_overflow() finds it. 0: never. Not for networks that
   /// communicate with other processes in their forward pass.
   int explain_skips = 0;
 

@@ -251,7 +251,7 @@ class DistributedDataParallel {
     }
   }
 
-  /// The wrapper itself, so that `ddp->forward(x)` reduces, too.
+  /// The wrapper itself, so that `ddp->forward(x)` reduces too.
   const DistributedDataParallel* operator->() const { return this; }
   /// The wrapped network; calling it reduces nothing by itself, but its gradients are still
   /// reduced.

@@ -27,7 +27,7 @@ class CompiledPolicy;
 /// function of torch::nn::functional means what that calls: "linear" is "F.linear", that is addmm,
 /// matmul and linear, of which torch::nn::Linear calls the first two; "aten::linear" is the
 /// operator alone. Else a dispatcher name wins over an equal alias. Unknown names are a ConfigError
-/// that tells the nearest ones. Names of MXNet operators that have no ATen operator (optimizers,
+/// that lists the nearest ones. Names of MXNet operators that have no ATen operator (optimizers,
 /// image input) are accepted and decide about nothing.
 ///
 /// In-place operators keep the type of their first argument, and the others follow it; out=

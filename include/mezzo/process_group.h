@@ -62,7 +62,7 @@ MEZZO_API bool is_initialized();
 MEZZO_API int rank();
 MEZZO_API int world_size();
 
-/// The rank on this machine, for the choice of a device; as rank() where the starter does not tell.
+/// The rank on this machine, for the choice of a device; as rank() where the starter does not say.
 MEZZO_API int local_rank();
 
 /// Waits for all ranks.
@@ -137,7 +137,7 @@ MEZZO_API void broadcast_all(const std::vector<at::Tensor>& tensors, int root = 
 MEZZO_API void expect_equal(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
                             const std::optional<ProcessGroup>& group = {});
 
-/// Averages gradients when told to, without hooks: for loops that accumulate, or that want to see
+/// Averages gradients when asked, without hooks: for loops that accumulate, or that want to see
 /// the gradients first.
 class MEZZO_API Reducer {
  public:

@@ -64,7 +64,7 @@ MEZZO_API StateDict state_dict(const Optimizer& optimizer);
 
 /// Takes them back, by name. Names that are not "loss_scaler" with a number, and scales that are
 /// not positive and finite, throw Error before anything is changed. With fewer or more entries than
-/// losses those that exist are taken, and it is said once.
+/// losses those that exist are taken, with one message.
 MEZZO_API void load_state_dict(Optimizer& optimizer, const StateDict& dict);
 
 }  // namespace mezzo::amp

@@ -7,7 +7,7 @@
 
 /// A new one may rename what is public.
 #define MEZZO_VERSION_MAJOR 0
-/// A new one adds to what is public; before 1.0 it may rename, too.
+/// A new one adds to what is public; before 1.0 it may rename too.
 #define MEZZO_VERSION_MINOR 1
 /// A new one mends.
 #define MEZZO_VERSION_PATCH 0

@@ -1,4 +1,4 @@
-// Decisions of devices about steps, told to the host when they have arrived, so that nothing waits.
+// Decisions of devices about steps, read on the host once they have arrived: nothing waits.
 #pragma once
 
 #include <c10/core/Event.h>

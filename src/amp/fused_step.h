@@ -36,7 +36,7 @@ class FusedStep : public optim::StepContext {
   void step_unless(std::vector<Slot>& slots, bool casts, const at::Tensor& found_inf);
 
   /// The same by gradients that are still scaled and lie with the weights: looks at them, and moves
-  /// nothing where one is not finite; `found_inf` tells.
+  /// nothing where one is not finite; `found_inf` says so.
   void step_scaled(std::vector<Slot>& slots, bool casts, at::Tensor& found_inf,
                    const at::Tensor& inverse, const std::function<void(at::Tensor&)>& agree);
 

@@ -24,7 +24,7 @@ bool is_in_bucket(const at::Tensor& owner);
 /// ... which was not averaged since a backward pass added to it?
 bool waits_for_reduction(const at::Tensor& owner);
 
-/// Did a backward pass leave a gradient here? A bucket's is always there, and tells nothing.
+/// Did a backward pass leave a gradient here? A bucket's is always there, and says nothing.
 bool has_gradient(const at::Tensor& owner);
 
 /// The first of these gradients that is not all zeros; their number if there is none. Reads

@@ -127,7 +127,7 @@ std::string describe(const torch::optim::Optimizer& optimizer) {
          describe_groups(sizes);
 }
 
-/// The content of an archive in the place of an optimizer, as far as it can be told.
+/// The content of an archive in the place of an optimizer, as far as it is known.
 std::string describe(torch::serialize::InputArchive& archive) {
   try {
     torch::serialize::InputArchive groups;

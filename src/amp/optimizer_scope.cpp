@@ -192,7 +192,7 @@ void OptimizerScope::judge(int loss_id, const Session::Verdict& verdict,
     now_.found_inf =
         at::maximum(now_.found_inf, scaling::to_device(found_inf, now_.found_inf.device()));
   }
-  // The loss that overflowed is the one to tell about.
+  // The loss that overflowed is the one to report.
   const bool on_host = bridge::is_host(found_inf.device());
   const bool overflowed = !on_host || found_inf.item<float>() != 0;
   now_.several_losses =

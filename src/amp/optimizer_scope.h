@@ -32,7 +32,7 @@ struct OptimizerProgress {
   std::optional<StillScaled> still_scaled;
   at::Tensor found_inf;          // what the losses since the last step said; undefined: nothing
   OverflowRanks overflow_ranks;  // ... and of whom
-  int loss_id = 0;               // the loss to tell about
+  int loss_id = 0;               // the loss to report
   scaling::ScaleValue scale_before;
   bool scale_known = false;
   bool several_losses = false;  // a device knows which of them overflowed

@@ -32,7 +32,7 @@ class OptimizerStep {
 
   /// Clears the rest of a skipped step, which would spoil the sum of the next gradients.
   void leave_gradients_behind();
-  /// May gradients of a step that a device has not told of yet still be there?
+  /// May gradients of a step that a device has not reported yet still be there?
   bool has_undecided_gradients() const noexcept { return undecided_gradients_; }
   /// They were cleared.
   void forget_undecided_gradients() noexcept { undecided_gradients_ = false; }
@@ -44,7 +44,7 @@ class OptimizerStep {
   std::int64_t applied_steps();
   std::int64_t skipped_steps();
   /// Steps that moved weights since `initialize`, whatever was loaded since. The last one, where a
-  /// device has not told of it yet, counts as taken until it tells otherwise.
+  /// device has not reported it yet, counts as taken until it reports otherwise.
   std::int64_t steps_made();
   /// Skipped steps that the host has heard of.
   std::int64_t steps_skipped();

@@ -49,7 +49,7 @@ OverflowRanks OverflowRanks::of_averages(std::optional<std::vector<int>> before_
 
 std::string OverflowRanks::describe_origin(const at::Tensor& origin, int rank) const {
   if (!averaged_) return on_ranks({rank});
-  // Averages that are the same everywhere do not tell whose gradient it was.
+  // Averages that are the same everywhere do not show whose gradient it was.
   if (parallel::is_on_all(origin)) return {};
   return on_ranks({rank}) + " after the average, and finite on other ranks";
 }

@@ -1,5 +1,5 @@
 // The origin of a gradient that is not finite, in a program of several processes: known where a
-// flag is agreed on, told where a step is skipped for it.
+// flag is agreed on, for the message of a step that is skipped for it.
 #pragma once
 
 #include <functional>
@@ -31,7 +31,7 @@ class OverflowRanks {
                                    const at::Tensor& origin, const parallel::ProcessGroup& group,
                                    const std::function<std::string(std::size_t)>& name_of);
 
-  /// Several losses: the first that overflowed is told of.
+  /// Several losses: the first that overflowed is reported.
   void add(const OverflowRanks& later);
 
   /// To follow "a gradient that is not finite": " on rank 1", " on ranks 0, 2", that the average

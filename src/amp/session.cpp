@@ -85,7 +85,7 @@ Session::~Session() {
     weights_.restore();
     for (const auto& model : models_) flatten_recurrent_weights(model->module());
   } catch (const std::exception& error) {
-    // A destructor must not throw; what could not be given back is told.
+    // A destructor must not throw; a message names what could not be given back.
     say(std::string("mezzo: weights could not be given back: ") + error.what());
   }
 }

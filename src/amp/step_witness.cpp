@@ -13,7 +13,7 @@
 namespace mezzo::amp::detail {
 namespace {
 
-/// All witnesses of the process. Its mutex guards what each has seen, too: optimizers of several
+/// All witnesses of the process. Its mutex guards what each has seen too: optimizers of several
 /// threads may own one parameter.
 struct Witnesses {
   std::mutex mutex;

@@ -19,7 +19,7 @@ class Session;
 /// Low weights without a master, at a level that keeps masters: such an optimizer steps 16-bit
 /// values, which lose small updates, and by gradients that carry other losses' scales. That is an
 /// error. Float weights of a network whose losses are scaled: such an optimizer steps by gradients
-/// that nobody divides. That is said once, since the program may do so itself.
+/// that nobody divides. One message says so, since the program may do so itself.
 ///
 /// Gradients alone are no training, and neither are values that change alone: an attack on inputs
 /// leaves the first, averages of weights do the second. Both between two training calls, and twice,

@@ -42,7 +42,7 @@ at::Tensor storage_as(const at::Tensor& tensor, at::ScalarType type) {
       .set_(tensor.storage(), 0, tensor.sizes(), tensor.strides());
 }
 
-/// A master takes the values that were written. Low values that it rounds to already tell nothing
+/// A master takes the values that were written. Low values that it rounds to already say nothing
 /// new, and it knows them better: so it does not matter whether the network's file or the masters'
 /// is loaded first.
 void take_values(at::Tensor& master, const at::Tensor& values) {

@@ -48,14 +48,14 @@ at::Tensor master_value(const Weight& weight);
 /// memory first (give_memory), and training goes on with it as at any level with masters. At the
 /// end of each step masters that nobody has written since are split again (split_master).
 void give_memory(Weight& weight);
-/// Not if master or weight were written and not told yet, nor if the kernels cannot.
+/// Not if master or weight were written and nobody has said so yet, nor if the kernels cannot.
 void split_master(Weight& weight);
 
 /// Keeps tensors and masters in agreement whoever writes.
 ///
 /// Note [Writes from outside]: the caller may write weights after `initialize`, and torch::load on
 /// a bare half module replaces a tensor's storage by the file's float bytes without changing its
-/// type. Version counter and storage tell; the values then go to the master, and the tensor gets
+/// type. Version counter and storage show it; the values then go to the master, and the tensor gets
 /// its type again. Low values that the master rounds to leave it as it is. Writes through data()
 /// move no version: `absorb` compares single values, on hosts, and all values of all weights once
 /// it has found such a write; `absorb_values` compares all. A split master has no values to compare

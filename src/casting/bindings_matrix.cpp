@@ -60,7 +60,7 @@ struct Multiplication<at::_ops::addbmm> {
   static constexpr bool kPossible = true;
   template <typename... A>
   static bool is_one(const at::Tensor&, const at::Tensor& left, const A&...) {
-    return is_multiplication_by(left) && left.sizes().front() == 1;  // batches are summed, too
+    return is_multiplication_by(left) && left.sizes().front() == 1;  // batches are summed too
   }
 };
 template <>

@@ -1,4 +1,4 @@
-// How the casting layer counts its casts; include/mezzo/cast_counts.h tells the totals.
+// How the casting layer counts its casts; include/mezzo/cast_counts.h has the totals.
 #pragma once
 
 #include <cstdint>

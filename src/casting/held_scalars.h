@@ -62,7 +62,7 @@ class ScalarGuard {
 };
 
 /// Gives `written`, of a low type, the values that an operator in place computed in float; finite
-/// ones that it cannot hold become the nearest that it can, and it is said once. A zero that
+/// ones that it cannot hold become the nearest that it can, with one message. A zero that
 /// `add_`, `sub_` or a clamp makes nonzero becomes the smallest number of the type: it guards a
 /// division or a logarithm.
 void write_nearest(std::string_view op, const at::Tensor& written, const at::Tensor& computed);

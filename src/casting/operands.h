@@ -38,7 +38,7 @@ inline void see(Operands& seen, const at::TensorBase& tensor) {
     if (type == at::kDouble) seen.reach = Reach::kNone;
     return;
   }
-  // The key set tells in a bit test what layout() and device() take calls for.
+  // The key set answers in a bit test what layout() and device() take calls for.
   constexpr c10::DispatchKeySet kDense(c10::DispatchKey::Dense);
   constexpr c10::DispatchKeySet kUsual =
       kDense | c10::DispatchKeySet(c10::BackendComponent::CPUBit);

@@ -10,7 +10,7 @@ namespace mezzo::casting {
 void note_filled(const at::Tensor& self) noexcept;
 
 /// div_ is about to be called on this tensor. If it is what was filled last, and low, the way to
-/// have the division in float is told once.
+/// have the division in float is reported once.
 void tell_reversed_division(const at::Tensor& self);
 
 }  // namespace mezzo::casting

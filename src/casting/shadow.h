@@ -1,5 +1,5 @@
 // One persistent low-precision copy of one weight: its values, the aliases of them that autograd
-// links to the weight by a node, and the rule that tells whether they still hold.
+// links to the weight by a node, and the rule that decides whether they still hold.
 #pragma once
 
 #include <ATen/core/grad_mode.h>
@@ -103,7 +103,7 @@ class Shadow {
   bool was_used() const { return gate_->was_used(); }
 
   /// Can base() be written in one pass with the weight, the same elements in the same places, each
-  /// rounded once? And is it, as far as versions tell, the weight's copy now?
+  /// rounded once? And is it, as far as versions show, the weight's copy now?
   bool can_be_written_with(const at::Tensor& weight) const;
 
   /// Begun with this base(), and nobody ended it, cast or invalidated since.

@@ -49,7 +49,7 @@ struct WeightEntry {
   std::uint64_t number;  // no other entry's
   WeightMemory memory;
   std::vector<std::shared_ptr<Shadow>> shadows;
-  bool kept_fresh = false;  // an optimizer of ours tells of each of its updates
+  bool kept_fresh = false;  // an optimizer of ours reports each of its updates
   bool in_use = false;      // since an outermost scope ended last
 
  private:

@@ -7,7 +7,7 @@
 // memory, so that graphs which saved the old one stay valid; one whose weight is known to have
 // changed is overwritten, so that such graphs fail as they would without casts.
 //
-// An amp::Optimizer tells of each update and so keeps the copies fresh from scope to scope. Copies
+// An amp::Optimizer reports each update and so keeps the copies fresh from scope to scope. Copies
 // of other weights that are trained, as a gradient or a recorded graph shows, last until the
 // outermost scope ends, as in LibTorch's own autocast.
 #pragma once

@@ -9,10 +9,10 @@ namespace mezzo::casting {
 /// After an update of these weights: the low-precision copies that were used since the last refresh
 /// get the new values now, in one pass over the list, and count as fresh. No new copies are made.
 /// From now on the copies are kept from scope to scope, as those of weights whose every update is
-/// told (CastLoans tells as well), until leave_casts(). Thread-safe.
+/// reported (CastLoans reports as well), until leave_casts(). Thread-safe.
 void refresh_casts(at::TensorList weights);
 
-/// Nobody tells of updates of these weights any more. Thread-safe.
+/// Nobody reports updates of these weights any more. Thread-safe.
 void leave_casts(at::TensorList weights);
 
 /// The copies of these weights are cast again at their next use, whatever their version counters

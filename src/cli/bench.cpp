@@ -35,7 +35,7 @@ fs::path find_program() {
 }
 
 /// The command line. The program loads LibTorch by its run path, in the build folder and where the
-/// copy has one of its own; elsewhere it is told where one is.
+/// copy has one of its own; elsewhere it is given the place of one.
 std::vector<std::string> command_for(const fs::path& program) {
   std::vector<std::string> command;
   const fs::path folder = program.parent_path();

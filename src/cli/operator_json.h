@@ -12,7 +12,7 @@
 
 namespace mezzo::cli {
 
-/// The low types that a class is told for: both, or the one that the user asked for.
+/// The low types that a class is shown for: both, or the one that the user asked for.
 std::vector<DType> low_types(const std::optional<DType>& only);
 
 /// "apex low, mxnet promote": what the systems' lists say. Empty if none lists the operator.

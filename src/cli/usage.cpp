@@ -41,7 +41,7 @@ std::string unknown_words(const CLI::App& app) {
   words.erase(std::ranges::find(words, "--"), words.end());  // behind it is what others read
   if (words.empty()) return {};
   const std::string where = parsed.empty() ? "mezzo: " : "mezzo " + at.get_name() + ": ";
-  // An unknown option leaves its value over, too, or takes a place that was another word's.
+  // An unknown option leaves its value over too, or takes a place that was another word's.
   const auto option =
       std::ranges::find_if(words, [](const std::string& word) { return word.starts_with('-'); });
   if (option != words.end()) {

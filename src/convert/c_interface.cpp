@@ -53,7 +53,7 @@ std::string given(const char* text, const char* what) {
   return text;
 }
 
-// A short conversion tells of itself once, too: that is when a caller can end it.
+// A short conversion reports once as well, so that a caller can end it.
 std::function<void(std::string_view, double)> reported_to(mezzo_progress progress, void* own) {
   if (progress == nullptr) return {};
   const auto report = [=](std::string_view what, double share) {

@@ -52,7 +52,7 @@ class Conversion {
     }
   }
 
-  // Decides, on what was measured if the options ask for that; `target` tells where to work.
+  // Decides, on what was measured if the options ask for that; `target` names the place to work.
   void decide_all(const fs::path& target) {
     verifier_ = std::make_unique<Verifier>(file_, choice_, graph_, policy_, target);
     const std::vector<std::string> notes = verifier_->notes();

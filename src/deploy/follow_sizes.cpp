@@ -37,7 +37,7 @@ SizeFollower::SizeFollower(const detail::NetworkCall& call, jit::Module& mirror,
 }
 
 /// Up to two other sizes of one axis at which the network runs: one far away, at which a map of a
-/// thirty-second of an image has another size, too, and one by a small step, or by one that
+/// thirty-second of an image has another size too, and one by a small step, or by one that
 /// networks with strides and patches take.
 std::vector<std::int64_t> SizeFollower::sizes_that_run(std::size_t axis) {
   const std::int64_t size = axes_[axis].size;

@@ -220,7 +220,7 @@ Names index_write(C c, bool adds) {
   return {c.one("ScatterElements", {c.x(), all, source}, attributes)};
 }
 
-/// The places of a number have no coordinates; engines differ in what they say of them.
+/// The places of a number have no coordinates; engines differ in what they return for them.
 Names nonzero(C c) {
   const bool is_number = c.rank() == 0;
   std::string places = c.one("NonZero", {is_number ? c.unsqueezed(c.x(), {0}) : c.x()});

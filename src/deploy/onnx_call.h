@@ -1,5 +1,5 @@
-// A call of one of LibTorch's operators while it is said in ONNX, and the table of how that is
-// done.
+// A call of one of LibTorch's operators while it is translated to ONNX, and the table of
+// translations.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -127,8 +127,8 @@ class Call {
   std::vector<std::vector<c10::IValue>> results_;
 };
 
-/// How an operator is said. Its names, which are separated by spaces, are without overload and
-/// without the underscore of operators that write in place.
+/// How an operator is translated. Its names, separated by spaces, have neither overload nor the
+/// underscore of operators that write in place.
 struct Row {
   std::string_view names;
   int opset;  // the least

@@ -1,5 +1,5 @@
-// Calls with complex numbers, which ONNX's operators do not take: they are said by the rows for
-// real numbers, one part at a time.
+// Calls with complex numbers, which ONNX's operators do not take: the rows for real numbers
+// translate them, one part at a time.
 #pragma once
 
 #include <array>

@@ -100,7 +100,7 @@ class Spread {
 
 }  // namespace
 
-/// One loop while it is said.
+/// One loop while it is translated.
 class Walker::DynamicLoop {
  public:
   DynamicLoop(Walker& walker, const Node& node)

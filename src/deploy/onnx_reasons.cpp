@@ -1,4 +1,4 @@
-// Operators of the operator table that are not said in ONNX, and why. tests/deploy/ walks the
+// Operators of the operator table that are not translated to ONNX, and why. tests/deploy/ walks the
 // operator table and fails for one that has neither a row nor a reason.
 #include <array>
 

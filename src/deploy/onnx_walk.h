@@ -1,5 +1,5 @@
 // Goes through a graph of TorchScript: what follows from no input is computed, everything else is
-// said in ONNX, and both are run on the examples, from which types and sizes are known.
+// translated to ONNX, and both are run on the examples, from which types and sizes are known.
 #pragma once
 
 #include <torch/csrc/jit/api/module.h>
@@ -74,7 +74,7 @@ class Walker {
   Side side_of(const Node& node, std::size_t side, const Taken& taken, const Written& written);
   void write_tensors(const Written& written, const std::vector<OnnxValue>& results);
   void dynamic_branch(const Node& node, const OnnxValue& condition);
-  /// A loop that is being unrolled ends when inputs say so.
+  /// A loop that is being unrolled ends when inputs decide so.
   struct EndsByInputs : std::exception {};
   void loop(const Node& node);
   void unroll(const Node& node);

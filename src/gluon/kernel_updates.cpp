@@ -8,7 +8,7 @@
 namespace mezzo::gluon {
 namespace {
 
-/// Adam as the kernels compute it, told MXNet's numbers: the bias correction is in the rate, so
+/// Adam as the kernels compute it, given MXNet's numbers: the bias correction is in the rate, so
 /// that epsilon stands beside the uncorrected root.
 kernels::AdamScalars<double> adam_scalars(const Hyper& hyper, const ParameterNumbers& now,
                                           bool decoupled, bool corrects) {

@@ -1,4 +1,4 @@
-// MXNet's optimizers as rows: what they are told, and how they move one parameter.
+// MXNet's optimizers as rows: what they are given, and how they move one parameter.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ thread_local bool in_forward = false;
 
 /// The calls that are open on this thread.
 enum class OpenCall {
-  kOperator,     // the listener was told of it
+  kOperator,     // the listener heard of it
   kInner,        // inside an operator or a node
   kTransparent,  // no operator: what it calls counts as the program's
   kNode,         // of the backward pass, or the engine around it

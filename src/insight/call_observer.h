@@ -10,7 +10,7 @@
 
 namespace mezzo::insight {
 
-/// The one who is told. Inside both functions operators are not observed.
+/// The listener. Inside both functions operators are not observed.
 class CallListener {
  public:
   virtual ~CallListener() = default;
@@ -23,7 +23,7 @@ class CallListener {
   virtual void ended(const std::vector<at::Tensor>& results) = 0;
 };
 
-/// While it lives, a listener is told of the operators of this thread. One at a time.
+/// While it lives, a listener receives the operators of this thread. One at a time.
 class CallObserver {
  public:
   explicit CallObserver(CallListener& listener);

@@ -26,7 +26,7 @@ class CloseUp {
   /// `reads_fill`: infinities among the inputs count as finite.
   CloseUp(const ModulePaths& paths, bool reads_fill) : paths_(paths), reads_fill_(reads_fill) {}
 
-  /// `is_node`: what inner calls read from elsewhere counts as input, too.
+  /// `is_node`: what inner calls read from elsewhere counts as input too.
   void begin(const std::vector<at::Tensor>& inputs, const std::vector<double>& scalars,
              std::string name, bool is_node);
   /// `writes`: it changes some of its inputs; else a result in their memory is a view.

@@ -25,7 +25,7 @@ struct NamedTensor {
   bool is_buffer = false;
 };
 
-/// The parameters and buffers of networks by their memory, so that views of them are found, too.
+/// The parameters and buffers of networks by their memory, so that views of them are found too.
 class ModulePaths {
  public:
   explicit ModulePaths(const std::vector<mezzo::amp::detail::ModelState*>& models);

@@ -18,8 +18,8 @@
 namespace mezzo::insight {
 
 /// Operators are observed as the program calls them, with what they were given, and again inside
-/// nodes of the backward pass. Observers are not told what a node returns: a hook behind each node
-/// of the loss's graph looks at it, so that arithmetic which no dispatcher sees is found, too.
+/// nodes of the backward pass. Observers do not see what a node returns: a hook behind each node
+/// of the loss's graph looks at it, so that arithmetic which no dispatcher sees is found too.
 class Observer {
  public:
   explicit Observer(const ModulePaths& paths);

@@ -78,7 +78,7 @@ class GeneratorStates {
   std::vector<at::Tensor> states_;
 };
 
-/// Waits for what runs on a device, so that its time is told.
+/// Waits for what runs on a device, so that its time is measured.
 void finish_devices(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (tensor.device().is_cpu()) continue;

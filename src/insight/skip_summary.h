@@ -1,4 +1,4 @@
-// Why a step was skipped, in one sentence, by what the model's last call alone can tell.
+// Why a step was skipped, in one sentence, from the model's last call alone.
 #pragma once
 
 #include <string>

@@ -53,7 +53,7 @@ class StepTrial {
   StepOutcome attempt(const Precision& precision, double scale, Observer* observer = nullptr);
 
   const std::vector<mezzo::amp::detail::ModelState*>& models() const noexcept { return models_; }
-  /// The session of the first optimizer: its level is the one that is told.
+  /// The session of the first optimizer: its level is the one that is reported.
   mezzo::amp::detail::Session& session() const noexcept { return *session_; }
   /// The operators' policy at levels that have one.
   std::optional<Policy> policy() const;

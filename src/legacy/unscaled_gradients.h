@@ -1,4 +1,4 @@
-// Which gradients are unscaled, where backward passes run that nobody tells us of.
+// Which gradients are unscaled, where backward passes run that nobody announces.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace mezzo::fp16_utils {
 
-/// The gradients of masters and float weights at one moment, to tell later whether they were
+/// The gradients of masters and float weights at one moment, to see later whether they were
 /// cleared, and whether a backward pass has left others.
 class UnscaledGradients {
  public:

@@ -98,7 +98,7 @@ struct Found {
 };
 
 /// The row that decides about an overload in any form: "addmm_" is decided by "addmm", "mm.out" by
-/// "mm". An out= overload whose functional row cannot be told by name ("add.out") gets the first
+/// "mm". An out= overload whose functional row its name does not give ("add.out") gets the first
 /// row of its base name. Nothing if the table does not know the operator.
 std::optional<Found> find(std::string_view overload) noexcept;
 

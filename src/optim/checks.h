@@ -1,4 +1,4 @@
-// Options checked at the border: out of range is an error that tells the range.
+// Options checked at the border: out of range is an error that names the range.
 #pragma once
 
 #include "core/raise.h"

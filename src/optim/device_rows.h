@@ -40,7 +40,7 @@ class DeviceCounters {
  private:
   struct Counter {
     std::int64_t index;
-    std::int64_t known = kNoOpinion;  // what the device was told or has told; none as yet
+    std::int64_t known = kNoOpinion;  // what the device was given or has reported; none as yet
   };
   at::Tensor counts_;  // int64
   std::unordered_map<const c10::TensorImpl*, Counter> of_param_;

@@ -60,7 +60,7 @@ AgreedFlag agree_overflow(const at::Tensor& flag,
 /// theirs. Returns whether there are others, or this happened to all ranks.
 bool make_others_skip(const at::Device& device, const ProcessGroup& group);
 
-/// The rank (of the whole) that overflowed, with the place that it told; nothing if there is
+/// The rank (of the whole) that overflowed, with the place that it gave; nothing if there is
 /// none. Reads the device.
 std::optional<ranks::OverflowOrigin> origin_of(const at::Tensor& origin, const ProcessGroup& group);
 /// Did no rank have a flag that was down? Reads the device.
@@ -71,7 +71,7 @@ bool is_on_all(const at::Tensor& origin);
 int loops_left(const ProcessGroup& group);
 
 /// While one lives, gradients are looked at before they are averaged: whose were not finite cannot
-/// be seen afterwards. For those who will tell of it. On CPUs.
+/// be seen afterwards. For those who will report it. On CPUs.
 class OverflowWatch {
  public:
   OverflowWatch();

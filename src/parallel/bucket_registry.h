@@ -1,4 +1,4 @@
-// Which storages are reducers' buckets: so that a gradient tells what happened to it.
+// Which storages are reducers' buckets: so that a gradient shows what happened to it.
 #pragma once
 
 #include <atomic>

@@ -117,7 +117,7 @@ void GradientReducer::rebuild(const std::vector<int>& order) {
       [this](int bucket) { sender_.announce(bucket); });
 }
 
-// The first backward tells in which order gradients come; rank 0's order is everybody's.
+// The first backward shows in which order gradients come; rank 0's order is everybody's.
 void GradientReducer::agree_on_order(bool reduced) {
   order_agreed_ = true;
   const std::vector<int> own = schedule_->arrival_order();

@@ -190,7 +190,7 @@ void GradientReducer::put_notes(const at::Tensor& there, const std::vector<doubl
   notes_.insert(notes_.end(), notes.begin(), notes.end());
 }
 
-// How many ranks said yes to each note on each bucket. Empty if this rank need not know, since
+// How many ranks agreed to each note on each bucket. Empty if this rank need not know, since
 // reading costs a GPU a stop: it lacks no gradient, and what would be an error elsewhere changes
 // nothing in what it does next. (Where a backward broke off, what came of it is not finite.)
 std::vector<double> GradientReducer::read_notes() {
@@ -225,7 +225,7 @@ void GradientReducer::end() {
   } catch (...) {
     failure = std::current_exception();
   }
-  // After an error, too: ranks that have left the loop see none, and wait for the order.
+  // After an error too: ranks that have left the loop see none, and wait for the order.
   if (!order_agreed_) agree_on_order(failure == nullptr);
   if (failure) std::rethrow_exception(failure);
 }

@@ -1,6 +1,6 @@
 // Averages gradients during the backward pass.
 //
-// A hook on each parameter's accumulator tells when its gradient is complete; full buckets travel
+// A hook on each parameter's accumulator shows when its gradient is complete; full buckets travel
 // while the backward goes on, and the end of the backward waits for them. Decisions are those of
 // ranks/bucket_schedule.h; this file carries them out on tensors.
 #pragma once
@@ -74,7 +74,7 @@ class GradientReducer {
   /// only accumulate.
   void finish_without_gradients();
   /// Zeroes the gradients that are views; with `set_to_none` drops the others and those of frozen
-  /// parameters, else zeroes them, too.
+  /// parameters, else zeroes them too.
   void zero_gradients(bool set_to_none);
 
   std::vector<at::Tensor> buffers() const;

@@ -1,5 +1,5 @@
 // Ranks that run out of data at different times: before each collective of a training loop the
-// ranks tell each other what comes, so that one which has nothing left can take part.
+// ranks announce what comes, so that one which has nothing left can take part.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ class Join {
   /// A model is trained in the loop from now on.
   void enter(std::int64_t model, Member member);
   /// The end of the loop for a model. With the first one this rank has left, and takes part in what
-  /// the others do until they have, too. Throws as collectives do, and Error if an error had
+  /// the others do until they have too. Throws as collectives do, and Error if an error had
   /// ended the loop for all; the model is out in any case.
   void leave(std::int64_t model, const Session& session);
   bool has(std::int64_t model) const { return members_.contains(model); }

@@ -48,7 +48,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   };
   using Start = std::function<std::unique_ptr<Pending>(Communicator&, const at::Tensor& written,
                                                        const at::Tensor& read)>;
-  // `read` is undefined if `written` is read, too.
+  // `read` is undefined if `written` is read too.
   std::unique_ptr<Pending> start(const Call& call, const Start& begin, const at::Tensor& written,
                                  const at::Tensor& read = {});
   std::shared_ptr<Communicator> communicator(const at::Device& device);

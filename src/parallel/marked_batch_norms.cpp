@@ -36,7 +36,7 @@ class Marks {
 
   bool any() const noexcept { return any_.load(std::memory_order_acquire); }
 
-  // An entry keeps its tensor's address from being used again, so that the address tells.
+  // An entry keeps its tensor's address from being used again, so that the address identifies it.
   std::optional<BatchNormMark> find(const MaybeTensor& running_mean,
                                     const MaybeTensor& weight) const {
     const MaybeTensor& known_by =
@@ -110,8 +110,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, std::int64_t> inner_b
   return {*norm, nothing, nothing, nothing, 0};
 }
 
-// An empty batch, which LibTorch may answer before it asks for the inner one, must still tell the
-// other ranks that it is empty.
+// An empty batch, which LibTorch may answer before it asks for the inner one, must still report
+// to the other ranks that it is empty.
 at::Tensor outer_batch_norm(c10::DispatchKeySet keys, const at::Tensor& input,
                             const MaybeTensor& weight, const MaybeTensor& bias,
                             const MaybeTensor& running_mean, const MaybeTensor& running_var,

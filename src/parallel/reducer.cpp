@@ -91,7 +91,7 @@ void Reducer::reduce() {
   Lane& lane = members.internals().calls();
   for (const auto& chosen : by_type(tensors_)) {
     // A gradient may be missing on some ranks, or of another type than its parameter: all reduce
-    // the same layout, and one element per tensor behind it tells whether anybody had it.
+    // the same layout, and one element per tensor behind it says whether any rank had it.
     std::vector<at::Tensor> values;
     std::vector<std::size_t> all;
     std::vector<std::size_t> used_here;

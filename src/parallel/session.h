@@ -59,7 +59,7 @@ class Session : public std::enable_shared_from_this<Session> {
   /// A loop that these ranks may leave one by one.
   void remember_join(const std::vector<int>& ranks, const std::shared_ptr<Join>& join);
   /// The loop that all these ranks are in; null if this process is in none with any of them.
-  /// Throws UnsupportedError if it is in one with some of them: those outside would not be told.
+  /// Throws UnsupportedError if it is in one with some of them: others would not learn of it.
   std::shared_ptr<Join> join_of(const std::vector<int>& ranks, std::string_view where) const;
   /// How many loops over at least these ranks this process has left.
   int loops_left(const std::vector<int>& ranks) const;

@@ -91,7 +91,7 @@ c10::intrusive_ptr<c10d::TCPStore> connect(const StoreAddress& address,
   }
 }
 
-// LibTorch waits for a folder that is not there, and tells nothing.
+// LibTorch waits for a folder that is not there, without a message.
 void check_folder(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   if (std::error_code failure; !std::filesystem::is_directory(folder, failure)) {

@@ -11,7 +11,7 @@ namespace mezzo::platform {
 /// cannot be loaded.
 void* open_library(const std::string& name, std::string* why = nullptr);
 
-/// The file of the running program; empty if the system does not tell.
+/// The file of the running program; empty if the system does not say.
 std::filesystem::path program_path();
 
 /// Files of that name (or with a version behind it) where libraries of other projects usually lie:

@@ -10,7 +10,7 @@
 namespace mezzo::platform {
 namespace {
 
-/// The first value that the system tells of the processor under this name; empty if there is none.
+/// The first value that the system reports of the processor under this name, or nothing.
 std::string processor_entry(const std::string& name) {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {

@@ -16,14 +16,14 @@ std::int64_t resident_bytes();
 /// Is this file descriptor (1: standard output, 2: standard error) a terminal?
 bool is_terminal(int descriptor);
 
-/// The width of that terminal in characters; 80 where it cannot be told.
+/// The width of that terminal in characters; 80 if it is unknown.
 int terminal_columns(int descriptor);
 
-/// The processor's name, as the system tells it.
+/// The processor's name, as the system reports it.
 std::string processor_name();
 
-/// The processor's abilities in the system's words ("avx2", "avx512_bf16"); empty if it does
-/// not tell.
+/// The processor's abilities in the system's words ("avx2", "avx512_bf16"); empty if it
+/// lists none.
 std::vector<std::string> processor_flags();
 
 }  // namespace mezzo::platform

@@ -6,7 +6,7 @@
 
 namespace mezzo::platform {
 
-/// Does this host name resolve? If not, `why` tells what the resolver said.
+/// Does this host name resolve? If not, `why` holds the resolver's message.
 bool resolves(const std::string& host, std::string* why = nullptr);
 
 /// The numeric address of this machine from which packets to `host` leave; empty if none does.

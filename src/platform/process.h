@@ -20,7 +20,7 @@ struct ProcessEnd {
 };
 
 /// A child process whose standard output and error come through pipes; its standard input is empty.
-/// It leads a process group of its own, so that signals reach what it starts, too, and a terminal's
+/// It leads a process group of its own, so that signals reach what it starts too, and a terminal's
 /// Ctrl-C only this process. It is killed when the thread that started it ends, and the whole group
 /// when this process does, also by SIGKILL, so that none is left behind; the destructor kills and
 /// reaps it too.

@@ -17,7 +17,7 @@ enum class Treatment : std::uint8_t {
   kShield,  ///< no casts, neither here nor in what the operator calls inside
 };
 
-/// Is the operator cast whatever its arguments say? One comparison, for each call asks.
+/// Is the operator cast whatever its arguments are? One comparison, for each call asks.
 constexpr bool casts(Treatment treatment) {
   return treatment <= Treatment::kPromote;
 }

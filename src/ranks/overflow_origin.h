@@ -1,5 +1,5 @@
 // The origin of a gradient that is not finite, in one number, of which ranks take the maximum. So
-// the flag that they agree on tells its origin, at no further collective.
+// the flag that they agree on carries its origin, at no further collective.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace mezzo::ranks {
 
-/// Where the overflow was that a flag tells of.
+/// Where the overflow was that a flag reports.
 struct OverflowOrigin {
   int rank = 0;                            // the lowest one that had it
   std::optional<std::int64_t> place = {};  // of the gradient in that rank's list

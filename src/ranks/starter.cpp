@@ -92,7 +92,7 @@ Starter read_starter(const Variables& variables) {
     if (has_rank == has_size || !half.empty()) continue;
     half = std::string(has_rank ? dialect.rank : dialect.world_size) + " is set but " +
            (has_rank ? dialect.world_size : dialect.rank) + " is not";
-    // These two are set by hand, too, and then meant.
+    // These two are set by hand too, and then meant.
     if (has_rank && &dialect == kDialects) break;
   }
   if (!half.empty()) {

@@ -39,7 +39,7 @@ class Fields {
   const Json& object_;
 };
 
-/// The members of RunEnded in an object that holds others, too. Throws as event_from_json().
+/// The members of RunEnded in an object that holds others too. Throws as event_from_json().
 RunEnded figures_from(const Fields&);
 
 }  // namespace mezzo::report

@@ -36,7 +36,7 @@ class Page final : public Sink {
   }
   void write(const Event& event) override {
     add(report_, event);
-    // A page that cannot be written is said at the start, and what a crash leaves can be looked at.
+    // A page that cannot be written is an error at the start, and a crash leaves one to look at.
     const bool is_milestone = std::holds_alternative<RunStarted>(event) ||
                               std::holds_alternative<EpochEnded>(event) ||
                               std::holds_alternative<RunEnded>(event);

@@ -67,7 +67,7 @@ void raise_flag(at::Tensor& found_inf, const at::Tensor& other) {
       at::maximum(found_inf, to_device(other, found_inf.device()).to(found_inf.scalar_type())));
 }
 
-/// LibTorch's operator refuses bfloat16 on CUDA; a norm that is not finite tells the same.
+/// LibTorch's operator refuses bfloat16 on CUDA; a norm that is not finite says as much.
 void check_by_norm(const Batch& batch, at::Tensor& found_inf) {
   std::vector<at::Tensor> tensors;  // the largest of no elements is an error to LibTorch
   for (const at::Tensor& tensor : batch.tensors) {

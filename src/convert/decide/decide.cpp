@@ -102,7 +102,7 @@ class Decider {
     if (options.raise_epsilons) warn("raise_epsilons");
   }
 
-  // The caller's word on a node holds for its weights, too.
+  // The caller's word on a node holds for its weights too.
   void keep_float(NodeId id, Level level, const std::string& why) {
     pin_all(id, level, why);
     if (is_weights_only()) result_.float_weights.push_back(graph_.key_of(graph_.node(id)));

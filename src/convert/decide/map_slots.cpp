@@ -54,7 +54,7 @@ class Mapper {
     wanted_[place(node, scope, index)] = slot;
   }
 
-  // The slot as which the value there is read; none if nothing was said.
+  // The slot as which the value there is read; none if none was given.
   Slot wanted(NodeId node, ScopeId scope, std::size_t index) const {
     const auto found = wanted_.find(place(node, scope, index));
     return found == wanted_.end() ? kNoSlot : found->second;
@@ -291,7 +291,7 @@ class Mapper {
       for (const Slot other : variables) map_.slots.unite(other, slot);
       return;
     }
-    // From opset 23 on the type of the result is that of the scale, if nothing is said.
+    // From opset 23 on the type of the result is that of the scale, if none is given.
     if (op == "DequantizeLinear" && graph_.attribute(node, "output_dtype") == nullptr) {
       const Formal* scale = node.schema->input(1);
       if (scale != nullptr) return map_.slots.unite(variables[scale->variable], slot);

@@ -11,7 +11,7 @@ struct Difference {
   double max_absolute = 0;
   double range = 0;  // the largest magnitude of the reference
   double signal = 0, noise = 0, product = 0, power = 0;
-  bool finite = true;  // wherever the reference is; where both are infinite or NaN alike, too
+  bool finite = true;  // wherever the reference is; where both are infinite or NaN alike too
 
   /// Both of one size.
   void add(std::span<const double> reference, std::span<const double> got);

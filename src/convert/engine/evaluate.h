@@ -21,7 +21,7 @@ namespace mezzo::convert {
 /// installed. Null, with the reason in `why`, if they are not there.
 const OperatorLibrary* open_operators(const std::filesystem::path& path, std::string* why);
 
-/// The evaluator as an engine. Values inside bodies and functions are watched, too.
+/// The evaluator as an engine. Values inside bodies and functions are watched too.
 class Evaluator final : public Engine {
  public:
   explicit Evaluator(const OperatorLibrary& library) : library_(library) {}

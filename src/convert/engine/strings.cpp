@@ -209,7 +209,7 @@ Strings texts_of_numbers(const Array& array) {
   return texts;
 }
 
-/// The numbers that strings say, as doubles or integers of 64 bits.
+/// The numbers that strings spell, as doubles or integers of 64 bits.
 Array numbers_of(const Array& array, bool is_real) {
   Array numbers{is_real ? Element::kDouble : Element::kInt64, array.dims, {}};
   for (const std::string& text : texts_of(array)) {

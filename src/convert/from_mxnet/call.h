@@ -106,7 +106,7 @@ class Call {
   Operands inputs_;
 };
 
-/// Sizes of values that were broadcast; nothing if that cannot be told.
+/// Sizes of values that were broadcast; nothing if they are unknown.
 std::optional<Dims> broadcast_dims(const std::optional<Dims>& a, const std::optional<Dims>& b);
 
 /// The product, or kUnknownSize where one is unknown.

@@ -117,7 +117,7 @@ Operands ones_like(Call& call) {
   return filled_like(call, 1);
 }
 
-// Sizes of 0 are not known to the graph: what they are joined with tells. One is broadcast to it.
+// Sizes of 0 are not known to the graph: their partner decides. One is broadcast to it.
 Operands filled(Call& call, double value) {
   Dims dims = call.list("shape");
   for (std::int64_t& size : dims) size = std::max<std::int64_t>(size, 1);

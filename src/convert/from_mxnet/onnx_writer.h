@@ -20,7 +20,7 @@
 
 namespace mezzo::convert::mxnet {
 
-/// Sizes of dimensions; kUnknownSize where only a run tells.
+/// Sizes of dimensions; kUnknownSize where only a run shows it.
 using Dims = std::vector<std::int64_t>;
 constexpr std::int64_t kUnknownSize = -1;
 

@@ -113,7 +113,7 @@ std::int64_t known_size(const TargetSize& size, const Operand& x) {
   return result;
 }
 
-// Sizes that only a run tells, as a list that the model computes.
+// Sizes that are known in a run alone, as a list that the model computes.
 Operand computed_target(Call& call, const Operand& x, const std::vector<TargetSize>& target) {
   Operands parts;
   for (const TargetSize& size : target) {

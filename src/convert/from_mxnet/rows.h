@@ -1,4 +1,4 @@
-// The table of translations: a row for each operator of MXNet that can be said in ONNX.
+// The table of translations: a row for each operator of MXNet that has a form in ONNX.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,7 @@ struct Value {
       nullptr;  // TensorProto, or SparseTensorProto; also of inputs with defaults
   Type type;
   Type declared;                   // by the file; counts only where `type` follows from no operator
-  std::vector<std::int64_t> dims;  // where the file tells them; -1: unknown
+  std::vector<std::int64_t> dims;  // where the file gives them; -1: unknown
   bool has_dims = false;
   std::vector<Use> uses;
 };

@@ -81,7 +81,7 @@ void GraphEdits::release(ValueId id) {
   } else if (value.origin == Origin::kInitializer) {
     edit(value.scope).dead_constants.insert(value.name);
   } else {
-    return;  // an input, too: those stay
+    return;  // an input too: those stay
   }
   forget(value);
 }

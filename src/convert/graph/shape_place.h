@@ -15,7 +15,7 @@ namespace mezzo::convert {
 
 using Shape = std::optional<Dims>;
 
-inline constexpr std::uint64_t kMostListed = 64;  // elements of a constant that tells a shape
+inline constexpr std::uint64_t kMostListed = 64;  // elements of a constant that gives a shape
 /// Dimensions and what they are computed from stay within, so that no product of two overflows.
 inline constexpr std::int64_t kLargestDim = std::int64_t{1} << 30;
 

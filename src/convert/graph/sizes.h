@@ -9,7 +9,7 @@
 
 namespace mezzo::convert {
 
-/// An estimate of the number of elements of every value: from the shapes that the file tells and
+/// An estimate of the number of elements of every value: from the shapes that the file gives and
 /// from what operators do with shapes. A dimension that is not known counts as one; a value whose
 /// shape is not known is as large as the largest float that its maker reads. At most 2^30. Nothing
 /// but costs may depend on it.

@@ -47,7 +47,7 @@ std::string last_lines(std::string_view text) {
 std::string way_of(const platform::ProcessEnd& end) {
   if (end.signal != 0) return concat({"ended by ", platform::signal_name(end.signal)});
   std::string text = concat({"exit code ", std::to_string(end.code)});
-  // How the shell tells of a command that a signal has ended.
+  // How the shell reports a command that a signal has ended.
   constexpr int kBySignal = 128;
   if (end.code > kBySignal && end.code <= kBySignal + 64)
     text += concat({", ", platform::signal_name(end.code - kBySignal)});

@@ -46,7 +46,7 @@ class Judge {
   ValueRanges ranges(const Graph& graph) const;
 
   /// The error that each node adds by itself over the samples, worst first; nothing if the
-  /// engine cannot tell.
+  /// engine cannot measure it.
   std::vector<LocalError> local_errors(const Graph& graph, const Decisions&,
                                        const ConvertPolicy&) const;
 

@@ -14,7 +14,7 @@ using TypesOfValues = std::unordered_map<std::string, Element>;
 /// Casts an operand to the nearest type that its operator admits at the model's opset, and what
 /// the operator makes of it back: `ReduceMax` of booleans becomes `Cast`, `ReduceMax`, `Cast`. The
 /// nearest type holds every value of the operand's where one of those is admitted; else it is the
-/// widest. Values keep their names and types. Left alone: operands whose type is not told, and
+/// widest. Values keep their names and types. Left alone: operands whose type is not known, and
 /// operators that admit nothing wider. Returns how many operators were changed.
 std::size_t admit_types(MadeModel& model, const TypesOfValues& types);
 

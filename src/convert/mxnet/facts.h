@@ -20,7 +20,7 @@ enum class Role : std::uint8_t {
 
 Role role_of(const Node& node, std::size_t input);
 
-/// How many results a node has, as far as its operator and attributes tell; 1 if nothing is
+/// How many results a node has, as far as its operator and attributes show; 1 if nothing is
 /// known.
 std::uint32_t output_count(const Node& node);
 

@@ -61,7 +61,7 @@ std::string_view external_bytes(Document& document, const Tensor& tensor, const 
       has_length = true;
     }
   }
-  // Where no length is told the shape tells it, if elements are whole bytes.
+  // If no length is given the shape implies it, if elements are whole bytes.
   const std::size_t size = size_of(tensor.element);
   if (!has_length && size != 0)
     return document.external(location, offset, tensor.count * size, false);
@@ -155,7 +155,7 @@ Tensor read_tensor(Document& document, const Message& message) {
 
 void for_each_chunk(const Tensor& tensor,
                     const std::function<void(std::span<const float>)>& visit) {
-  // At least one: what a tensor holds may be more than its shape tells.
+  // At least one: a tensor may hold more than its shape says.
   std::vector<float> chunk(std::clamp<std::uint64_t>(tensor.count, 1, kChunk));
   const auto from_bytes = [&](std::string_view bytes) {
     // Tensors of a data file stand where floats may stand; those inside a model often do not.

@@ -245,7 +245,7 @@ class Folding {
     remove(fold.parts, made, edit);
   }
 
-  // Weights that others read, too, stay what they are for those.
+  // Weights that others also read stay what they are for those.
   void store(const Node& node, std::size_t input, const std::vector<float>& values,
              NodeEdit& edit) {
     const ValueId id = node.inputs[input];

@@ -10,7 +10,7 @@ namespace mezzo::convert {
 
 /// Folds every batch normalization of inference whose parameters are constants into the weights and
 /// the bias of the Conv, ConvTranspose, Gemm or MatMul before it, which nobody else reads; computed
-/// in double. In bodies and functions, too. Edits the document's messages; where nothing can be
+/// in double. In bodies and functions too. Edits the document's messages; where nothing can be
 /// folded they stay as they were. The edited model computes the same up to rounding; a second call
 /// finds nothing. Returns every batch normalization, in file order, with what became of it.
 std::vector<BatchNormFold> fold_batch_norms(Document&);

@@ -221,7 +221,7 @@ void Editor::edit_info(const Scope& scope, Field& field, bool is_input) {
   if (!is_float_based(graph_.value(id).type)) return;
   const Twins& names = twins(id);
   if (is_constant(id) && is_stored_low_only(id)) {
-    // Up to IR 3 weights are inputs, too.
+    // Up to IR 3 weights are inputs too.
     if (!is_input) return;
     info.set(field::value_info::kName, names.low);
     return set_element(info.find(field::value_info::kType));

@@ -64,7 +64,7 @@ Types::Types(Graph& graph, const torch::jit::Module& module,
     if (is_fixed && i - 1 < start_.inputs.size()) fact = start_.inputs[i - 1];
     set(graph.inputs()[i], std::move(fact));
   }
-  // Facts that a product shows of its operands hold before it, too.
+  // Facts that a product shows of its operands hold before it too.
   std::size_t known = 0;
   for (int round = 0; round < kMostRounds; ++round) {
     follow(graph.block());

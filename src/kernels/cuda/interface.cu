@@ -79,7 +79,7 @@ constexpr Interface kInterface{
 bool succeeded(cudaError_t error) {
   if (error == cudaSuccess) return true;
   last_error = error;
-  cudaGetLastError();  // told now: the next call must not take it for its own
+  cudaGetLastError();  // reported now: the next call must not take it for its own
   return false;
 }
 

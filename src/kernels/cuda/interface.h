@@ -4,7 +4,7 @@
 // Everything is asynchronous: functions queue kernels on the stream and return; nothing waits for
 // the device or reads from it, flags and counters are read and written by the kernels. All of it
 // may be captured in a CUDA graph. Functions return false if CUDA reported an error; error()
-// then tells it. They may be called from any thread; a List belongs to one at a time.
+// then reports it. They may be called from any thread; a List belongs to one at a time.
 #pragma once
 
 #include <cstdint>
