@@ -245,10 +245,10 @@ auto promote_function(F function) {
 /// policy that is made from now on; the last registration of an operator holds. Thread-safe; meant
 /// for start-up. Throws Error if the dispatcher has no such operator.
 MEZZO_API void register_half_function(const std::string& op);
-/// The same, for operators that run in float32.
+/// As above, for operators that run in float32.
 MEZZO_API void register_float_function(const std::string& op);
 
-/// The same, for operators whose tensors must agree: they run in the widest of their types.
+/// As above, for operators whose tensors must agree: they run in the widest of their types.
 MEZZO_API void register_promote_function(const std::string& op);
 
 /// Applies the torch::autograd::Function F with its tensor arguments cast to `type` and casts off:

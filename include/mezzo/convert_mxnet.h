@@ -187,7 +187,7 @@ struct Options {
 MEZZO_API Symbol convert_symbol(const Symbol& symbol, const Options& options = {},
                                 const std::vector<std::string>& data_names = {});
 
-/// The same with parameters, rounded where the graph wants them in 16 bits. Each parameter's
+/// As above, with parameters, rounded where the graph wants them in 16 bits. Each parameter's
 /// variable says its type ("__dtype__").
 MEZZO_API Checkpoint convert_model(const Checkpoint& checkpoint, const Options& options = {});
 

@@ -89,7 +89,7 @@ class MEZZO_API FP16_Optimizer {
   /// of 1, naming the parameter.
   void step();
 
-  /// The same for optimizers that evaluate the loss themselves. The closure clears gradients, runs
+  /// As above, for optimizers that evaluate the loss themselves. The closure clears gradients, runs
   /// forward and `backward` of this object and returns the loss. An evaluation that overflows is
   /// repeated at the lower scale, at most 20 times; then weights and optimizer are as before, and
   /// the scale stays where it fell.

@@ -28,7 +28,7 @@ MEZZO_API void BN_convert_float(torch::nn::Module& module);
 /// `type` in place. Throws ConfigError if that is no floating type.
 MEZZO_API void convert_module(torch::nn::Module& module, at::ScalarType type);
 
-/// The same for a whole network, except that every batch norm stays or becomes float. Recurrent
+/// As above, for a whole network, except that every batch norm stays or becomes float. Recurrent
 /// layers lay their weights out again.
 MEZZO_API void convert_network(torch::nn::Module& module, at::ScalarType type);
 
@@ -84,7 +84,7 @@ class HalfCaller {
                       cast);
   }
 
-  /// The same.
+  /// As above.
   template <typename... Args>
   auto forward(Args&&... args) const {
     return (*this)(std::forward<Args>(args)...);
@@ -147,7 +147,7 @@ HalfNetwork<Net> network_to_half(Net net) {
   return HalfNetwork<Net>(std::move(net));
 }
 
-/// The same as a class: `FP16Model model(net)` converts `net` and is called with inputs of any
+/// network_to_half as a class: `FP16Model model(net)` converts `net` and takes inputs of any
 /// floating type.
 template <class Net>
 class FP16Model : public detail::HalfCaller<Net> {

@@ -39,7 +39,7 @@ MEZZO_API void set_compute_mode(at::ScalarType low, ComputeMode);
 /// bfloat16: ConfigError. Thread-safe.
 MEZZO_API ComputeMode compute_mode(at::ScalarType low);
 
-/// The same with its reason; measures, if nothing has yet, also where a mode was forced.
+/// The mode with its reason; measures, if nothing has yet, also where a mode was forced.
 MEZZO_API ComputeChoice compute_choice(at::ScalarType low);
 
 /// One line for each 16-bit type: mode, reason, measured rates.

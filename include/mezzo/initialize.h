@@ -144,7 +144,7 @@ struct ModelShape<std::vector<Net>> {
   }
 };
 
-/// The same for optimizers.
+/// As above, for optimizers.
 template <typename T>
 struct OptimizerShape;
 
@@ -286,7 +286,7 @@ auto initialize(Nets nets, Optims&& optimizers, Options options = {}) {
                    OptimizerShape::wrap(prepared.optimizers));
 }
 
-/// The same without an optimizer: casts, no masters.
+/// As above, without an optimizer: casts, no masters.
 template <detail::Models Nets>
 auto initialize(Nets nets, Options options = {}) {
   using ModelShape = detail::ModelShape<Nets>;

@@ -73,7 +73,7 @@ class ShadowRun {
   MEZZO_API std::string to_text(int most = 12) const;
   /// An object with `level`, `loss_scale`, `operators` and `casts`; an infinite error is null.
   MEZZO_API std::string to_json() const;
-  /// The same as an event for a sink of reports; its text is to_text().
+  /// The findings as an event for a sink of reports; its text is to_text().
   MEZZO_API report::PrecisionCompared to_event() const;
   /// Writes that event into the log of a run, from where the page shows it.
   MEZZO_API void write(report::Sink& log) const;

@@ -182,7 +182,7 @@ class Model : public detail::ModelHandle {
     return run_forward(std::forward<Args>(args)...);
   }
 
-  /// The same.
+  /// As above.
   template <typename... Args>
   auto forward(Args&&... args) const {
     return (*this)(std::forward<Args>(args)...);
@@ -233,7 +233,7 @@ class Model : public detail::ModelHandle {
         std::forward<Args>(args)...);
   }
 
-  /// The same, and the call is kept. It holds the network, but not this handle's state, which holds
+  /// As above, and the call is kept. It holds the network, but not this handle's state, which holds
   /// the call.
   template <typename... Args>
   auto run_kept(Args&&... args) const {

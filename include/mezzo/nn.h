@@ -44,7 +44,7 @@ MEZZO_API at::Tensor fused_rms_norm(const at::Tensor& x, at::IntArrayRef normali
 MEZZO_API std::pair<at::Tensor, at::Tensor> fused_add_layer_norm(
     const at::Tensor& x, const at::Tensor& residual, at::IntArrayRef normalized_shape,
     const at::Tensor& weight = {}, const at::Tensor& bias = {}, double eps = 1e-5);
-/// The same with the RMS norm.
+/// As above, with the RMS norm.
 MEZZO_API std::pair<at::Tensor, at::Tensor> fused_add_rms_norm(const at::Tensor& x,
                                                                const at::Tensor& residual,
                                                                at::IntArrayRef normalized_shape,

@@ -66,7 +66,7 @@ class MEZZO_API FusedOptimizer : public torch::optim::Optimizer {
   /// gradients enabled; its result is returned.
   at::Tensor step(LossClosure closure = nullptr) override;
 
-  /// The same, unless `found_inf` is not zero: then nothing moves, no weight, no state, no step
+  /// As above, unless `found_inf` is not zero: then nothing moves, no weight, no state, no step
   /// counter. Gradients are multiplied by `inv_scale` on the way. Both have one element, int or
   /// float, on the parameters' device, and are read when the step runs. Undefined: never skip, no
   /// scale.

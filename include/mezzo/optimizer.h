@@ -39,7 +39,7 @@ class MEZZO_API Optimizer {
   /// scope was left, and when the scale is stuck at its floor.
   StepResult step();
 
-  /// The same for optimizers that evaluate the loss themselves. The closure clears gradients, runs
+  /// As above, for optimizers that evaluate the loss themselves. The closure clears gradients, runs
   /// forward and `scale_loss(...).backward()` and returns the unscaled loss. An evaluation that
   /// overflows is repeated at the lower scale, at most 20 times; then weights and optimizer are as
   /// before and the step is skipped.

@@ -159,7 +159,7 @@ class MEZZO_API Recurrence {
   void init_hidden(int64_t batch);
   /// The state is zeros again, and kept from now on.
   void reset_hidden();
-  /// The same, of this batch size.
+  /// As above, of this batch size.
   void reset_hidden(int64_t batch);
   /// Cuts the state from the graph that made it, so that a backward pass ends here; kept from now
   /// on. The state is the kept one, or that of the last call. Error if there is none.
@@ -222,7 +222,7 @@ class RecurrentModule : public torch::nn::Cloneable<Derived>, public detail::Rec
   Output forward(const at::Tensor& x, const InitialHidden& hidden = {}, ForwardOptions how = {}) {
     return run(x, hidden.states(), how, this->is_training());
   }
-  /// The same of sequences of different lengths. States are in the order of the caller's batch.
+  /// As above, for sequences of different lengths. States are in the order of the caller's batch.
   std::tuple<PackedSequence, Hidden> forward_with_packed_input(const PackedSequence& x,
                                                                const InitialHidden& hidden = {},
                                                                ForwardOptions how = {}) {
@@ -234,12 +234,12 @@ class RecurrentModule : public torch::nn::Cloneable<Derived>, public detail::Rec
     torch::nn::Module::to(device, dtype, non_blocking);
     flatten_parameters();
   }
-  /// The same.
+  /// As above.
   void to(torch::Dtype dtype, bool non_blocking = false) override {
     torch::nn::Module::to(dtype, non_blocking);
     flatten_parameters();
   }
-  /// The same.
+  /// As above.
   void to(torch::Device device, bool non_blocking = false) override {
     torch::nn::Module::to(device, non_blocking);
     flatten_parameters();

@@ -32,11 +32,11 @@ class FusedStep : public optim::StepContext {
   void step(std::vector<Slot>& slots, bool casts,
             const torch::optim::Optimizer::LossClosure& closure = nullptr);
 
-  /// The same, unless `found_inf` is not zero: where it lives on a device, nobody waits for it.
+  /// As above, unless `found_inf` is not zero: where it lives on a device, nobody waits for it.
   void step_unless(std::vector<Slot>& slots, bool casts, const at::Tensor& found_inf);
 
-  /// The same by gradients that are still scaled and lie with the weights: looks at them, and moves
-  /// nothing where one is not finite; `found_inf` says so.
+  /// As above, by gradients that are still scaled and lie with the weights: looks at them, and
+  /// moves nothing where one is not finite; `found_inf` says so.
   void step_scaled(std::vector<Slot>& slots, bool casts, at::Tensor& found_inf,
                    const at::Tensor& inverse, const std::function<void(at::Tensor&)>& agree);
 

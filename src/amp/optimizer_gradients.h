@@ -15,9 +15,9 @@ class OptimizerGradients {
 
   /// Has a weight or master one, or does a scope hold one?
   bool any() const;
-  /// The same without what a scope holds.
+  /// As above, without what a scope holds.
   bool any_outside_scopes() const;
-  /// The same, leaving out these weights.
+  /// As above, leaving out these weights.
   bool any_beside(const WeightSet& weights) const;
   /// The gradients of weights, in the order of the slots; undefined if there is none.
   std::vector<at::Tensor> of_weights() const;
@@ -40,7 +40,7 @@ class OptimizerGradients {
   /// Clears weights, masters and what a scope set aside. Without `set_to_none` zeros are left
   /// where a gradient was, a dropped one included, as in float.
   void clear(bool set_to_none);
-  /// The same for gradients of these weights that were dropped already.
+  /// As above, for gradients of these weights that were dropped already.
   void clear_dropped(const std::vector<at::Tensor>& weights, bool set_to_none);
   /// Low weights have zeros as well, where their masters do.
   void leave_zeros_with_weights();

@@ -88,9 +88,9 @@ class OptimizerSlots {
   /// Steps of the bare optimizer, and writes that look like steps, reach weights and casts; said
   /// once. Before a step.
   void take_foreign_steps();
-  /// The same before a call, as far as masters were written.
+  /// As above, before a call, as far as masters were written.
   void publish_foreign_steps();
-  /// The same between forward and backward, where weights must stay as they are: casts alone are
+  /// As above, between forward and backward, where weights must stay as they are: casts alone are
   /// dropped, and masters that were written wait for the next call or step.
   void note_foreign_steps();
   /// Weights are as they should be; the calls of the networks are counted from here.

@@ -38,7 +38,7 @@ class Claims {
   using Modules = std::vector<std::shared_ptr<torch::nn::Module>>;
   /// Throws ConfigError where one of the objects is claimed already.
   static void check(const Modules& modules, const std::vector<OptimizerRef>& optimizers);
-  /// The same, and claims nothing then.
+  /// As above, and claims nothing then.
   void claim(const Modules& modules, const std::vector<OptimizerRef>& optimizers);
 
  private:
@@ -123,7 +123,7 @@ class Session {
 
   /// Tells it, unless verbosity is 0.
   void say(const std::string& text) const;
-  /// The same, once per session and key.
+  /// As above, once per session and key.
   void say_once(const std::string& key, const std::string& text);
 
  private:

@@ -13,7 +13,7 @@ namespace mezzo::amp::detail {
 void settle(const std::vector<OptimizerState*>& optimizers, Session& session, int loss_id,
             bool delay_overflow_check);
 
-/// The same if no backward pass has just run: what one block left scaled.
+/// As above, if no backward pass has just run: what one block left scaled.
 void settle_left_scaled(const std::vector<OptimizerState*>& owners, Session& session);
 
 /// Before a scope of these optimizers: what others left scaled of parameters that they own as well

@@ -23,7 +23,7 @@ class Snapshot {
   /// Gives back the remembered moment, if there is one, and keeps it.
   void give_back();
 
-  /// The same where `flag` (one element) is not zero, without reading it. Generators need a host
+  /// As above, where `flag` (one element) is not zero, without reading it. Generators need a host
   /// decision and are left.
   void give_back_if(const at::Tensor& flag);
 

@@ -33,7 +33,7 @@ class StepWitness {
   /// Was there a step since?
   bool saw_step(const std::vector<Slot>& slots, torch::optim::Optimizer& optimizer) const;
 
-  /// The same for masters that no host can read: by the state of the first and the last of them.
+  /// As above, for masters that no host can read: by the state of the first and the last of them.
   bool saw_master_step(const std::vector<Slot>& slots, torch::optim::Optimizer& optimizer) const;
 
  private:

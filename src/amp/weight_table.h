@@ -78,7 +78,7 @@ class WeightTable {
   /// Compares all values of these tensors with what their masters round to; the masters take what
   /// differs. Not where a master was written: it is newer.
   void absorb_values(const std::vector<at::Tensor>& tensors);
-  /// The same of all tensors: before their values leave, into a file or to the caller.
+  /// As above, for all tensors: before their values leave, into a file or to the caller.
   void absorb_all_values();
 
   /// The masters' values go to these of their tensors, in one pass.

@@ -25,7 +25,7 @@ bool all_finite(std::string_view where, at::TensorList);
 double norm(std::string_view where, at::TensorList, kernels::Norm,
             std::vector<double>* per_tensor = nullptr);
 
-/// The same as one double; `per_tensor`, if given, becomes a vector of doubles.
+/// The norm as one double; `per_tensor`, if given, becomes a vector of doubles.
 at::Tensor norm_there(std::string_view where, at::TensorList, kernels::Norm,
                       at::Tensor* per_tensor = nullptr);
 
@@ -34,7 +34,7 @@ at::Tensor norm_there(std::string_view where, at::TensorList, kernels::Norm,
 /// are an error.
 void scale(std::string_view where, at::TensorList in, at::TensorList out, double factor,
            at::Tensor& found_inf);
-/// The same: are all results finite?
+/// As above: are all results finite?
 bool scale(std::string_view where, at::TensorList in, at::TensorList out, double factor);
 /// In place, by a double on any device; a factor of 1 leaves everything alone.
 void scale_by(std::string_view where, at::TensorList, const at::Tensor& factor);

@@ -21,7 +21,7 @@ bool overlap(const at::Tensor& a, const at::Tensor& b);
 /// error calls output i.
 void check_outputs(std::string_view where, const std::function<std::string(std::size_t)>& name,
                    at::TensorList out);
-/// The same, called "out[i]".
+/// As above, called "out[i]".
 void check_outputs(std::string_view where, const char* list, at::TensorList out);
 
 }  // namespace mezzo::bridge

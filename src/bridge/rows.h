@@ -12,7 +12,7 @@ inline kernels::Rows rows_of(const at::Tensor& tensor) {
   return {tensor.const_data_ptr(), *kernel_dtype(tensor.scalar_type())};
 }
 
-/// The same, to be written.
+/// As above, to be written.
 inline kernels::RowsOut rows_out_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   return {tensor.mutable_data_ptr(), *kernel_dtype(tensor.scalar_type())};

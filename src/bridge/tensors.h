@@ -34,7 +34,7 @@ at::Tensor empty_laid_out_as(const at::Tensor& like, at::ScalarType dtype);
 /// `what` names the tensor in the error ("gradient 3").
 DType check_floating_tensor(std::string_view where, const std::string& what, const at::Tensor&);
 
-/// The same, and on a device that has kernels (device.h): UnsupportedError elsewhere.
+/// As above, and on a device that has kernels (device.h): UnsupportedError elsewhere.
 DType check_kernel_tensor(std::string_view where, const std::string& what, const at::Tensor&);
 
 inline kernels::Input input_of(const at::Tensor& tensor, DType dtype) {

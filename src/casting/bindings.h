@@ -31,7 +31,7 @@ class Binder {
   void add() {
     (add_one<Ops, false>(), ...);
   }
-  /// The same for operators whose rows guard scalars.
+  /// As above, for operators whose rows guard scalars.
   template <typename... Ops>
   void add_guarded() {
     (add_one<Ops, true>(), ...);

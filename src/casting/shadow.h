@@ -83,7 +83,7 @@ class Shadow {
 
   /// The next use casts again.
   void invalidate();
-  /// The same, if nobody knows whether the weight has changed.
+  /// As above, if nobody knows whether the weight has changed.
   void doubt() { gate_->close(); }
 
   /// Operators ask the registry, until it has looked at the weight and resumes.

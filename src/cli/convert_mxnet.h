@@ -18,7 +18,7 @@ bool is_mxnet_graph(const std::string& path);
 /// Throws ConfigError if an option is given that is for ONNX models alone.
 void check_for_mxnet(const CLI::App& app, const std::string& graph);
 
-/// The same for what becomes ONNX, from ONNX or from a graph of MXNet.
+/// As above, for what becomes ONNX, from ONNX or from a graph of MXNet.
 void check_for_onnx(const CLI::App& app, const std::string& in);
 
 struct MxnetConversion {

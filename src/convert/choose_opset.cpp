@@ -34,7 +34,7 @@ struct Lows {
   bool is_all = false;  // no other is float32 because the opset has no low form of it
 
   Lows(const Graph& graph, const std::vector<Decision>& list) : is_all(true) {
-    // Those without a variable too, which a newer opset may bring.
+    // Operators without a variable too, which a newer opset may bring.
     for (const Node& node : graph.nodes) {
       if (is_decidable(node)) low.try_emplace(Key{graph.key_of(node), node.op});
     }

@@ -14,7 +14,7 @@ const std::set<std::string>& identities();
 /// alone read them.
 const std::set<std::string>& static_facts();
 
-/// Those identities whose result shares no memory with the tensor.
+/// Identities whose result shares no memory with the tensor.
 bool is_view_free(std::string_view name);
 
 /// Warnings and prints, which a model has no place for.

@@ -61,7 +61,7 @@ at::Tensor real_form(const at::Tensor& tensor);
 /// The type that a tensor or number has in the model. Numbers are as wide as those of scripts:
 /// floor(0.7f * 10) is 6 in doubles and 7 in floats.
 at::ScalarType element_type(const c10::IValue& example);
-/// The same where it is an input or an output: numbers of floating point are float32.
+/// As above, where it is an input or an output: numbers of floating point are float32.
 at::ScalarType outer_type(const c10::IValue& example);
 
 /// The tensors and numbers in a value, depth first.

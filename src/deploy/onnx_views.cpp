@@ -44,7 +44,7 @@ void describe_slice(const Call& call, View* view) {
   };
 }
 
-/// The same at a place that follows from inputs, counted from the front.
+/// As above, at a place that follows from inputs, counted from the front.
 void describe_dynamic_select(const Call& call, View* view) {
   Builder& g = call.g;
   for (std::size_t k = 0; k < g.variants(); ++k) {

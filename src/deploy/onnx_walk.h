@@ -68,7 +68,7 @@ class Walker {
   /// Goes through a block of a branch. All runs do; what those of the other block make of it is
   /// thrown away, and errors of theirs do not count.
   void block_of_branch(const Node& node, std::size_t side, const Taken& taken);
-  /// The same for the body of a loop, whose samples come from these runs.
+  /// As above, for the body of a loop, whose samples come from these runs.
   void block_of_loop(const torch::jit::Block& body, const std::vector<std::size_t>& run_of);
   Written written_by(const Node& node, const Taken& taken);
   Side side_of(const Node& node, std::size_t side, const Taken& taken, const Written& written);

@@ -31,7 +31,7 @@ std::unique_ptr<at::ObserverContext> note_call(const at::RecordFunction& call) {
     const auto node = value.toTensor().grad_fn();
     if (node == nullptr) continue;
     const std::string name = node->name();
-    // Those of the library follow the casts by themselves.
+    // Operators of the library follow the casts by themselves.
     if (name.find("CppNode<") != std::string::npos && name.find("mezzo::") == std::string::npos)
       open_list->custom_functions.insert(name_of_node(name));
   }

@@ -21,7 +21,7 @@ struct CastRules {
   casting::Mode mode;
 };
 
-/// That of this thread, now; nothing if operators are left alone.
+/// The scope of this thread, now; nothing if operators are left alone.
 std::optional<CastRules> current_rules();
 
 /// A call that was made again. Its inputs are leaves of a graph of its own.
@@ -56,7 +56,7 @@ class OperatorCall {
   const std::string& overload() const noexcept { return overload_; }
   /// All tensors among the arguments.
   const std::vector<at::Tensor>& tensors() const noexcept { return tensors_; }
-  /// Those that take part in mixed precision: strided, float or low.
+  /// The tensors that take part in mixed precision: strided, float or low.
   const std::vector<at::Tensor>& inputs() const noexcept { return inputs_; }
   std::vector<at::ScalarType> types() const;
   /// Does it compute? Not a view, a cast or a copy, and some input is floating.

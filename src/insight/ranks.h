@@ -5,8 +5,8 @@
 
 namespace mezzo::insight {
 
-/// That of the lowest rank whose step failed, on all ranks that share the optimizer's overflow
-/// flag: a collective if there are several.
+/// The explanation of the lowest rank whose step failed, on all ranks that share the optimizer's
+/// overflow flag: a collective if there are several.
 Explanation agree(Explanation own, const amp::Optimizer& optimizer);
 
 }  // namespace mezzo::insight

@@ -31,7 +31,7 @@ struct Tally {
 /// Counts in one pass over the memory of the host; other tensors are copied there.
 Tally tally_on_host(const at::Tensor& values, const DTypeRow& type);
 
-/// The same by LibTorch's operators on the tensor's device, without waiting for it: numbers that
+/// As above, by LibTorch's operators on the tensor's device, without waiting for it: numbers that
 /// read_tally() understands.
 at::Tensor tally_on_device(const at::Tensor& values, const DTypeRow& type);
 Tally read_tally(const at::Tensor& numbers);

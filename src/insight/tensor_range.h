@@ -18,7 +18,7 @@ struct Finiteness {
 /// Takes any type, device and layout; integers are finite.
 Finiteness finiteness_of(const at::Tensor& tensor);
 
-/// The same in full.
+/// As above, in full.
 TensorRange range_of(const at::Tensor& tensor);
 
 /// The largest difference of two tensors of one shape over the largest magnitude of the second,

@@ -13,8 +13,8 @@ namespace mezzo::kernels {
 /// Looked for once; from any thread.
 const cuda::Interface* cuda_library();
 
-/// The same for one device: null as well where the library has no code for its generation. No other
-/// device is touched.
+/// As above, for one device: null as well where the library has no code for its generation. No
+/// other device is touched.
 const cuda::Interface* cuda_library(int device);
 
 /// Why cuda_library() is null; empty if it is not.

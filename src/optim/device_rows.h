@@ -74,7 +74,7 @@ class DeviceRows {
   /// Sets `found_inf` (a float) to 1 if a gradient is not finite. With `norms` the norm of all
   /// gradients is kept for clipping and is what looks.
   void look(at::Tensor& found_inf, bool norms);
-  /// The same without a flag.
+  /// As above, without a flag.
   void find_norm();
   /// The norm of all gradients together: a double. Undefined before it was found.
   const at::Tensor& norm() const { return norm_; }

@@ -30,7 +30,7 @@ struct StepAccess {
   /// Brings the host's step counters up to date with the device's. Returns the keys of states that
   /// count nothing themselves and were made for a first step that the device skipped.
   static std::vector<void*> settle_counts(const FusedOptimizer&);
-  /// The same, and the host's counters count: parameters go elsewhere.
+  /// As above, and the host's counters count: parameters go elsewhere.
   static void take_counts_back(FusedOptimizer&);
   /// A state was loaded: its counters count.
   static void forget_counts(FusedOptimizer&);

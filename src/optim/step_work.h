@@ -98,7 +98,7 @@ class StepWork {
     }
   }
 
-  /// The same where every row has a state.
+  /// As above, where every row has a state.
   template <typename State, typename Visit>
   void for_each_state(torch::optim::Optimizer& optimizer,
                       std::initializer_list<at::Tensor& (State::*)() noexcept> tensors,

@@ -71,12 +71,12 @@ std::vector<std::int64_t> shards_of(std::int64_t elements, int size);
 std::unique_ptr<Pending> start_average(Lane& lane, const at::Tensor& flat, AverageScale scale,
                                        bool always_float = false);
 
-/// The same by that way, which must fit: kSwap wants two ranks, all but kDirect a low type, and
+/// As above, by that way, which must fit: kSwap wants two ranks, all but kDirect a low type, and
 /// kSwap and kShards memory of the processor.
 std::unique_ptr<Pending> start_average_by(Wire wire, Lane& lane, const at::Tensor& flat,
                                           AverageScale scale);
 
-/// The same with `type` on the wire in place of the tensor's own: half the bytes, with a rounding
+/// As above, with `type` on the wire in place of the tensor's own: half the bytes, with a rounding
 /// before the sum and, where shards are chosen, one after it; by the transport's own sum in `type`
 /// where the choice is a float ring. A tensor that is no wider than `type` travels as it is, or as
 /// float with `always_float`.

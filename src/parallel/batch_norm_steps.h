@@ -37,7 +37,7 @@ std::pair<at::Tensor, at::Tensor> batch_gradients(const BatchStep&, const at::Te
                                                   const at::Tensor& y, const at::Tensor& means,
                                                   bool wants_dx, bool wants_dz);
 
-/// The same by operators on any device.
+/// As above, by operators on any device.
 namespace by_operators {
 at::Tensor batch_moments(const at::Tensor& x);
 at::Tensor batch_normalised(const BatchStep&, const at::Tensor& z);

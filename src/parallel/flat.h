@@ -14,7 +14,7 @@ std::vector<std::vector<std::size_t>> by_type(const std::vector<at::Tensor>& ten
 at::Tensor flatten_chosen(const std::vector<at::Tensor>& tensors,
                           const std::vector<std::size_t>& chosen);
 
-/// The same of this type and device, with `extra` elements of zero behind.
+/// As above, for this type and device, with `extra` elements of zero behind.
 at::Tensor flatten_chosen(const std::vector<at::Tensor>& tensors,
                           const std::vector<std::size_t>& chosen, const at::TensorOptions& options,
                           std::int64_t extra);

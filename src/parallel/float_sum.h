@@ -12,7 +12,7 @@ namespace mezzo::parallel {
 /// on one device. `out` may be the memory of a row. The same bits on every processor.
 void sum_in_float(std::span<const at::Tensor> rows, const at::Tensor& out, double factor);
 
-/// The same of the rows of a contiguous tensor [ranks, n].
+/// As above, for the rows of a contiguous tensor [ranks, n].
 void sum_in_float(const at::Tensor& all, const at::Tensor& out, double factor);
 
 }  // namespace mezzo::parallel

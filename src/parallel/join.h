@@ -41,7 +41,7 @@ struct Notice {
   std::int64_t type = 0;
   std::int64_t on_cuda = 0;
 
-  /// The same but for the group: ranks may be in groups of their own.
+  /// As above, but for the group: ranks may be in groups of their own.
   bool agrees_with(const Notice& other) const;
 };
 

@@ -36,7 +36,7 @@ void give_no_moments(std::int64_t channels, const at::Device& device, const deta
 /// One collective: the sum over all ranks. The tensor itself without a group.
 at::Tensor sum_over_ranks(const at::Tensor& sums, const std::optional<ProcessGroup>& group);
 
-/// The same for autograd: its backward is a sum over all ranks again.
+/// As above, for autograd: its backward is a sum over all ranks again.
 at::Tensor differentiable_sum(const at::Tensor& sums, const std::optional<ProcessGroup>& group);
 
 }  // namespace mezzo::parallel

@@ -320,7 +320,7 @@ void wait_readable(const std::vector<int>& descriptors, std::chrono::millisecond
 
 namespace {
 
-// Those that end a program first.
+// The signals that end a program come first.
 constexpr int kCaught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
 // Any thread may be the one that the system interrupts.
 std::atomic<bool> came[std::size(kCaught)] = {};

@@ -10,7 +10,7 @@ namespace mezzo::report {
 
 namespace {
 
-// Those that decide which kernels run and whether a low type is fast; the system's names.
+// The flags that decide which kernels run and whether a low type is fast; the system's names.
 constexpr std::string_view kInstructionSets[] = {
     "f16c",     "fma",      "avx2",        "avx_vnni",    "avx512f",     "avx512bw",
     "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile",

@@ -18,7 +18,7 @@ std::string framed(std::string_view message);
 /// A protobuf `tensorflow.Event` that holds one scalar.
 std::string scalar_event(double wall_time, std::int64_t step, std::string_view tag, float number);
 
-/// The same with a histogram over the exponents of magnitudes; they are not empty.
+/// As above, with a histogram over the exponents of magnitudes; they are not empty.
 std::string histogram_event(double wall_time, std::int64_t step, std::string_view tag,
                             const Magnitudes& magnitudes);
 

@@ -18,7 +18,7 @@ namespace mezzo::scaling {
 /// autograd. Throws ConfigError for another layout, before anything is changed.
 void unscale_and_check(at::TensorList tensors, const at::Tensor& inv_scale, at::Tensor& found_inf);
 
-/// The same without the check.
+/// As above, without the check.
 void unscale(at::TensorList tensors, const at::Tensor& inv_scale);
 
 /// The place of the first tensor that holds a value that is not finite; the list's size if none

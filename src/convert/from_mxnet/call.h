@@ -37,7 +37,7 @@ class Call {
   const Operand& input(std::size_t i) const;
   /// The sizes of an input, or a refusal that says which shape to give.
   const Dims& dims(const Operand& operand) const;
-  /// The same, and a refusal where there are fewer than `least`.
+  /// As above, and a refusal where there are fewer than `least`.
   const Dims& dims(const Operand& operand, std::int64_t least) const;
   std::int64_t rank(const Operand& operand) const {
     return static_cast<std::int64_t>(dims(operand).size());

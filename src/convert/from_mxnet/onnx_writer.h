@@ -62,7 +62,7 @@ class OnnxWriter {
   Operand input(const std::string& name, const Form& form, const std::vector<std::string>& names);
   /// A parameter under its own name; 16-bit floats become float32.
   Operand parameter(const NDArrays& arrays, const std::string& name);
-  /// The same with its two dimensions exchanged.
+  /// As above, with its two dimensions exchanged.
   Operand transposed(const NDArrays& arrays, const std::string& name);
 
   /// Constants: equal ones are written once.

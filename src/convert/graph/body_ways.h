@@ -15,7 +15,7 @@ bool is_hollow(const Node&);
 /// that is that value where a loop makes no turn.
 std::vector<ValueId> values_after_input(const Graph&, const Node&, std::size_t index);
 
-/// The same for every input of the node.
+/// As above, for every input of the node.
 std::vector<std::vector<ValueId>> values_after_inputs(const Graph&, const Node&);
 
 /// The sources of output `index` of a hollow node: outputs of its bodies, and the input that it is
@@ -25,7 +25,7 @@ std::vector<ValueId> values_before_output(const Graph&, const Node&, std::size_t
 /// Where output `index` of a body goes: the output of its owner, and the input of the next turn.
 std::vector<ValueId> values_after_result(const Graph&, ScopeId, std::size_t index);
 
-/// The same for every output of the body.
+/// As above, for every output of the body.
 std::vector<std::vector<ValueId>> values_after_results(const Graph&, ScopeId);
 
 /// The sources of input `index` of a body: the input of its owner, and the output of the turn

@@ -128,7 +128,7 @@ class Graph {
   std::string path_of(ScopeId) const;
   /// A name for a scope alone, from the outputs of its owners: "", "y/then_branch/", ...
   std::string key_of(ScopeId) const;
-  /// The same of a node, from its first output: "y", "y/then_branch/t".
+  /// As above, for a node, from its first output: "y", "y/then_branch/t".
   std::string key_of(const Node&) const;
 
   /// "node 'conv1' (Conv)" or "node 7 (Conv)" with the scope it stands in.

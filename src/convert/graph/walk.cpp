@@ -48,7 +48,7 @@ bool passes(const Node& owner, Through through) {
   return through == Through::kInlined && owner.domain.empty() && owner.op == "If";
 }
 
-// The same of a scope, which is a function that was called or a body.
+// As above, for a scope, which is a function that was called or a body.
 bool passes(const Graph& graph, ScopeId scope, Through through) {
   const NodeId owner = graph.scope(scope).owner;
   return owner != kNone && passes(graph.node(owner), through);

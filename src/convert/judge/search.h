@@ -89,7 +89,7 @@ class SearchQuestions {
 /// be needed.
 void search_by_borders(const std::vector<std::string>& candidates, SearchQuestions&);
 
-/// The same where it is known how much each node is to blame: `ranked` are the low nodes, worst
+/// As above, where it is known how much each node is to blame: `ranked` are the low nodes, worst
 /// first, and the first `suspects` of them are expected to be needed. Exponential and binary search
 /// over "the first k stay float32", then group testing as above.
 void search_by_rank(const std::vector<std::string>& ranked, std::size_t suspects, SearchQuestions&);

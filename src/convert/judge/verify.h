@@ -35,7 +35,7 @@ class Verifier {
   const std::set<std::string>* kept(const Evidence& evidence, Report& report);
   /// Throws Error if the result does not hold what was asked for; fills the report's part.
   void confirm(const std::filesystem::path& result, const Evidence& evidence, Report& report);
-  /// The same of a copy of the original, which is the result if there is nothing to convert:
+  /// As above, for a copy of the original, which is the result if there is nothing to convert:
   /// only the command is asked.
   void confirm_original(const std::filesystem::path& copy, Report& report);
 
@@ -62,7 +62,7 @@ class Verifier {
   double accepted_of_type() const;
   // The error that a comparison accepts without a tolerance.
   double accepted(const std::vector<OutputError>& floor) const;
-  // That error, where the conversion as it is exceeds it.
+  // The tolerated error, where the conversion as it is exceeds it.
   std::optional<double> limit_if_missed(const Evidence&) const;
   void confirm_by_engines(const std::filesystem::path& result, const Evidence&, Report&) const;
   // Asks, unless this very model was accepted in the search.

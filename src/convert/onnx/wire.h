@@ -124,7 +124,7 @@ class VarintReader {
 /// All values of a repeated integer field, packed or not.
 std::vector<std::int64_t> repeated_integers(const Message&, std::uint32_t number);
 
-/// The same of a field of floats.
+/// As above, for a field of floats.
 std::vector<float> repeated_floats(const Message&, std::uint32_t number);
 
 }  // namespace mezzo::convert

@@ -29,7 +29,7 @@ struct Preparation {
 /// The model, raised to that opset (0: as it is). Throws UnsupportedError if it cannot be.
 std::unique_ptr<Document> raised(const std::shared_ptr<ModelFile>&, int opset);
 
-/// The same, with batch normalizations folded where that is asked for; `folds` becomes what came of
+/// As above, with batch normalizations folded where that is asked for; `folds` becomes what came of
 /// each.
 std::unique_ptr<Document> prepared(const std::shared_ptr<ModelFile>&, const Preparation&,
                                    std::vector<BatchNormFold>* folds = nullptr);

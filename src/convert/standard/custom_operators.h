@@ -21,9 +21,9 @@ struct CustomOperator {
 
 class CustomOperators {
  public:
-  /// Those of ONNX Runtime.
+  /// The operators of ONNX Runtime.
   CustomOperators();
-  /// Those too that a file of the form that docs/convert.md describes has; of two descriptions of
+  /// Adds those of a file of the form that docs/convert.md describes; of two descriptions of
   /// an operator the later one holds. Throws ConfigError "[name] line N: ...".
   void add(std::string_view text, std::string_view name);
 
@@ -31,7 +31,7 @@ class CustomOperators {
   /// is not described. The result lives as long as this object.
   const CustomOperator* find(std::string_view qualified_name) const;
 
-  /// Those of ONNX Runtime alone, read when first asked for.
+  /// The operators of ONNX Runtime alone, read when first asked for.
   static const CustomOperators& built_in();
 
  private:

@@ -36,7 +36,7 @@ std::optional<Kind> kind_to_restore(const Fact& now, const Fact& original) {
   return std::nullopt;
 }
 
-/// The same, for the tensors of a container.
+/// As above, for the tensors of a container.
 bool must_restore(const Fact& now, const Fact& original) {
   if (kind_to_restore(now, original)) return true;
   for (std::size_t i = 0; i < now.parts.size(); ++i) {

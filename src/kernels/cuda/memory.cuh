@@ -208,7 +208,7 @@ inline bool packable(const void* data, std::size_t element_size) {
   return (reinterpret_cast<std::uintptr_t>(data) & (4 * element_size - 1)) == 0;
 }
 
-/// The same without a table, for host and device.
+/// As above, without a table, for host and device.
 MEZZO_HD inline std::size_t element_size(DType dtype) {
   return dtype == DType::kFloat64 ? 8 : dtype == DType::kFloat32 ? 4 : 2;
 }

@@ -9,7 +9,7 @@
 namespace mezzo::convert {
 
 /// Does the node give its first input as it is (Identity, Dropout, Cast between floats, times 1)?
-/// So may an Expand, a Reshape or a Slice do whose shapes the file does not give: they count too.
+/// An Expand, a Reshape or a Slice whose shapes the file does not give may do so too: they count.
 bool may_be_copy(const Graph&, const Constants&, const Node&);
 
 /// The way from a value back to what it may be a copy of.

@@ -27,7 +27,7 @@ bool is_weight(const Graph&, Constants&, ValueId constant, const Node&, int inde
 /// operand from zero?
 bool is_epsilon(const Graph&, std::uint64_t count, const Node&, int index);
 
-/// The same of a lower bound that stands in an attribute of Clip, where it is below the smallest
+/// As above, for a lower bound that stands in an attribute of Clip, where it is below the smallest
 /// normal value.
 bool is_tiny_bound(const Graph&, const Node& clip, double bound, Element low);
 
