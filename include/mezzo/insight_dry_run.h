@@ -58,7 +58,7 @@ class AdvisedPolicy : public Policy {
   /// A policy file, each operator with its reason as a comment: Policy::from_toml reads an equal
   /// policy from it.
   MEZZO_API void to_toml(std::ostream& out) const;
-  /// The policy as a string.
+  /// The policy file as a string.
   MEZZO_API std::string toml() const;
 
  private:

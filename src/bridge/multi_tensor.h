@@ -25,7 +25,7 @@ bool all_finite(std::string_view where, at::TensorList);
 double norm(std::string_view where, at::TensorList, kernels::Norm,
             std::vector<double>* per_tensor = nullptr);
 
-/// The norm as one double; `per_tensor`, if given, becomes a vector of doubles.
+/// The norm as a tensor of one double; `per_tensor`, if given, becomes a vector of doubles.
 at::Tensor norm_there(std::string_view where, at::TensorList, kernels::Norm,
                       at::Tensor* per_tensor = nullptr);
 

@@ -49,7 +49,7 @@ std::vector<NamedInput> named_inputs(const Job& job, const OnnxOptions& options)
 /// The axes of inputs that are tensors, by what dynamic_axes may call them: names, and numbers.
 std::vector<AxisOfInputs> axes_of(const Job& job, const DynamicAxes& axes,
                                   const std::vector<NamedInput>& inputs);
-/// The names that trace() gives them.
+/// The axes of each input by their numbers, as trace() takes them.
 DynamicAxes axes_by_number(const Job& job, const DynamicAxes& axes,
                            const std::vector<NamedInput>& inputs);
 

@@ -21,7 +21,7 @@ struct CastRules {
   casting::Mode mode;
 };
 
-/// The scope of this thread, now; nothing if operators are left alone.
+/// The rules of this thread, now; nothing if operators are left alone.
 std::optional<CastRules> current_rules();
 
 /// A call that was made again. Its inputs are leaves of a graph of its own.

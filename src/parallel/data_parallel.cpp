@@ -228,7 +228,7 @@ struct DataParallel::State {
     if (in_loop()) join->exchange(notice(Coming::kBackwardEnd));
   }
 
-  // The statistics of a rank that has left the loop do not move any more.
+  // The buffers of a rank that has left the loop do not move any more.
   void spread_buffers() {
     const bool in_join = join != nullptr && join->has(number);
     spread(*lanes.front(), buffers, in_join ? join->first_active_rank() : 0, false);

@@ -62,7 +62,7 @@ class Verifier {
   double accepted_of_type() const;
   // The error that a comparison accepts without a tolerance.
   double accepted(const std::vector<OutputError>& floor) const;
-  // The tolerated error, where the conversion as it is exceeds it.
+  // The accepted error, if the conversion as it is exceeds it.
   std::optional<double> limit_if_missed(const Evidence&) const;
   void confirm_by_engines(const std::filesystem::path& result, const Evidence&, Report&) const;
   // Asks, unless this very model was accepted in the search.
