@@ -21,7 +21,7 @@ message(STATUS \"took <\${LIBTORCH}> <\${LibTorch_VERSION}>\")
 function(asked name expected)
   cmake_parse_arguments(PARSE_ARGV 2 asked "" "" "ENV")
   execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=LIBTORCH --unset=CMAKE_PREFIX_PATH --unset=LibTorch_ROOT ${asked_ENV}
-                          ${CMAKE_COMMAND} -S ${WORK}/project -B ${WORK}/build-${name} ${asked_UNPARSED_ARGUMENTS}
+                          ${CMAKE_COMMAND} -G Ninja -S ${WORK}/project -B ${WORK}/build-${name} ${asked_UNPARSED_ARGUMENTS}
                   OUTPUT_VARIABLE said ERROR_VARIABLE said)
   string(REGEX REPLACE "[ \n]+" " " said "${said}")
   if(NOT said MATCHES "${expected}")

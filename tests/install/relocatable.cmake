@@ -1,6 +1,7 @@
 # check_relocatable(FOLDER FOREIGN): what is installed there names nothing but what lies beside it. FOREIGN: an expression for the
-# folders of the build, which neither package files nor run paths hold.
+# folders of the build, which neither package files nor run paths hold. A relative path may end like one of them.
 function(check_relocatable folder foreign)
+  set(foreign "(^|-I|-L|[^A-Za-z0-9_./}-])(${foreign})(/|[^A-Za-z0-9_.-]|$)")
   file(GLOB_RECURSE texts ${folder}/lib/*.cmake ${folder}/lib/*.pc)
   foreach(file IN LISTS texts)
     file(STRINGS ${file} lines REGEX "${foreign}")

@@ -27,7 +27,7 @@ list(FILTER of_tarball INCLUDE REGEX "libtorch|libc10")
 if(of_tarball)
   message(SEND_ERROR "the packages hold parts of LibTorch: ${of_tarball}")
 endif()
-check_relocatable(${WORK}/tarball/${top} "${BUILD}|${ROOT}/|${LIBTORCH}")
+check_relocatable(${WORK}/tarball/${top} "${BUILD}|${ROOT}|${LIBTORCH}")
 
 # Versions that a program asks its loader for: programs of one minor version (before 1.0) run with every patch of it.
 string(REGEX MATCH "^[0-9]+\\.[0-9]+" series ${VERSION})
