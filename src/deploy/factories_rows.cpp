@@ -80,19 +80,10 @@ Names made_of_numbers(C c) {
 
 /// new_zeros, new_ones, new_full: the type of a tensor, sizes of their own.
 constexpr Row kFactories[] = {
-    {"zeros", 13, [](C c) { return filled(c, nullptr, 0); }},
-    {"ones", 13, [](C c) { return filled(c, nullptr, 1); }},
-    {"empty", 13, [](C c) { return filled(c, nullptr, 0); }},
-    {"full", 13, [](C c) { return filled(c, &c.arg("fill_value"), 0); }},
-    {"zeros_like", 13, [](C c) { return filled(c, nullptr, 0); }},
-    {"ones_like", 13, [](C c) { return filled(c, nullptr, 1); }},
-    {"empty_like", 13, [](C c) { return filled(c, nullptr, 0); }},
-    {"full_like", 13, [](C c) { return filled(c, &c.arg("fill_value"), 0); }},
-    {"new_zeros", 13, [](C c) { return filled(c, nullptr, 0); }},
-    {"new_ones", 13, [](C c) { return filled(c, nullptr, 1); }},
-    {"new_empty", 13, [](C c) { return filled(c, nullptr, 0); }},
-    {"new_full", 13, [](C c) { return filled(c, &c.arg("fill_value"), 0); }},
-    {"zero", 13, [](C c) { return filled(c, nullptr, 0); }},
+    {"zeros empty zeros_like empty_like new_zeros", 13, [](C c) { return filled(c, nullptr, 0); }},
+    {"ones ones_like new_ones", 13, [](C c) { return filled(c, nullptr, 1); }},
+    {"full full_like new_full", 13, [](C c) { return filled(c, &c.arg("fill_value"), 0); }},
+    {"new_empty zero", 13, [](C c) { return filled(c, nullptr, 0); }},
     {"fill", 13, [](C c) { return filled(c, &c.arg("value"), 0); }},
     {"arange range", 13, range},
     {"eye", 13, unit_matrix},

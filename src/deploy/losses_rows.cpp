@@ -242,8 +242,7 @@ constexpr Row kLosses[] = {
     {"cosine_embedding_loss", 13, cosine_embedding},
     {"triplet_margin_loss", 13, triplet_margin},
     {"poisson_nll_loss", 13, poisson},
-    {"nll_loss", 13, [](C c) { return of_classes(c, "NegativeLogLikelihoodLoss"); }},
-    {"nll_loss2d", 13, [](C c) { return of_classes(c, "NegativeLogLikelihoodLoss"); }},
+    {"nll_loss nll_loss2d", 13, [](C c) { return of_classes(c, "NegativeLogLikelihoodLoss"); }},
     {"nll_loss_nd", 13, [](C c) { return of_classes(c, "NegativeLogLikelihoodLoss"); }},
     {"cross_entropy_loss", 13, cross_entropy},
 };

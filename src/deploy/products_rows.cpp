@@ -172,12 +172,10 @@ Names bilinear(C c) {
 }
 
 constexpr Row kProducts[] = {
-    {"matmul", 13, [](C c) { return product(c, "self", "other"); }},
-    {"mm", 13, [](C c) { return product(c, "self", "mat2"); }},
-    {"bmm", 13, [](C c) { return product(c, "self", "mat2"); }},
+    {"matmul vdot", 13, [](C c) { return product(c, "self", "other"); }},
+    {"mm bmm", 13, [](C c) { return product(c, "self", "mat2"); }},
     {"mv", 13, [](C c) { return product(c, "self", "vec"); }},
     {"dot", 13, [](C c) { return product(c, "self", "tensor"); }},
-    {"vdot", 13, [](C c) { return product(c, "self", "other"); }},
     {"linear", 13, linear},
     {"addmm", 13, [](C c) { return add_product(c, "mat1", "mat2"); }},
     {"addbmm", 13,

@@ -93,10 +93,8 @@ Names choices(C c) {
 }
 
 constexpr Row kRandom[] = {
-    {"rand", 13, [](C c) { return Names{uniform(c)}; }},
-    {"rand_like", 13, [](C c) { return Names{uniform(c)}; }},
-    {"randn", 13, [](C c) { return Names{standard_normal(c)}; }},
-    {"randn_like", 13, [](C c) { return Names{standard_normal(c)}; }},
+    {"rand rand_like", 13, [](C c) { return Names{uniform(c)}; }},
+    {"randn randn_like", 13, [](C c) { return Names{standard_normal(c)}; }},
     {"randint randint_like", 13, whole_numbers},
     {"uniform", 13, [](C c) { return Names{uniform(c, c.d("from"), c.d("to"))}; }},
     {"normal", 13, normal},

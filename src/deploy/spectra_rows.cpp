@@ -351,12 +351,8 @@ Names inverse_short_time(C c) {
 }
 
 constexpr Row kSpectra[] = {
-    {"fft_fft", 17, [](C c) { return whole_spectrum(c, false); }},
-    {"fft_ifft", 17, [](C c) { return whole_spectrum(c, true); }},
-    {"fft_fft2", 17, [](C c) { return whole_spectrum(c, false); }},
-    {"fft_ifft2", 17, [](C c) { return whole_spectrum(c, true); }},
-    {"fft_fftn", 17, [](C c) { return whole_spectrum(c, false); }},
-    {"fft_ifftn", 17, [](C c) { return whole_spectrum(c, true); }},
+    {"fft_fft fft_fft2 fft_fftn", 17, [](C c) { return whole_spectrum(c, false); }},
+    {"fft_ifft fft_ifft2 fft_ifftn", 17, [](C c) { return whole_spectrum(c, true); }},
     {"fft_rfft fft_rfft2 fft_rfftn", 17, half_spectrum},
     {"fft_irfft fft_irfft2 fft_irfftn", 17, real_of_half},
     {"fft_fftshift", 13, [](C c) { return shifted(c, 1); }},
