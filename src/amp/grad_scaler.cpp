@@ -11,6 +11,7 @@
 
 #include "amp/overflow_ranks.h"
 #include "amp/step_record.h"
+#include "casting/gradient_sums.h"
 #include "core/raise.h"
 #include "core/torch.h"
 #include "mezzo/optim.h"
@@ -118,7 +119,9 @@ GradScaler::~GradScaler() = default;
 at::Tensor GradScaler::scale(const at::Tensor& tensor) {
   if (!impl_->enabled) return tensor;
   impl_->scaler.to(tensor.device());
-  return impl_->scaler.multiply(tensor);
+  const at::Tensor scaled = impl_->scaler.multiply(tensor);
+  casting::add_up_in_float_behind(scaled);
+  return scaled;
 }
 
 std::vector<at::Tensor> GradScaler::scale(at::TensorList tensors) {

@@ -11,6 +11,7 @@
 #include "amp/module_types.h"
 #include "amp/optimizer_state.h"
 #include "amp/settle.h"
+#include "casting/gradient_sums.h"
 #include "core/raise.h"
 #include "parallel/agreement.h"
 
@@ -85,6 +86,7 @@ LossScope::LossScope(const at::Tensor& loss,
 
   loss_ = loss.detach();
   scaled_ = scaler.is_one() ? (is_low(loss) ? loss.to(at::kFloat) : loss) : scaler.multiply(loss);
+  casting::add_up_in_float_behind(scaled_);
   WeightSet in_buckets;
   for (OptimizerState* state : states_) state->enter_scope(scaler, in_buckets);
   session_ = &session;

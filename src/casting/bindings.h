@@ -56,5 +56,6 @@ void bind_convolution(Binder&);
 void bind_pointwise(Binder&);
 void bind_loss(Binder&);
 void bind_guarded(Binder&);
+void bind_sums(Binder&);
 
 }  // namespace mezzo::casting

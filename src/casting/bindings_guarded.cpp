@@ -67,6 +67,35 @@ struct Watch<at::_ops::div__Tensor> {
   static void call(const at::Tensor& self, const at::Tensor&) { tell_reversed_division(self); }
 };
 
+template <>
+struct Sums<at::_ops::index_add> : IndexAddSums {};
+template <>
+struct Sums<at::_ops::index_add_> : IndexAddSums {};
+
+template <>
+struct Steepness<at::_ops::div_Tensor> {
+  static Inside of(const at::Tensor&, const at::Tensor& divisor) {
+    return SteepDivisor::of(divisor);
+  }
+};
+template <>
+struct Steepness<at::_ops::addcdiv> {
+  static Inside of(const at::Tensor&, const at::Tensor&, const at::Tensor& divisor,
+                   const at::Scalar&) {
+    return SteepDivisor::of(divisor);
+  }
+};
+// A square's derivative is twice its base. Higher powers of plain values leave float16, and roots
+// of them bring them back: LPPool.
+template <>
+struct Steepness<at::_ops::pow_Tensor_Scalar> {
+  static Inside of(const at::Tensor& base, const at::Scalar& exponent) {
+    const double power = exponent.isComplex() ? 2 : exponent.toDouble();
+    if (power == 2) return Inside::kOwnTypes;
+    return power > 2 && base.scalar_type() == at::kHalf ? Inside::kFloatKept : Inside::kFloat;
+  }
+};
+
 void bind_guarded(Binder& binder) {
   namespace ops = at::_ops;
   binder.add_guarded<

@@ -47,6 +47,13 @@
 
 namespace mezzo::casting {
 
+template <>
+struct Sums<at::_ops::adaptive_avg_pool1d> : AdaptiveSums<1> {};
+template <>
+struct Sums<at::_ops::adaptive_avg_pool2d> : AdaptiveSums<2> {};
+template <>
+struct Sums<at::_ops::adaptive_avg_pool3d> : AdaptiveSums<3> {};
+
 void bind_loss(Binder& binder) {
   namespace ops = at::_ops;
   binder.add<

@@ -79,6 +79,22 @@
 
 namespace mezzo::casting {
 
+template <>
+struct Sums<at::_ops::scatter_add> : SumsOffProcessors {};
+template <>
+struct Sums<at::_ops::scatter_add_> : SumsOffProcessors {};
+
+struct AccumulateSums {
+  static bool many(const at::Tensor&, const c10::List<std::optional<at::Tensor>>&,
+                   const at::Tensor&, bool accumulate) {
+    return accumulate;
+  }
+};
+template <>
+struct Sums<at::_ops::index_put> : AccumulateSums {};
+template <>
+struct Sums<at::_ops::index_put_> : AccumulateSums {};
+
 void bind_pointwise(Binder& binder) {
   namespace ops = at::_ops;
   binder.add<

@@ -5,6 +5,7 @@
 
 #include "casting/cast.h"
 #include "casting/held_scalars.h"
+#include "casting/inner_float.h"
 #include "casting/layer.h"
 #include "casting/leads.h"
 #include "casting/operands.h"
@@ -122,6 +123,26 @@ std::optional<at::ScalarType> floating_type(const c10::IValue& value) {
   return type;
 }
 
+// No argument says that a call adds up but few values.
+Inside inside_of(const Row& row, Operands& seen, const c10::FunctionSchema& schema,
+                 const c10::IValue* arguments) {
+  const Traits& op = row.traits();
+  if (!op.may_need_float()) return Inside::kOwnTypes;
+  if (seen.mixed()) {
+    FloatWidth width;
+    for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+      if (arguments[i].isTensor()) width.look(arguments[i].toTensor());
+    }
+    seen.float32 = width.widens();
+  }
+  if (op.steep.meets(seen.low)) {
+    const std::optional<std::size_t> dtype = dtype_argument(schema);
+    if (!dtype || arguments[*dtype].isNone()) return Inside::kFloat;
+    return inside_for(arguments[*dtype].toScalarType());
+  }
+  return op.sums ? Inside::kFloat : Inside::kOwnTypes;
+}
+
 Operands operands_of(const Row& row, Treatment kind, at::ScalarType low,
                      const c10::FunctionSchema& schema, const c10::IValue* arguments) {
   Operands seen;
@@ -131,6 +152,7 @@ Operands operands_of(const Row& row, Treatment kind, at::ScalarType low,
     if (const std::optional<at::ScalarType> type = floating_type(arguments[i])) seen.written = type;
   }
   if (row.guards_scalars()) seen.unheld = scalars_of(schema, arguments).unheld(seen, kind, low);
+  seen.inside = inside_of(row, seen, schema, arguments);
   return seen;
 }
 

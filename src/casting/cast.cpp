@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "casting/counts.h"
+#include "casting/gradient_sums.h"
 #include "casting/rounding.h"
 #include "casting/row.h"
 #include "casting/scope.h"
@@ -66,6 +67,8 @@ C10_NOINLINE at::Tensor Casting::cast(const at::Tensor& tensor) {
     count_activation_cast();
     const bool rounds = emulate && tensor.layout() == at::kStrided;
     result = rounds ? rounded(tensor, to) : converted(tensor, to);
+    // A model sees to it where its outputs leave.
+    if (to == at::kFloat && frame_.opened_by == OpenedBy::kProgram) add_up_in_float_behind(result);
   }
   same_keys_ = same_keys_ && result.key_set() == tensor.key_set();
   return result;

@@ -4,6 +4,8 @@
 #include <ATen/core/List.h>
 #include <ATen/ops/to.h>
 
+#include "casting/gradient_sums.h"
+#include "casting/scope.h"
 #include "core/scalar_type.h"
 
 namespace mezzo::amp {
@@ -11,9 +13,12 @@ namespace mezzo::amp {
 at::Tensor TensorCast::operator()(const at::Tensor& tensor) const {
   if (!is_active() || !tensor.defined()) return tensor;
   const at::ScalarType type = tensor.scalar_type();
-  if (type == to) return tensor;
   const bool touched = is_float_or_low(type) || (doubles && type == at::kDouble);
-  return touched ? tensor.to(to) : tensor;
+  const at::Tensor cast = touched && type != to ? tensor.to(to) : tensor;
+  // What leaves a scope in float.
+  if (to == at::kFloat && casting::current_frame() != nullptr)
+    casting::add_up_in_float_behind(cast);
+  return cast;
 }
 
 }  // namespace mezzo::amp

@@ -72,6 +72,13 @@ class LowTypes {
   std::uint8_t bits_ = 0;
 };
 
+/// What a call needs inside, whatever the types of its tensors are.
+enum class Inside : std::uint8_t {
+  kOwnTypes,
+  kFloat,  // it, or its derivative, sums many values or leaves the type: rounded once, at the end
+  kFloatKept,  // as above, and a network that is low gets the result in float as well
+};
+
 /// The floating-point tensors of a call, summed up.
 struct Operands {
   bool float32 = false;
@@ -79,6 +86,7 @@ struct Operands {
   Reach reach = Reach::kPlain;
   bool off_cpu = false;  // some tensor lives on an accelerator
   bool unheld = false;   // the low type cannot hold one of the call's scalars
+  Inside inside = Inside::kOwnTypes;
   // The type of the tensor that the operator writes in place or as `out`.
   std::optional<at::ScalarType> written = std::nullopt;
 
@@ -141,6 +149,12 @@ struct Traits {
   bool one_type = false;          // throws if the operands' types differ
   bool float_statistics = false;  // a norm
   bool batch_norm = false;        // low parameters and statistics want an input of their type
+  bool alone = false;             // neutral, and so is what it calls inside
+  bool sums = false;              // see Operator
+  LowTypes steep = {};            // see Operator: for which low types
+
+  /// May its calls need float inside?
+  constexpr bool may_need_float() const { return sums || steep.any(); }
 };
 
 namespace detail {
@@ -163,6 +177,19 @@ constexpr at::ScalarType widest(const Operands& seen) {
 constexpr Decision into_written(const Traits& op, const Operands& seen) {
   const bool in_float = op.lacks_low || seen.reach == Reach::kSparse;
   return {Plan::kCast, in_float ? at::kFloat : *seen.written};
+}
+
+constexpr bool is_mixed_batch_norm(const Traits& op, const Operands& seen, const Leads& leads) {
+  return op.batch_norm && seen.mixed() && leads.low_later &&
+         (leads.float_later || leads.first == at::kFloat);
+}
+
+// Float inside: what is written keeps its type, and so does a result of low operands.
+constexpr Decision in_float_inside(Treatment kind, const Operands& seen, at::ScalarType low) {
+  if (kind == Treatment::kLow && !seen.written) return {Plan::kEmulate, low};
+  const bool keeps_float = kind == Treatment::kFloat || seen.inside == Inside::kFloatKept;
+  if (keeps_float || seen.written || seen.mixed()) return {Plan::kCast, at::kFloat};
+  return {Plan::kInFloat, widest(seen)};
 }
 
 constexpr Decision unheld(const Operands& seen) {
@@ -202,48 +229,24 @@ constexpr Decision decide_in_model(Treatment kind, const Traits& op, const Opera
   if (seen.unheld) return detail::unheld(seen);
   // Only by an override: what the default list says of products is low, or promotes.
   if (op.matrix && kind == Treatment::kFloat && !seen.written) return {Plan::kCast, at::kFloat};
+  const bool needs_float = seen.inside != Inside::kOwnTypes;
   const bool product = op.matrix || (kind == Treatment::kLow && seen.mixed());
-  if (product && !op.lacks_low) return detail::in_product(seen, rules, leads);
-  if (op.lacks_low || (seen.reach == Reach::kSparse && casts(kind))) {
-    if (seen.written) return detail::into_written(op, seen);
-    if (seen.mixed()) return {Plan::kCast, at::kFloat};
+  if (product && !op.lacks_low) {
+    if (needs_float && !seen.mixed() && !seen.written) return {Plan::kEmulate, seen.low.first()};
+    return detail::in_product(seen, rules, leads);
+  }
+  if (seen.inside == Inside::kFloatKept && !seen.written) return {Plan::kCast, at::kFloat};
+  if (op.lacks_low || needs_float || (seen.reach == Reach::kSparse && casts(kind))) {
+    if (seen.written || seen.mixed()) return {Plan::kCast, at::kFloat};
     return {Plan::kInFloat, detail::widest(seen)};
   }
   if (op.float_statistics && !seen.written)
     return {Plan::kInFloat, leads.first.value_or(rules.low)};
-  if (op.batch_norm && leads.low_later && (leads.float_later || leads.first == at::kFloat))
+  if (detail::is_mixed_batch_norm(op, seen, leads))
     return {Plan::kInFloat, leads.first.value_or(at::kFloat)};
   if (op.one_type && seen.mixed())
     return {Plan::kCast, seen.written ? *seen.written : detail::widest(seen)};
   return {};
-}
-
-/// Rare cases of decide(): left alone whole, sparse, a scalar that the low type cannot hold, or a
-/// mode in which operators do not follow the policy.
-constexpr Decision decide_rarely(Treatment kind, const Traits& op, const Operands& seen,
-                                 const ScopeRules& rules, const Leads& leads) {
-  if (seen.reach == Reach::kNone || !seen.any()) return {};
-  if (rules.mode == Mode::kWholeModel) return decide_in_model(kind, op, seen, rules, leads);
-  if (!rules.casts_operators()) {
-    const bool emulate = op.matrix && seen.reach == Reach::kPlain && detail::emulates(seen, rules);
-    if (emulate && detail::holds_only(seen, rules.low)) return {Plan::kEmulate, rules.low};
-    return {};
-  }
-  if (seen.unheld && kind != Treatment::kShield && kind != Treatment::kBanned)
-    return detail::unheld(seen);
-  if (!casts(kind)) return detail::without_casts(kind);
-  if (seen.written) return detail::into_written(op, seen);
-  return {Plan::kCast, at::kFloat};  // sparse
-}
-
-/// Has decide_rarely() to be asked?
-constexpr bool is_rare(const Operands& seen, const ScopeRules& rules) {
-  return seen.reach != Reach::kPlain || !seen.any() || !rules.casts_operators() || seen.unheld;
-}
-
-/// Do the types of single tensors matter?
-constexpr bool needs_leads(const Traits& op, const Operands& seen, const ScopeRules& rules) {
-  return rules.mode == Mode::kWholeModel && seen.any_low() && (seen.mixed() || op.float_statistics);
 }
 
 /// The class holds, and all operands are plain. It is inlined, since every listed call passes here.
@@ -260,13 +263,50 @@ C10_ALWAYS_INLINE constexpr Decision decide_usually(Treatment kind, const Traits
   return {asks ? Plan::kFloatResult : Plan::kCast, at::kFloat};
 }
 
+/// Rare cases of decide(): left alone whole, sparse, a scalar that the low type cannot hold, a call
+/// that needs float inside, or a mode in which operators do not follow the policy.
+constexpr Decision decide_rarely(Treatment kind, const Traits& op, bool has_dtype_argument,
+                                 const Operands& seen, const ScopeRules& rules,
+                                 const Leads& leads) {
+  if (seen.reach == Reach::kNone || !seen.any()) return {};
+  if (rules.mode == Mode::kWholeModel) return decide_in_model(kind, op, seen, rules, leads);
+  if (!rules.casts_operators()) {
+    const bool emulate = op.matrix && seen.reach == Reach::kPlain && detail::emulates(seen, rules);
+    if (emulate && detail::holds_only(seen, rules.low)) return {Plan::kEmulate, rules.low};
+    return {};
+  }
+  if (seen.unheld && kind != Treatment::kShield && kind != Treatment::kBanned)
+    return detail::unheld(seen);
+  if (kind == Treatment::kPass && detail::is_mixed_batch_norm(op, seen, leads))
+    return {Plan::kInFloat, leads.first.value_or(at::kFloat)};
+  const bool is_neutral = kind == Treatment::kPass || (kind == Treatment::kShield && op.alone);
+  if (seen.inside != Inside::kOwnTypes && seen.any_low() && (casts(kind) || is_neutral))
+    return detail::in_float_inside(kind, seen, rules.low);
+  if (!casts(kind)) return detail::without_casts(kind);
+  if (seen.reach == Reach::kSparse && !seen.written) return {Plan::kCast, at::kFloat};
+  return decide_usually(kind, op, has_dtype_argument, seen, rules);
+}
+
+/// Has decide_rarely() to be asked?
+constexpr bool is_rare(const Operands& seen, const ScopeRules& rules) {
+  return seen.reach != Reach::kPlain || !seen.any() || !rules.casts_operators() || seen.unheld ||
+         seen.inside != Inside::kOwnTypes;
+}
+
+/// Do the types of single tensors matter?
+constexpr bool needs_leads(const Traits& op, const Operands& seen, const ScopeRules& rules) {
+  if (op.batch_norm && seen.mixed()) return true;
+  return rules.mode == Mode::kWholeModel && seen.any_low() && (seen.mixed() || op.float_statistics);
+}
+
 /// @param kind                a conditional one has been resolved to kFloat or kShield before
 /// @param has_dtype_argument  it can be asked for a float result instead of being given float
 /// operands
 constexpr Decision decide(Treatment kind, const Traits& op, bool has_dtype_argument,
                           const Operands& seen, const ScopeRules& rules, const Leads& leads = {}) {
-  return is_rare(seen, rules) ? decide_rarely(kind, op, seen, rules, leads)
-                              : decide_usually(kind, op, has_dtype_argument, seen, rules);
+  const bool rare = is_rare(seen, rules) || (op.batch_norm && seen.mixed());
+  return rare ? decide_rarely(kind, op, has_dtype_argument, seen, rules, leads)
+              : decide_usually(kind, op, has_dtype_argument, seen, rules);
 }
 
 }  // namespace mezzo::casting

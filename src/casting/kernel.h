@@ -5,7 +5,9 @@
 
 #include "casting/bindings.h"
 #include "casting/cast.h"
+#include "casting/gradient_sums.h"
 #include "casting/held_scalars.h"
+#include "casting/inner_float.h"
 #include "casting/layer.h"
 #include "casting/leads.h"
 #include "casting/multiplication.h"
@@ -32,6 +34,11 @@ decltype(auto) or_float(A&& argument) {
   }
 }
 
+template <typename First, typename... Rest>
+const First& first_of(const First& first, const Rest&...) {
+  return first;
+}
+
 }  // namespace detail
 
 /// Notices of a scope about the calls of an operator, whatever becomes of them.
@@ -54,6 +61,24 @@ struct Kernel<Op, R(A...), kGuards> {
   static R call(c10::DispatchKeySet keys, A... arguments) {
     const Frame* frame = active_frame();
     if (frame == nullptr) return pass(keys, arguments...);
+    if constexpr (GradientSums<Op>::kPossible) {
+      R result = run(keys, frame, arguments...);
+      const bool casts = frame->rules.mode != Mode::kEmulationOnly;
+      if (casts && GradientSums<Op>::many(arguments...)) {
+        take_gradient_in_float(result);
+        if constexpr (requires { GradientSums<Op>::gradient_is_sparse(arguments...); }) {
+          if (GradientSums<Op>::gradient_is_sparse(arguments...))
+            add_up_sparse_gradient(result, detail::first_of(arguments...));
+        }
+      }
+      return result;
+    } else {
+      return run(keys, frame, arguments...);
+    }
+  }
+
+ private:
+  C10_ALWAYS_INLINE static R run(c10::DispatchKeySet keys, const Frame* frame, A... arguments) {
     Treatment kind =
         row.resolve(*frame, [&](std::size_t index) { return argument_text(index, arguments...); });
     Operands seen;
@@ -61,13 +86,16 @@ struct Kernel<Op, R(A...), kGuards> {
       Watch<Op>::call(arguments...);
       ScalarGuard guard;
       (guard.look(arguments), ...);
-      if (kind == Treatment::kPass && !row.traits().one_type && guard.all_held()) [[likely]]
+      const Traits& op = row.traits();
+      if (kind == Treatment::kPass && !op.one_type && !op.may_need_float() && guard.all_held())
+          [[likely]]
         return pass(keys, arguments...);
       (Operand<A>::look(seen, arguments), ...);
       seen.unheld = guard.unheld(seen, kind, frame->rules.low);
     } else {
       (Operand<A>::look(seen, arguments), ...);
     }
+    if (row.traits().may_need_float()) seen.inside = inside_of(seen, arguments...);
     if constexpr (Multiplication<Op>::kPossible) {
       // Operands that are all of the low type are their own widest type.
       if (kind == Treatment::kLow && !detail::holds_only(seen, frame->rules.low) &&
@@ -93,10 +121,24 @@ struct Kernel<Op, R(A...), kGuards> {
     return call_with(below, casting, decision, Operand<A>(arguments, casting)...);
   }
 
- private:
   static R pass(c10::DispatchKeySet keys, A... arguments) {
     return Op::redispatch(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, layer_key()),
                           arguments...);
+  }
+
+  C10_NOINLINE static Inside inside_of(Operands& seen, const A&... arguments) {
+    const Traits& op = row.traits();
+    if (seen.mixed()) {
+      FloatWidth width;
+      (Operand<A>::each(arguments, [&](const at::Tensor& tensor) { width.look(tensor); }), ...);
+      seen.float32 = width.widens();
+    }
+    if (op.steep.meets(seen.low)) {
+      if (const auto named = named_type(arguments...)) return inside_for(*named);
+      const Inside inside = Steepness<Op>::of(arguments...);
+      if (inside != Inside::kOwnTypes) return inside;
+    }
+    return op.sums && Sums<Op>::many(arguments...) ? Inside::kFloat : Inside::kOwnTypes;
   }
 
   C10_NOINLINE static Decision decide_rarely_with_leads(const Frame& frame, Treatment kind,
@@ -110,7 +152,7 @@ struct Kernel<Op, R(A...), kGuards> {
       ((is_weight = row.is_weight(index++), Operand<A>::each(arguments, look)), ...);
       leads = finder.leads();
     }
-    return decide_rarely(kind, row.traits(), seen, frame.rules, leads);
+    return decide_rarely(kind, row.traits(), kHasDtypeArgument, seen, frame.rules, leads);
   }
 
   // The way that the dispatcher would find is known unless a cast changed the kind of a tensor, as

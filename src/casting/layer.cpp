@@ -45,6 +45,7 @@ class Layer {
     bind_pointwise(binder);
     bind_loss(binder);
     bind_guarded(binder);
+    bind_sums(binder);
     for (Binder::Binding& binding : binder.bindings()) {
       std::string name = binding.name.substr(kAten.size());
       if (!binding.overload.empty()) name += "." + binding.overload;
@@ -77,6 +78,7 @@ class Layer {
     if (row < operators().size()) {
       const Operator& op = operators()[row];
       if (op.matrix || op.guards_scalars || op.updates_statistics) return true;
+      if (op.sums || op.sums_gradients || op.is_steep()) return true;
     }
     return policy.treatment_of(row) != Treatment::kPass;
   }

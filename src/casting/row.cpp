@@ -24,6 +24,14 @@ std::vector<std::string> arguments_of(std::string_view overload) {
   return names;
 }
 
+LowTypes steep_types_of(const Operator& op) {
+  LowTypes types;
+  for (const DType low : kLowTypes) {
+    if (op.is_steep_for(low)) types = types | LowTypes::of(low);
+  }
+  return types;
+}
+
 // As LibTorch's schemas call them: of layers, recurrent ones, and cells.
 bool names_a_weight(std::string_view argument) {
   return argument == "weight" || argument == "params" || argument == "w_ih" ||
@@ -41,7 +49,10 @@ Row::Row(std::size_t index, std::string overload)
              .one_type =
                  op.one_type || (op.classes.front() == CastClass::kPromote && !op.native_promotion),
              .float_statistics = op.float_statistics,
-             .batch_norm = op.input_only && op.updates_statistics};
+             .batch_norm = op.input_only && op.updates_statistics,
+             .alone = op.alone,
+             .sums = op.sums,
+             .steep = steep_types_of(op)};
   input_only_ = op.input_only;
   guards_scalars_ = op.guards_scalars;
   for (std::size_t i = 0; i < arguments_.size(); ++i) {

@@ -28,6 +28,11 @@ bool is_transpose(const at::Tensor& view, const at::Tensor& weight, bool with_hi
   return is_plain_transpose(*view.grad_fn(), accumulator.get());
 }
 
+// A receiver that takes gradients of any type gets low ones as they are.
+bool takes_any_type(const torch::autograd::Edge& to) {
+  return !to.function->input_metadata(to.input_nr).grad_dtype();
+}
+
 }  // namespace
 
 // The highest sequence number makes the engine run it as soon as its gradient is there, as it does
@@ -42,12 +47,13 @@ torch::autograd::variable_list ShadowNode::apply(torch::autograd::variable_list&
   gate_->gradient_flowed();
   at::Tensor gradient = std::move(gradients[0]);
   if (!gradient.defined()) return {gradient};
-  // A receiver that takes gradients of any type gets this one as it is.
-  const torch::autograd::Edge& to = next_edge(0);
-  const bool any_type = !to.function->input_metadata(to.input_nr).grad_dtype();
+  const bool any_type = takes_any_type(next_edge(0));
   if (gradient.scalar_type() == at::kFloat) {
-    const bool stays_float = !any_type && way_.leaf == at::kFloat;
-    gradient = stays_float ? rounded_gradient(gradient, way_.low) : gradient.to(way_.low);
+    if (any_type || way_.leaf != at::kFloat) {
+      gradient = gradient.to(way_.kind.low);
+    } else if (way_.kind.in_float) {
+      gradient = rounded_gradient(gradient, way_.kind.low);
+    }
   }
   const at::ScalarType type = any_type ? gradient.scalar_type() : way_.leaf;
   if (way_.transposed) {
@@ -64,6 +70,10 @@ torch::autograd::Edge shadow_edge(const at::Tensor& weight, ShadowNode::Way way,
   auto node =
       make_node<ShadowNode>(torch::autograd::impl::gradient_edge(weight), way, std::move(gate));
   const std::uint32_t output = node->add_input_metadata(copy);
+  // Autograd adds up what many uses give in the type of this input, and so does LibTorch's
+  // recurrent layer, which uses its weights at each moment.
+  if (way.leaf == at::kFloat && !takes_any_type(node->next_edge(0)))
+    node->mutable_input_metadata(output).set_grad_dtype(at::kFloat);
   return {std::move(node), output};
 }
 
@@ -105,7 +115,7 @@ const at::Tensor& Shadow::whole(const at::Tensor& weight, Use use) {
   if (use.with_history) {
     torch::autograd::Edge& edge = edges_[use.transposed];
     if (!edge.is_valid()) {
-      const ShadowNode::Way way{weight.scalar_type(), kind_.low, use.transposed};
+      const ShadowNode::Way way{weight.scalar_type(), kind_, use.transposed};
       edge = shadow_edge(weight, way, gate_, made);
     }
     torch::autograd::impl::set_gradient_edge(made, edge);
@@ -123,7 +133,7 @@ at::Tensor Shadow::viewed(const at::Tensor& weight, const at::Tensor& view,
           .as_strided(view.sizes(), view.strides(), view.storage_offset() - weight.storage_offset())
           .detach();
   if (with_history) {
-    const ShadowNode::Way way{view.scalar_type(), kind_.low, false};
+    const ShadowNode::Way way{view.scalar_type(), kind_, false};
     torch::autograd::impl::set_gradient_edge(shaped, shadow_edge(view, way, gate_, shaped));
   }
   return shaped;

@@ -32,13 +32,14 @@ struct Unrecorded {
 };
 
 /// Takes the gradient of the copy back to the weight: undoes the transposition, rounds it to the
-/// low type as a computation in that type would have, and gives it the weight's type. Closes the
-/// copy's gate. Saves nothing, so that one node serves every use and iteration.
+/// low type as a computation in that type would have, and gives it the weight's type. Gradients of
+/// many uses of a float weight are added up in float. Closes the copy's gate. Saves nothing, so
+/// that one node serves every use and iteration.
 class ShadowNode final : public torch::autograd::Node {
  public:
   struct Way {
     at::ScalarType leaf;  // the type that the gradient leaves with
-    at::ScalarType low;   // the type that it is rounded to
+    ShadowKind kind;      // of the copy: its gradient is rounded to the low type
     bool transposed;
   };
 

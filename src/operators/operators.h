@@ -51,6 +51,13 @@ struct Operator {
                                     ///< schema says so
   bool guards_scalars = false;      ///< its scalars and 0-dimensional tensors take the type of the
                                 ///< other arguments: where that cannot hold them it runs in float
+  bool sums = false;  ///< it, or its derivative, adds up values in the type of its tensors, where a
+                      ///< sum stops growing: such a call runs in float and rounds once
+  bool sums_gradients = false;  ///< its derivative adds up gradients in the type that they come in:
+                                ///< they reach it in float
+  std::array<bool, kLowTypeCount> steep{};  ///< by the columns of the low types: its derivative
+                                            ///< leaves the type where its value does not, so that
+                                            ///< it runs in float at every level
   std::array<std::optional<CastClass>, kSystemCount>
       listed{};          ///< what each System says, if at all
   std::string_view why;  ///< one clause
@@ -63,6 +70,15 @@ struct Operator {
                          ", which is no low type");
     }
     return classes[static_cast<std::size_t>(column)];
+  }
+  constexpr bool is_steep_for(DType low) const noexcept {
+    return steep[static_cast<std::size_t>(row_of(low).low_column)];
+  }
+  constexpr bool is_steep() const noexcept {
+    for (const bool each : steep) {
+      if (each) return true;
+    }
+    return false;
   }
   /// Is the class the same for every low type?
   constexpr bool same_for_all() const noexcept {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "casting/gradient_sums.h"
 #include "recompute/cut_graph.h"
 #include "recompute/surroundings.h"
 
@@ -91,6 +92,7 @@ class RecomputeNode final : public Node {
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       check_output(outputs, i);
       if (!gradients[i].defined()) continue;
+      casting::add_up_in_float_behind(outputs[places_[i]]);
       roots.push_back(torch::autograd::impl::gradient_edge(outputs[places_[i]]));
       root_gradients.push_back(gradients[i]);
     }

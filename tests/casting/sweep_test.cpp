@@ -56,6 +56,7 @@ const std::map<std::string_view, std::string_view>& exempt() {
       {"_foreach_lerp_.Scalar", "one list in place holds several types here"},
       {"_foreach_lerp_.ScalarList", "one list in place holds several types here"},
       {"_dyn_quant_matmul_4bit", "multiplies packed 4-bit weights"},
+      {"addbmm_", "gives what it writes another size, where float has no gradient"},
       {"dequantize.self", "is the identity of float, without a derivative"},
   };
   return all;

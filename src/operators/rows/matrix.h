@@ -31,7 +31,7 @@ inline constexpr std::array kMatrixRows{
     matrix(row("_scaled_dot_product_flash_attention", kLow, "--l-", kAttention)),
     row("_thnn_fused_gru_cell", kLow, "--l-", kGates),
     row("_thnn_fused_lstm_cell", kLow, "--l-", kGates),
-    guarded(matrix(row("addbmm", kLow, "l-ll", kProduct))),
+    sums(guarded(matrix(row("addbmm", kLow, "l-ll", kProduct)))),
     guarded(matrix(row("addmm", kLow, "l-ll", kProduct))),
     guarded(matrix(row("addmv", kLow, "l-l-", kProduct))),
     guarded(row("addr", kLow, "l-l-", kOuter)),

@@ -22,7 +22,7 @@ inline constexpr std::array kNormRows{
     input_only(row("batch_norm_gather_stats", kNeutral, "----", kBatchNorm)),
     input_only(row("batch_norm_gather_stats_with_counts", kNeutral, "----", kBatchNorm)),
     input_only(row("batch_norm_stats", kNeutral, "----", kBatchNorm)),
-    guarded(row("cosine_similarity", kFloat, "f-f-", kNorm)),
+    steep(guarded(row("cosine_similarity", kFloat, "f-f-", kNorm))),
     input_only(row("cudnn_batch_norm", kNeutral, "----", kBatchNorm)),
     float_statistics(row("group_norm", kFloat, "fff-", kNorm)),
     updates_statistics(float_statistics(row("instance_norm", kFloat, "-f--", kNorm))),
@@ -31,7 +31,7 @@ inline constexpr std::array kNormRows{
     updates_statistics(input_only(row("native_batch_norm", kNeutral, "-n--", kBatchNorm))),
     float_statistics(row("native_group_norm", kFloat, "----", kNorm)),
     float_statistics(row("native_layer_norm", kFloat, "--f-", kNorm)),
-    guarded(row("renorm", kFloat, "f-f-", kNorm)),
+    steep(guarded(row("renorm", kFloat, "f-f-", kNorm))),
     float_statistics(row("rms_norm", kFloat, "----", kNorm)),
 };
 

@@ -110,6 +110,30 @@ consteval Operator guarded(Operator op) {
   return op;
 }
 
+/// It, or its derivative, adds up values in the type of its tensors.
+consteval Operator sums(Operator op) {
+  op.sums = true;
+  return op;
+}
+
+/// Its derivative adds up gradients in the type that they come in.
+consteval Operator sums_gradients(Operator op) {
+  op.sums_gradients = true;
+  return op;
+}
+
+/// Its derivative leaves 16 bits where its value does not.
+consteval Operator steep(Operator op) {
+  op.steep.fill(true);
+  return op;
+}
+
+/// As above, but bfloat16 has the range.
+consteval Operator steep_in_half(Operator op) {
+  op.steep[static_cast<std::size_t>(row_of(DType::kFloat16).low_column)] = true;
+  return op;
+}
+
 consteval Operator by_dtype(Operator op) {
   op.float_by = FloatBy::kDtypeArgument;
   return op;
