@@ -210,6 +210,27 @@ TEST(GradScaler, LoadingBetweenScaleAndStepKeepsWhatWasScaled) {
   EXPECT_TRUE(moved.step(sgd).applied());
 }
 
+TEST(Schedule, TakesASchedulerByValue) {
+  Line net;
+  torch::optim::SGD sgd(net->parameters(), 1.0);
+  auto [model, optimizer] = initialize(net, sgd, at_level("O1"));
+  const auto learning_rate = [&] { return sgd.param_groups()[0].options().get_lr(); };
+  Schedule schedule(torch::optim::StepLR(sgd, 1, 0.5), optimizer);
+  Schedule copy = schedule;
+  EXPECT_FALSE(schedule.step()) << "nothing was stepped yet";
+  for (int i = 0; i < 2; ++i) {
+    optimizer.zero_grad();
+    scale_loss(model(row()).sum(), optimizer).backward();
+    optimizer.step();
+    EXPECT_TRUE(schedule.step());
+  }
+  EXPECT_EQ(learning_rate(), 0.5);
+  EXPECT_TRUE(copy.step()) << "a copy has the same scheduler";
+  EXPECT_EQ(learning_rate(), 0.25);
+  Schedule by_metric(torch::optim::ReduceLROnPlateauScheduler(sgd), optimizer);
+  EXPECT_FALSE(by_metric.step(1.0F));
+}
+
 TEST(Schedule, AdvancesOnlyAfterAppliedSteps) {
   Line net;
   torch::optim::SGD sgd(net->parameters(), 1.0);
