@@ -56,7 +56,8 @@ class MEZZO_API Optimizer {
   torch::optim::Optimizer& inner();
   const torch::optim::Optimizer& inner() const;
 
-  /// The groups of the caller's optimizer; at levels with masters they hold the masters.
+  /// The groups of the caller's optimizer; at levels with masters they hold the masters. Gradients
+  /// that wait for `step` to be unscaled (Options::defer_unscale) are unscaled now.
   std::vector<torch::optim::OptimizerParamGroup>& param_groups();
 
   /// The state that the caller's optimizer keeps of each parameter, as torch::optim::Optimizer
@@ -111,7 +112,8 @@ class MEZZO_API Optimizer {
   std::shared_ptr<detail::OptimizerState> state_;
 };
 
-/// The tensors that the optimizer steps, group by group: masters if there are any. Clip these.
+/// The tensors that the optimizer steps, group by group: masters if there are any. Clip these:
+/// gradients that wait for `step` to be unscaled (Options::defer_unscale) are unscaled now.
 MEZZO_API std::vector<at::Tensor> master_params(const Optimizer& optimizer);
 
 }  // namespace amp

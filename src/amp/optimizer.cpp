@@ -67,6 +67,7 @@ const torch::optim::Optimizer& Optimizer::inner() const {
 }
 
 std::vector<torch::optim::OptimizerParamGroup>& Optimizer::param_groups() {
+  shared()->steps().unscale_for_program();
   return shared()->inner().param_groups();
 }
 
@@ -130,6 +131,7 @@ std::vector<at::Tensor> master_params(const Optimizer& optimizer) {
     state.session().weights().absorb();
     state.slots().give_masters_memory();
   }
+  state.steps().unscale_for_program();
   std::vector<at::Tensor> params;
   for (const auto& group : optimizer.inner().param_groups()) {
     params.insert(params.end(), group.params().begin(), group.params().end());

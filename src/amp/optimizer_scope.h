@@ -79,6 +79,9 @@ class OptimizerScope {
   // ---- gradients that earlier blocks left scaled
   /// An earlier block left gradients scaled, which may be settled outside of a scope.
   bool may_settle() const;
+  /// Throws Error if the program wrote gradients that the step will still divide by their scale:
+  /// what it wanted of them it did to others. Zeros are gradients that were cleared.
+  void check_left_scaled(std::string_view where) const;
   /// An earlier block than that of this scope left gradients scaled for another loss.
   bool is_scaled_by_another(int loss_id) const;
 
@@ -120,6 +123,7 @@ class OptimizerScope {
   std::exception_ptr pending_error_;
   at::Tensor loss_;    // the last one, on hosts
   WeightSet cleared_;  // whose gradients were, one model's after the other's
+  void note_left_scaled();
 };
 
 }  // namespace mezzo::amp::detail

@@ -151,6 +151,7 @@ void OptimizerStep::check_gradients() {
   const bool scales = plan.scale_rules.dynamic || plan.first_scale != 1.0;
   if (scope_.progress().had_backward) return;
   if (!any && (scales || plan.masters)) {
+  scope_.check_left_scaled(kInOptimizerStep);
     raise(kInOptimizerStep, "optimizer ", owner_.index(),
           " has no gradients yet; call scale_loss(loss, optimizer).backward() before step()");
   }
@@ -205,6 +206,15 @@ std::shared_ptr<const StepRecord> OptimizerStep::finish(bool applied) {
     record->reason = overflow_reason();
     if (scope_.loss_is_not_finite()) {
       session_.say_once("nan loss", "mezzo: " + record->reason + ": the step is skipped");
+void OptimizerStep::unscale_for_program() {
+  if (!session_.enabled() || scope_.is_open()) return;
+  if (!scope_.still_scaled() || !scope_.still_scaled()->until_step) return;
+  if (gradients_.wait_for_reduction()) return;
+  const HiddenGradients hidden(session_);
+  scope_.check_left_scaled("master_params");
+  settle_deferred();
+}
+
     }
     snapshot_.give_back();
     gradients_.drop();

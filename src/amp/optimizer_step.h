@@ -26,6 +26,9 @@ class OptimizerStep {
 
   /// Gradients that were left scaled are unscaled, checked and added up; nothing if none are.
   void settle_deferred();
+  /// As above, for a program that is about to look at gradients and to change them. Not inside a
+  /// scope, nor where a later block is to unscale them.
+  void unscale_for_program();
   /// For callers who step the inner optimizer themselves: after an overflow gradients are dropped,
   /// so that their step moves nothing.
   void decide_without_step();

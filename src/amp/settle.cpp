@@ -167,7 +167,10 @@ void settle_shared(const std::vector<OptimizerState*>& optimizers, Session& sess
     if (!left->scope().may_settle()) continue;
     const bool all_join = std::ranges::all_of(
         optimizers, [&](OptimizerState* entering) { return joins(*left, *entering); });
-    if (!all_join) settle_left_scaled(block_of(*left, session), session);
+    if (all_join) continue;
+    const std::vector<OptimizerState*> owners = block_of(*left, session);
+    for (const OptimizerState* owner : owners) owner->scope().check_left_scaled("scale_loss");
+    settle_left_scaled(owners, session);
   }
 }
 
