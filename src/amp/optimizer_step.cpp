@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "amp/optimizer_state.h"
@@ -16,6 +17,16 @@ namespace mezzo::amp::detail {
 namespace {
 
 constexpr std::string_view kInOptimizerStep = "step";
+constexpr const char* kNoGradient = "no parameter has a gradient";
+
+bool has_gradients(const torch::optim::Optimizer& optimizer) {
+  for (const auto& group : optimizer.param_groups()) {
+    if (std::ranges::any_of(group.params(),
+                            [](const at::Tensor& parameter) { return parameter.grad().defined(); }))
+      return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -37,14 +48,15 @@ void OptimizerStep::detach() {
 std::shared_ptr<const StepRecord> OptimizerStep::run() {
   if (!session_.enabled()) {
     run_inner();
-    count_applied();
-    return std::make_shared<StepRecord>();
+    return finish_disabled();
   }
   const HiddenGradients hidden(session_);
   check();
   check_gradients();
-  if (can_step_scaled()) return step_scaled();
+  const bool empty = !gradients_.any_outside_scopes();
+  if (!empty && can_step_scaled()) return step_scaled();
   settle_deferred();
+  if (empty) return scope_.must_skip() ? finish(false) : finish_empty();
   if (device_decides()) return step_by_flag();
   if (scope_.must_skip()) return finish(false);
   run_inner();
@@ -110,6 +122,21 @@ std::shared_ptr<const StepRecord> OptimizerStep::step_scaled() {
 }
 
 void OptimizerStep::check() {
+/// A loop without Mezzo has the same schedules as one with it.
+std::shared_ptr<const StepRecord> OptimizerStep::finish_disabled() {
+  const bool empty = !has_gradients(*ref_.inner);
+  auto record = std::make_shared<StepRecord>();
+  record->applied = !empty;
+  record->empty = empty;
+  if (empty) {
+    record->reason = kNoGradient;
+    ++empty_;
+  } else {
+    count_applied();
+  }
+  return record;
+}
+
   scope_.throw_kept_error();
   if (scope_.is_open()) {
     raise(kInOptimizerStep, "optimizer ", owner_.index(),
@@ -146,16 +173,8 @@ void OptimizerStep::check_gradients() {
           session_.plan().properties.opt_level,
           " every loss goes through scale_loss(loss, optimizer).backward()");
   }
-  const bool any = gradients_.any_outside_scopes();
-  const Plan& plan = session_.plan();
-  const bool scales = plan.scale_rules.dynamic || plan.first_scale != 1.0;
-  if (scope_.progress().had_backward) return;
-  if (!any && (scales || plan.masters)) {
-  scope_.check_left_scaled(kInOptimizerStep);
-    raise(kInOptimizerStep, "optimizer ", owner_.index(),
-          " has no gradients yet; call scale_loss(loss, optimizer).backward() before step()");
-  }
-  if (any && plan.scale_rules.dynamic) {
+  if (scope_.progress().had_backward || !session_.plan().scale_rules.dynamic) return;
+  if (gradients_.any_outside_scopes()) {
     session_.say_once("plain backward",
                       "mezzo: gradients came from a plain backward(): they are not scaled, and "
                       "small ones may have "
@@ -249,6 +268,25 @@ void OptimizerStep::tell_step(const StepRecord& record) {
 
 void OptimizerStep::check_exhausted(const std::string& reason) {
   const scaling::LossScaler& scaler = session_.scaler(scope_.progress().loss_id, kInOptimizerStep);
+std::shared_ptr<const StepRecord> OptimizerStep::finish_empty() {
+  const OptimizerProgress& now = scope_.progress();
+  auto record = std::make_shared<StepRecord>();
+  record->applied = false;
+  record->empty = true;
+  record->reason = kNoGradient;
+  record->scale_after = session_.scaler(now.loss_id, kInOptimizerStep).value();
+  record->scale_before = now.scale_known ? now.scale_before : record->scale_after;
+  ++empty_;
+  session_.say_once("empty step",
+                    c10::str("mezzo: optimizer ", owner_.index(),
+                             " had no gradients: its step moved nothing, and counts neither as "
+                             "made nor as skipped; scale_loss(loss, optimizer).backward() makes "
+                             "gradients"));
+  last_ = record;
+  end();
+  return record;
+}
+
   if (!scaling::exhausted(scaler.state(), scaler.rules())) return;
   raise(kInOptimizerStep, scaler.state().stuck_at_floor,
         " steps in a row were skipped with the loss scale at its floor of ", scaler.state().scale,

@@ -46,6 +46,8 @@ class OptimizerStep {
   /// Exact: they wait for decisions that are still on a device.
   std::int64_t applied_steps();
   std::int64_t skipped_steps();
+  /// Steps that had no gradients.
+  std::int64_t empty_steps() const noexcept { return empty_; }
   /// Steps that moved weights since `initialize`, whatever was loaded since. The last one, where a
   /// device has not reported it yet, counts as taken until it reports otherwise.
   std::int64_t steps_made();
@@ -75,6 +77,8 @@ class OptimizerStep {
   void take(const Decision& decision);
   std::shared_ptr<const StepRecord> finish(bool applied);
   void end();
+  std::shared_ptr<const StepRecord> finish_empty();
+  std::shared_ptr<const StepRecord> finish_disabled();
   std::string overflow_reason() const;
   /// The text behind the reason of a skipped step while such are to be explained. `at_once`: it
   /// was skipped just now, and the gradients are gone.
@@ -100,6 +104,7 @@ class OptimizerStep {
   std::int64_t applied_ = 0;
   std::int64_t skipped_ = 0;
   std::int64_t made_ = 0;
+  std::int64_t empty_ = 0;
 };
 
 }  // namespace mezzo::amp::detail
