@@ -100,8 +100,8 @@ struct Options {
   /// included.
   bool split_masters = false;
 
-  /// Look for infinities and NaNs and skip the step that has one. Unset: whenever the scale is
-  /// dynamic or not 1.
+  /// Look for infinities and NaNs and skip the step that has one. Unset: at O1, O2, O4 and O5, and
+  /// wherever the scale is dynamic or not 1. Gradients of a plain backward() are looked at too.
   std::optional<bool> check_finite = {};
 
   /// State that a skipped step gives back besides weights and optimizer state: batch-norm

@@ -231,6 +231,16 @@ void OptimizerScope::note_scale(int loss_id, const scaling::ScaleValue& before) 
   now_.scale_known = true;
 }
 
+void OptimizerScope::leave_unjudged(int loss_id, const scaling::ScaleValue& before) {
+  note_scale(loss_id, before);
+  now_.regardless = true;
+}
+
+void OptimizerScope::judge_plain(const Session::Verdict& verdict) {
+  note_verdict(verdict.found_inf, verdict.ranks);
+  now_.is_plain = true;
+}
+
 bool OptimizerScope::loss_is_not_finite() const {
   return loss_.defined() && scaling::first_nonfinite(loss_) == 0;
 }
@@ -249,6 +259,8 @@ void OptimizerScope::forget_overflow() {
   now_.overflow_ranks = {};
   now_.several_losses = false;
   now_.had_gradients = false;
+  now_.regardless = false;
+  now_.is_plain = false;
 }
 
 void OptimizerScope::forget_overflow_if_cleared() {

@@ -56,6 +56,7 @@ std::shared_ptr<const StepRecord> OptimizerStep::run() {
   const bool empty = !gradients_.any_outside_scopes();
   if (!empty && can_step_scaled()) return step_scaled();
   settle_deferred();
+  look_at_plain_gradients();
   if (empty) return scope_.must_skip() ? finish(false) : finish_empty();
   if (device_decides()) return step_by_flag();
   if (scope_.must_skip()) return finish(false);
@@ -121,7 +122,6 @@ std::shared_ptr<const StepRecord> OptimizerStep::step_scaled() {
   return record;
 }
 
-void OptimizerStep::check() {
 /// A loop without Mezzo has the same schedules as one with it.
 std::shared_ptr<const StepRecord> OptimizerStep::finish_disabled() {
   const bool empty = !has_gradients(*ref_.inner);
@@ -137,6 +137,7 @@ std::shared_ptr<const StepRecord> OptimizerStep::finish_disabled() {
   return record;
 }
 
+void OptimizerStep::check() {
   scope_.throw_kept_error();
   if (scope_.is_open()) {
     raise(kInOptimizerStep, "optimizer ", owner_.index(),
@@ -150,6 +151,7 @@ std::shared_ptr<const StepRecord> OptimizerStep::finish_disabled() {
           "without it "
           "before the step");
   }
+  scope_.check_left_scaled(kInOptimizerStep);
   for (const auto& other : session_.optimizers()) {
     const auto& scaled = other->scope().still_scaled();
     if (other.get() == &owner_ || !scaled || scaled->until_step) continue;
@@ -182,9 +184,35 @@ void OptimizerStep::check_gradients() {
   }
 }
 
+/// What no scope judged, as the gradients of a plain backward(). A rank without gradients takes
+/// part as well, since others have some.
+void OptimizerStep::look_at_plain_gradients() {
+  if (!session_.plan().check_finite || !scope_.is_unjudged()) return;
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> gradients = gradients_.to_step_by();
+  const auto first = std::ranges::find_if(gradients, &at::Tensor::defined);
+  const at::Device device = first == gradients.end() ? at::Device(at::kCPU) : first->device();
+  at::Tensor found_inf = at::zeros({}, at::TensorOptions(device).dtype(at::kFloat));
+  scaling::check_finite(gradients, found_inf);
+  const auto weight_of = [this](std::size_t i) -> const at::Tensor& {
+    return slots_.all()[i].weight;
+  };
+  scope_.judge_plain(
+      SharedFlag(session_, found_inf, gradients_.of_weights(), gradients, weight_of).wait());
+}
+
 void OptimizerStep::settle_deferred() {
   if (!scope_.still_scaled()) return;
   settle_left_scaled({&owner_}, session_);
+}
+
+void OptimizerStep::unscale_for_program() {
+  if (!session_.enabled() || scope_.is_open()) return;
+  if (!scope_.still_scaled() || !scope_.still_scaled()->until_step) return;
+  if (gradients_.wait_for_reduction()) return;
+  const HiddenGradients hidden(session_);
+  scope_.check_left_scaled("master_params");
+  settle_deferred();
 }
 
 void OptimizerStep::decide_without_step() {
@@ -198,9 +226,12 @@ void OptimizerStep::decide_without_step() {
 std::string OptimizerStep::overflow_reason() const {
   const OptimizerProgress& now = scope_.progress();
   const std::size_t first = scaling::first_nonfinite(gradients_.to_step_by());
-  std::string text = "loss " + std::to_string(now.loss_id);
-  text += scope_.loss_is_not_finite() ? " is not a finite number"
-                                      : " gave a gradient that is not finite";
+  std::string text = "a gradient is not finite";
+  if (!now.is_plain) {
+    text = "loss " + std::to_string(now.loss_id);
+    text += scope_.loss_is_not_finite() ? " is not a finite number"
+                                        : " gave a gradient that is not finite";
+  }
   text += now.overflow_ranks.describe();
   std::string name = now.overflow_ranks.parameter();
   const std::vector<Slot>& slots = slots_.all();
@@ -225,15 +256,6 @@ std::shared_ptr<const StepRecord> OptimizerStep::finish(bool applied) {
     record->reason = overflow_reason();
     if (scope_.loss_is_not_finite()) {
       session_.say_once("nan loss", "mezzo: " + record->reason + ": the step is skipped");
-void OptimizerStep::unscale_for_program() {
-  if (!session_.enabled() || scope_.is_open()) return;
-  if (!scope_.still_scaled() || !scope_.still_scaled()->until_step) return;
-  if (gradients_.wait_for_reduction()) return;
-  const HiddenGradients hidden(session_);
-  scope_.check_left_scaled("master_params");
-  settle_deferred();
-}
-
     }
     snapshot_.give_back();
     gradients_.drop();
@@ -246,28 +268,6 @@ void OptimizerStep::unscale_for_program() {
   return record;
 }
 
-void OptimizerStep::end() {
-  snapshot_.forget();
-  scope_.forget_verdict();
-  slots_.split_masters();
-  slots_.note_step();
-}
-
-void OptimizerStep::tell_step(const StepRecord& record) {
-  if (record.applied || session_.options().verbosity < 1) return;
-  std::string text = "mezzo: step skipped: " + record.reason;
-  const double before = record.scale_before.read();
-  const double after = record.scale_after.read();
-  if (after != before) {
-    text += c10::str("; loss scale ", before, " -> ", after);
-  } else if (!session_.plan().scale_rules.dynamic) {
-    text += "; the scale is static (Apex would have made this step)";
-  }
-  session_.say(text);
-}
-
-void OptimizerStep::check_exhausted(const std::string& reason) {
-  const scaling::LossScaler& scaler = session_.scaler(scope_.progress().loss_id, kInOptimizerStep);
 std::shared_ptr<const StepRecord> OptimizerStep::finish_empty() {
   const OptimizerProgress& now = scope_.progress();
   auto record = std::make_shared<StepRecord>();
@@ -287,6 +287,30 @@ std::shared_ptr<const StepRecord> OptimizerStep::finish_empty() {
   return record;
 }
 
+void OptimizerStep::end() {
+  snapshot_.forget();
+  scope_.forget_verdict();
+  slots_.split_masters();
+  slots_.note_step();
+}
+
+void OptimizerStep::tell_step(const StepRecord& record) {
+  if (record.applied || session_.options().verbosity < 1) return;
+  std::string text = "mezzo: step skipped: " + record.reason;
+  const double before = record.scale_before.read();
+  const double after = record.scale_after.read();
+  if (after != before) {
+    text += c10::str("; loss scale ", before, " -> ", after);
+  } else if (session_.scaler(0, kInOptimizerStep).is_one()) {
+    text += "; the loss has no scale that could fall";
+  } else if (!session_.plan().scale_rules.dynamic) {
+    text += "; the scale is static (Apex would have made this step)";
+  }
+  session_.say(text);
+}
+
+void OptimizerStep::check_exhausted(const std::string& reason) {
+  const scaling::LossScaler& scaler = session_.scaler(scope_.progress().loss_id, kInOptimizerStep);
   if (!scaling::exhausted(scaler.state(), scaler.rules())) return;
   raise(kInOptimizerStep, scaler.state().stuck_at_floor,
         " steps in a row were skipped with the loss scale at its floor of ", scaler.state().scale,

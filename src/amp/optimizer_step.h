@@ -67,6 +67,7 @@ class OptimizerStep {
   }
   void check();
   void check_gradients();
+  void look_at_plain_gradients();
   void run_inner(const torch::optim::Optimizer::LossClosure& closure = nullptr);
   bool can_step_scaled() const;
   std::shared_ptr<const StepRecord> step_scaled();
@@ -76,9 +77,9 @@ class OptimizerStep {
   void hear(bool waits);
   void take(const Decision& decision);
   std::shared_ptr<const StepRecord> finish(bool applied);
-  void end();
   std::shared_ptr<const StepRecord> finish_empty();
   std::shared_ptr<const StepRecord> finish_disabled();
+  void end();
   std::string overflow_reason() const;
   /// The text behind the reason of a skipped step while such are to be explained. `at_once`: it
   /// was skipped just now, and the gradients are gone.
@@ -103,8 +104,8 @@ class OptimizerStep {
   std::shared_ptr<const StepRecord> last_;
   std::int64_t applied_ = 0;
   std::int64_t skipped_ = 0;
-  std::int64_t made_ = 0;
   std::int64_t empty_ = 0;
+  std::int64_t made_ = 0;
 };
 
 }  // namespace mezzo::amp::detail

@@ -76,14 +76,18 @@ class OptimizerStep::ClosureRun {
     for (int attempt = 1;; ++attempt) {
       at::Tensor loss = closure_();
       const HiddenGradients hidden(step_.session_);
+      const OptimizerProgress& progress = step_.scope_.progress();
       step_.check();
       step_.check_gradients();
       step_.settle_deferred();
+      step_.look_at_plain_gradients();
       if (!step_.scope_.must_skip()) {
         if (evaluations_ == 1 && !step_.gradients_.any_outside_scopes()) throw FoundNone();
         return loss;
       }
-      if (attempt == kMostEvaluations) throw GaveUp();
+      // At the same scale it would overflow again.
+      const bool falls = step_.session_.plan().scale_rules.dynamic && !progress.is_plain;
+      if (!falls || attempt == kMostEvaluations) throw GaveUp();
       step_.snapshot_.give_back();
       step_.gradients_.drop();
       step_.scope_.forget_overflow();
