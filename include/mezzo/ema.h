@@ -39,7 +39,8 @@ class MEZZO_API Ema {
   Ema(const detail::ModelHandle& model, double decay, EmaOptions options = {});
 
   /// After `optimizer.step()`. If every optimizer of the model skipped since the last update,
-  /// nothing happens and the result is false. Throws Error while the averages are applied.
+  /// or had no gradients, nothing happens and the result is false. Throws Error while the averages
+  /// are applied.
   bool update();
 
   /// The updates that counted.

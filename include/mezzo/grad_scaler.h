@@ -55,12 +55,13 @@ class MEZZO_API GradScaler {
 
   /// Divides the optimizer's gradients by the scale, in place, and checks them; once, however often
   /// a parameter is listed. Once between two updates: a second call, or one after `step`, throws
-  /// Error. Throws ConfigError for a gradient that is neither dense nor sparse COO, and changes
-  /// nothing: it may be called again.
+  /// Error, as does one for gradients of losses that were not scaled: without any `scale` since the
+  /// last update. Throws ConfigError for a gradient that is neither dense nor sparse COO, and
+  /// changes nothing: it may be called again.
   void unscale_(torch::optim::Optimizer& optimizer);
 
   /// Unscales if `unscale_` was not called, and steps where all gradients are finite. Twice without
-  /// `update`: Error.
+  /// `update`, or without `scale` since the last one: Error.
   StepResult step(torch::optim::Optimizer& optimizer);
 
   /// Moves the scale by what the steps since the last update found, or to `new_scale`. Without any

@@ -74,7 +74,8 @@ class MEZZO_API ModelHandle {
   bool is_training() const;
 
   /// The float masters behind low-precision weights, by the weights' names and in their order; for
-  /// those who write them, which publish_masters() then rounds into the weights.
+  /// those who write them, which publish_masters() then rounds into the weights. Gradients that
+  /// wait for a `step` to be unscaled (Options::defer_unscale) are unscaled now.
   torch::OrderedDict<std::string, at::Tensor> named_masters() const;
   void publish_masters() const;
 

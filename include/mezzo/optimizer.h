@@ -34,15 +34,17 @@ class MEZZO_API Optimizer {
   explicit Optimizer(std::shared_ptr<detail::OptimizerState> state);
 
   /// Moves the weights by the gradients that `scale_loss` left, unless one of them was not finite:
-  /// then nothing changes, and the gradients are dropped. Throws Error if gradients are still
-  /// scaled, if none were made yet though the level needs `scale_loss`, what went wrong when a
-  /// scope was left, and when the scale is stuck at its floor.
+  /// then nothing changes, and the gradients are dropped. Without any gradient there is nothing to
+  /// do, and the result is `empty`. Throws Error if gradients are still scaled, were changed while
+  /// they were (Options::defer_unscale), or were made outside of `scale_loss` though the level
+  /// needs it, what went wrong when a scope was left, and when the scale is stuck at its floor.
   StepResult step();
 
   /// As above, for optimizers that evaluate the loss themselves. The closure clears gradients, runs
   /// forward and `scale_loss(...).backward()` and returns the unscaled loss. An evaluation that
-  /// overflows is repeated at the lower scale, at most 20 times; then weights and optimizer are as
-  /// before and the step is skipped.
+  /// overflows is repeated at the lower scale, at most 20 times, and not where no scale can fall;
+  /// then weights and optimizer are as before and the step is skipped. If the first evaluation
+  /// leaves no gradient, the result is `empty`.
   StepResult step(const torch::optim::Optimizer::LossClosure& closure);
 
   /// Clears the gradients of weights and masters.
@@ -56,7 +58,8 @@ class MEZZO_API Optimizer {
   torch::optim::Optimizer& inner();
   const torch::optim::Optimizer& inner() const;
 
-  /// The groups of the caller's optimizer; at levels with masters they hold the masters.
+  /// The groups of the caller's optimizer; at levels with masters they hold the masters. Gradients
+  /// that wait for `step` to be unscaled (Options::defer_unscale) are unscaled now.
   std::vector<torch::optim::OptimizerParamGroup>& param_groups();
 
   /// The state that the caller's optimizer keeps of each parameter, as torch::optim::Optimizer
@@ -78,6 +81,9 @@ class MEZZO_API Optimizer {
   /// checkpoint.
   std::int64_t applied_steps() const;
   std::int64_t skipped_steps() const;
+
+  /// Steps without any gradient since `initialize`: neither applied nor skipped.
+  std::int64_t empty_steps() const;
 
   /// After raw writes to weights, which LibTorch cannot see (`data().clamp_()`): low-precision
   /// copies are made anew, and masters take all values that were changed.
@@ -111,7 +117,8 @@ class MEZZO_API Optimizer {
   std::shared_ptr<detail::OptimizerState> state_;
 };
 
-/// The tensors that the optimizer steps, group by group: masters if there are any. Clip these.
+/// The tensors that the optimizer steps, group by group: masters if there are any. Clip these:
+/// gradients that wait for `step` to be unscaled (Options::defer_unscale) are unscaled now.
 MEZZO_API std::vector<at::Tensor> master_params(const Optimizer& optimizer);
 
 }  // namespace amp

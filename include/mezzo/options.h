@@ -81,7 +81,9 @@ struct Options {
 
   /// Gradients stay scaled until `step`, which unscales them itself; under O1 and O4 a fused
   /// optimizer takes them in the 16-bit type in which they were computed. Clip through the
-  /// optimizer's own option then. If a loss has several optimizers, or two of them own
+  /// optimizer's own option (max_grad_norm) then. `master_params` and `Optimizer::param_groups`
+  /// unscale them at once; a step by gradients that were written while they still had a scale is an
+  /// Error. If a loss has several optimizers, or two of them own
   /// one parameter, gradients are unscaled when the scope is left, as by default.
   bool defer_unscale = false;
 
@@ -98,8 +100,8 @@ struct Options {
   /// included.
   bool split_masters = false;
 
-  /// Look for infinities and NaNs and skip the step that has one. Unset: whenever the scale is
-  /// dynamic or not 1.
+  /// Look for infinities and NaNs and skip the step that has one. Unset: at O1, O2, O4 and O5, and
+  /// wherever the scale is dynamic or not 1. Gradients of a plain backward() are looked at too.
   std::optional<bool> check_finite = {};
 
   /// State that a skipped step gives back besides weights and optimizer state: batch-norm

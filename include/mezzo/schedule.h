@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "mezzo/export.h"
@@ -17,17 +18,20 @@ MEZZO_API std::int64_t steps_made(const amp::Optimizer& optimizer);
 namespace mezzo::amp {
 
 /// Calls a scheduler's `step` only when the optimizer has moved weights since the last call: a
-/// skipped step does not advance the schedule, nor does loading. `Schedule schedule(step_lr,
-/// optimizer); ... optimizer.step(); schedule.step();`
+/// step that was skipped or had no gradients does not advance the schedule, nor does loading.
+/// `Schedule schedule(torch::optim::StepLR(sgd, 30), optimizer); ... optimizer.step();
+/// schedule.step();`
 ///
-/// The scheduler must have been made for `optimizer.inner()`, and must outlive this object.
+/// The scheduler must have been made for `optimizer.inner()`. Given by name it stays the caller's,
+/// and must outlive this object; given by value it belongs to this object and its copies.
 template <typename Scheduler>
 class Schedule {
  public:
   Schedule(Scheduler& scheduler, Optimizer optimizer)
-      : scheduler_(scheduler),
-        optimizer_(std::move(optimizer)),
-        seen_(detail::steps_made(optimizer_)) {}
+      : Schedule(std::shared_ptr<Scheduler>(std::shared_ptr<void>(), &scheduler),
+                 std::move(optimizer)) {}
+  Schedule(Scheduler&& scheduler, Optimizer optimizer)
+      : Schedule(std::make_shared<Scheduler>(std::move(scheduler)), std::move(optimizer)) {}
 
   /// The arguments are the scheduler's (a metric for ReduceLROnPlateau). True where it advanced.
   template <typename... Args>
@@ -35,12 +39,17 @@ class Schedule {
     const std::int64_t made = detail::steps_made(optimizer_);
     if (made <= seen_) return false;
     seen_ = made;
-    scheduler_.step(std::forward<Args>(args)...);
+    scheduler_->step(std::forward<Args>(args)...);
     return true;
   }
 
  private:
-  Scheduler& scheduler_;
+  Schedule(std::shared_ptr<Scheduler> scheduler, Optimizer optimizer)
+      : scheduler_(std::move(scheduler)),
+        optimizer_(std::move(optimizer)),
+        seen_(detail::steps_made(optimizer_)) {}
+
+  std::shared_ptr<Scheduler> scheduler_;
   Optimizer optimizer_;
   std::int64_t seen_;
 };

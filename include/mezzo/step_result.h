@@ -23,14 +23,17 @@ class MEZZO_API StepResult {
   bool applied() const;
 
   /// A gradient was not finite, and nothing was changed.
-  bool skipped() const { return !applied(); }
+  bool skipped() const { return !applied() && !empty(); }
+
+  /// No parameter had a gradient, as where a batch had no loss: there was nothing to do.
+  bool empty() const;
 
   /// The scale of the gradients that were stepped, or of the loss that overflowed, and what it is
   /// after the step.
   double scale_before() const;
   double scale_after() const;
 
-  /// Why the step was skipped, in plain words; empty where it was applied.
+  /// Why the step was not made, in plain words; "" where it was applied.
   std::string reason() const;
 
  private:

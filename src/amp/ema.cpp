@@ -62,7 +62,7 @@ WeightAverage::Steps WeightAverage::count_steps() const {
     });
     if (!owns && session().enabled()) continue;
     steps.made += optimizer->steps().steps_made();
-    steps.skipped += optimizer->steps().steps_skipped();
+    steps.not_made += optimizer->steps().steps_skipped() + optimizer->steps().empty_steps();
   }
   return steps;
 }
@@ -72,7 +72,7 @@ bool WeightAverage::update() {
     raise(kInEma, "update() while the averages are the model's weights; call restore() first");
   const Steps now = count_steps();
   const Steps before = std::exchange(seen_, now);
-  if (now.skipped > before.skipped && now.made == before.made) return false;
+  if (now.not_made > before.not_made && now.made == before.made) return false;
 
   const at::NoGradGuard no_grad;
   session().weights().absorb();

@@ -79,10 +79,15 @@ class GradScaler::Impl {
     if (enabled) watch.emplace();
   }
 
-  Progress& unscale(torch::optim::Optimizer& optimizer) {
+  Progress& unscale(torch::optim::Optimizer& optimizer, std::string_view call) {
     const std::vector<at::Tensor> gradients = gradients_of(optimizer);
     if (gradients.empty())
       raise(kInGradScaler, "the optimizer has no gradients; call scale(loss).backward() first");
+    if (!scaled) {
+      raise(kInGradScaler, call,
+            " would divide gradients by the scale, but scale() was not called since the last "
+            "update(): no loss was multiplied; call scale(loss).backward() for every loss");
+    }
     scaler.to(gradients.front().device());
     Progress one;
     const at::Tensor inverse = scaler.inverse();
@@ -106,6 +111,7 @@ class GradScaler::Impl {
   }
 
   bool enabled;
+  bool scaled = false;  // something was, since the last update
   scaling::LossScaler scaler;
   std::map<const torch::optim::Optimizer*, Progress> progress;
   std::optional<parallel::OverflowWatch> watch;
@@ -119,6 +125,7 @@ GradScaler::~GradScaler() = default;
 at::Tensor GradScaler::scale(const at::Tensor& tensor) {
   if (!impl_->enabled) return tensor;
   impl_->scaler.to(tensor.device());
+  impl_->scaled = true;
   const at::Tensor scaled = impl_->scaler.multiply(tensor);
   casting::add_up_in_float_behind(scaled);
   return scaled;
@@ -138,7 +145,7 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
                              ? "unscale_() after step() without update() between them"
                              : "unscale_() a second time without update() since the first");
   }
-  impl_->unscale(optimizer);
+  impl_->unscale(optimizer, "unscale_()");
 }
 
 StepResult GradScaler::step(torch::optim::Optimizer& optimizer) {
@@ -151,7 +158,8 @@ StepResult GradScaler::step(torch::optim::Optimizer& optimizer) {
   if (known != impl_->progress.end() && known->second.stepped) {
     raise(kInGradScaler, "step() a second time without update() since the first");
   }
-  Progress& one = known != impl_->progress.end() ? known->second : impl_->unscale(optimizer);
+  Progress& one =
+      known != impl_->progress.end() ? known->second : impl_->unscale(optimizer, "step()");
   record->reason = "a gradient is not finite";
   record->ranks = one.ranks;
   record->scale_before = record->scale_after = impl_->scaler.value();
@@ -172,6 +180,7 @@ void GradScaler::update(std::optional<double> new_scale) {
   if (new_scale) {
     impl_->scaler.set_state({checked_scale(*new_scale), impl_->scaler.state().unskipped, 0});
     impl_->progress.clear();
+    impl_->scaled = false;
     return;
   }
   if (impl_->progress.empty())
@@ -187,6 +196,7 @@ void GradScaler::update(std::optional<double> new_scale) {
   if (world && !agreed) found = parallel::agree_max(found, *world);
   impl_->scaler.update(found);
   impl_->progress.clear();
+  impl_->scaled = false;
 }
 
 double GradScaler::get_scale() const {

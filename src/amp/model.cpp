@@ -221,6 +221,8 @@ bool ModelHandle::is_training() const {
 
 torch::OrderedDict<std::string, at::Tensor> ModelHandle::named_masters() const {
   WeightTable& weights = state()->session().weights();
+  for (const auto& optimizer : state()->session().optimizers())
+    optimizer->steps().unscale_for_program();
   weights.absorb_all_values();
   torch::OrderedDict<std::string, at::Tensor> masters;
   for (const auto& item : module().named_parameters()) {

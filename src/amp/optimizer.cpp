@@ -67,6 +67,7 @@ const torch::optim::Optimizer& Optimizer::inner() const {
 }
 
 std::vector<torch::optim::OptimizerParamGroup>& Optimizer::param_groups() {
+  shared()->steps().unscale_for_program();
   return shared()->inner().param_groups();
 }
 
@@ -100,6 +101,10 @@ std::int64_t Optimizer::skipped_steps() const {
   return shared()->steps().skipped_steps();
 }
 
+std::int64_t Optimizer::empty_steps() const {
+  return shared()->steps().empty_steps();
+}
+
 void Optimizer::invalidate_casts() {
   if (shared()->session().enabled()) shared()->slots().take_all_writes();
 }
@@ -126,6 +131,7 @@ void Optimizer::protect(const std::vector<at::Tensor>& tensors) {
 
 std::vector<at::Tensor> master_params(const Optimizer& optimizer) {
   detail::OptimizerState& state = *optimizer.shared();
+  state.steps().unscale_for_program();
   if (state.session().plan().split_masters) {
     state.session().weights().absorb();
     state.slots().give_masters_memory();
@@ -141,8 +147,11 @@ StepResult::StepResult(std::shared_ptr<const detail::StepRecord> record)
     : record_(std::move(record)) {}
 
 bool StepResult::applied() const {
-  if (record_->found_inf.defined()) return record_->found_inf.item<float>() == 0;
-  return record_->applied;
+  return record_->is_applied();
+}
+
+bool StepResult::empty() const {
+  return record_->empty;
 }
 
 double StepResult::scale_before() const {

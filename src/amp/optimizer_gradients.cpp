@@ -88,6 +88,15 @@ const Slot* OptimizerGradients::missed_by_master() const {
   return first < in_buckets.size() ? in_buckets[first] : nullptr;
 }
 
+const Slot* OptimizerGradients::written_while_scaled() const {
+  for (const Slot& slot : slots_) {
+    const at::Tensor& grad = slot.weight.grad();
+    if (!grad.defined() || slot.left_scaled.is_still(grad)) continue;
+    if (first_nonzero({grad.is_sparse() ? grad._values() : grad}) == 0) return &slot;
+  }
+  return nullptr;
+}
+
 std::vector<at::Tensor> OptimizerGradients::take_fresh() {
   std::vector<at::Tensor> fresh;
   fresh.reserve(slots_.size());

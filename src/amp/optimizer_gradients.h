@@ -31,6 +31,10 @@ class OptimizerGradients {
   /// master took them.
   const Slot* missed_by_master() const;
 
+  /// A weight whose gradient is another one, or has other values, than when a scope left it scaled;
+  /// null: none, or it was cleared.
+  const Slot* written_while_scaled() const;
+
   /// This backward pass's gradients, out of the way while others are settled, and back again.
   std::vector<at::Tensor> take_fresh();
   void give_fresh_back(const std::vector<at::Tensor>& fresh);

@@ -60,6 +60,11 @@ void close_broken_backwards(const std::vector<Slot>& slots) {
 void OptimizerScope::set_progress(OptimizerProgress progress) {
   now_ = std::move(progress);
   now_.had_gradients = gradients_.any();
+  if (now_.still_scaled) note_left_scaled();
+}
+
+void OptimizerScope::note_left_scaled() {
+  for (Slot& slot : slots_.all()) slot.left_scaled.note(slot.weight.grad());
 }
 
 void OptimizerScope::throw_kept_error() {
@@ -74,7 +79,11 @@ void OptimizerScope::check_closed(std::string_view where) const {
 }
 
 void OptimizerScope::check_gradients_at_entry(std::string_view where) const {
-  if (now_.still_scaled) return;
+  if (now_.still_scaled) {
+    // A reducer moves gradients between buckets.
+    if (!gradients_.in_buckets()) check_left_scaled(where);
+    return;
+  }
   for (const Slot& slot : slots_.all()) {
     if (slot.has_master() && has_gradient(slot.weight) &&
         !slot.cleared.is_still(slot.weight.grad())) {
@@ -145,6 +154,20 @@ void OptimizerScope::leave_scaled(const StillScaled& scaled) {
     put_gradient(slot.weight, sum_of(older, slot.weight.grad()));
   }
   now_.still_scaled = scaled;
+  note_left_scaled();
+}
+
+void OptimizerScope::check_left_scaled(std::string_view where) const {
+  const std::optional<StillScaled>& scaled = now_.still_scaled;
+  if (!scaled || !scaled->until_step) return;
+  const bool is_one =
+      !scaled->scale.there.defined() && scaling::multiplier(scaled->scale.number) == 1;
+  const Slot* const written = is_one ? nullptr : gradients_.written_while_scaled();
+  if (written == nullptr) return;
+  raise(where, "the gradient of '", session_.name_of(written->weight),
+        "' was written while it still has the loss scale (Options::defer_unscale), as by "
+        "clip_grad_norm_ over the network's parameters: clip by the optimizer's own max_grad_norm, "
+        "or master_params(optimizer), whose gradients are unscaled first");
 }
 
 void OptimizerScope::leave_settled(bool any) {
@@ -208,6 +231,16 @@ void OptimizerScope::note_scale(int loss_id, const scaling::ScaleValue& before) 
   now_.scale_known = true;
 }
 
+void OptimizerScope::leave_unjudged(int loss_id, const scaling::ScaleValue& before) {
+  note_scale(loss_id, before);
+  now_.regardless = true;
+}
+
+void OptimizerScope::judge_plain(const Session::Verdict& verdict) {
+  note_verdict(verdict.found_inf, verdict.ranks);
+  now_.is_plain = true;
+}
+
 bool OptimizerScope::loss_is_not_finite() const {
   return loss_.defined() && scaling::first_nonfinite(loss_) == 0;
 }
@@ -226,6 +259,8 @@ void OptimizerScope::forget_overflow() {
   now_.overflow_ranks = {};
   now_.several_losses = false;
   now_.had_gradients = false;
+  now_.regardless = false;
+  now_.is_plain = false;
 }
 
 void OptimizerScope::forget_overflow_if_cleared() {

@@ -36,6 +36,8 @@ struct OptimizerProgress {
   scaling::ScaleValue scale_before;
   bool scale_known = false;
   bool several_losses = false;  // a device knows which of them overflowed
+  bool regardless = false;      // a loss that was not judged (delay_overflow_check)
+  bool is_plain = false;        // gradients that no scope judged were looked at by the step
 };
 
 /// The optimizer's side of the scopes that its losses open.
@@ -77,6 +79,9 @@ class OptimizerScope {
   void abandon();
 
   // ---- gradients that earlier blocks left scaled
+  /// Throws Error if the program wrote gradients that the step will still divide by their scale:
+  /// what it wanted of them it did to others. Zeros are gradients that were cleared.
+  void check_left_scaled(std::string_view where) const;
   /// An earlier block left gradients scaled, which may be settled outside of a scope.
   bool may_settle() const;
   /// An earlier block than that of this scope left gradients scaled for another loss.
@@ -87,6 +92,14 @@ class OptimizerScope {
   void judge(int loss_id, const Session::Verdict& verdict, const scaling::ScaleValue& scale_before);
   /// The scale of the loss before it moved; no verdict.
   void note_scale(int loss_id, const scaling::ScaleValue& before);
+  /// As above: gradients are stepped by whatever they are.
+  void leave_unjudged(int loss_id, const scaling::ScaleValue& before);
+  /// Were gradients that are there not judged by any scope, as those of a plain backward()?
+  bool is_unjudged() const noexcept {
+    return !now_.regardless && (!now_.found_inf.defined() || now_.is_plain);
+  }
+  /// The verdict on those, which have no loss that could be named.
+  void judge_plain(const Session::Verdict& verdict);
   /// The loss itself, to be able to say later that it was not a number.
   void note_loss(const at::Tensor& loss) { loss_ = loss; }
   bool loss_is_not_finite() const;
@@ -110,6 +123,7 @@ class OptimizerScope {
 
  private:
   std::unordered_map<const c10::TensorImpl*, at::Tensor> scaled_by_others() const;
+  void note_left_scaled();
 
   Session& session_;
   int index_;

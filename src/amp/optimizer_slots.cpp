@@ -40,6 +40,15 @@ bool Cleared::is_still(const at::Tensor& gradient) const {
          gradient._version() == version_;
 }
 
+void LeftScaled::note(const at::Tensor& gradient) {
+  same_.note(gradient);
+  samples_ = gradient.defined() ? samples_of(gradient) : Samples();
+}
+
+bool LeftScaled::is_still(const at::Tensor& gradient) const {
+  return same_.is_still(gradient) && samples_of(gradient) == samples_;
+}
+
 OptimizerSlots::OptimizerSlots(Session& session, torch::optim::Optimizer& inner, Snapshot& snapshot,
                                bool takes_low_gradients)
     : session_(session),

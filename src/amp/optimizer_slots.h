@@ -26,6 +26,18 @@ class Cleared {
   std::uint32_t version_ = 0;
 };
 
+/// A gradient as a scope left it scaled. LibTorch's clip_grad_norm_ writes through data(), which
+/// moves no version: on hosts single values show it.
+class LeftScaled {
+ public:
+  void note(const at::Tensor& gradient);
+  bool is_still(const at::Tensor& gradient) const;
+
+ private:
+  Cleared same_;
+  Samples samples_{};
+};
+
 /// A parameter of the optimizer.
 struct Slot {
   at::Tensor weight;        // the network's
@@ -34,6 +46,7 @@ struct Slot {
   bool in_bucket = false;   // the gradient stayed where it was: the stash is only for undoing
   Cleared cleared;          // the weight's gradient when it went to the master
   Cleared zeros;            // the master's gradient, cleared by zero_grad(false)
+  LeftScaled left_scaled;   // the weight's gradient
   bool dropped = false;     // it had a gradient, which a step took, or which overflowed
   Weight* entry = nullptr;  // of the weight table, where there is a master
 

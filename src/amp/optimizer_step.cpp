@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "amp/optimizer_state.h"
@@ -16,6 +17,16 @@ namespace mezzo::amp::detail {
 namespace {
 
 constexpr std::string_view kInOptimizerStep = "step";
+constexpr const char* kNoGradient = "no parameter has a gradient";
+
+bool has_gradients(const torch::optim::Optimizer& optimizer) {
+  for (const auto& group : optimizer.param_groups()) {
+    if (std::ranges::any_of(group.params(),
+                            [](const at::Tensor& parameter) { return parameter.grad().defined(); }))
+      return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -37,14 +48,16 @@ void OptimizerStep::detach() {
 std::shared_ptr<const StepRecord> OptimizerStep::run() {
   if (!session_.enabled()) {
     run_inner();
-    count_applied();
-    return std::make_shared<StepRecord>();
+    return finish_disabled();
   }
   const HiddenGradients hidden(session_);
   check();
   check_gradients();
-  if (can_step_scaled()) return step_scaled();
+  const bool empty = !gradients_.any_outside_scopes();
+  if (!empty && can_step_scaled()) return step_scaled();
   settle_deferred();
+  look_at_plain_gradients();
+  if (empty) return scope_.must_skip() ? finish(false) : finish_empty();
   if (device_decides()) return step_by_flag();
   if (scope_.must_skip()) return finish(false);
   run_inner();
@@ -109,6 +122,21 @@ std::shared_ptr<const StepRecord> OptimizerStep::step_scaled() {
   return record;
 }
 
+/// A loop without Mezzo has the same schedules as one with it.
+std::shared_ptr<const StepRecord> OptimizerStep::finish_disabled() {
+  const bool empty = !has_gradients(*ref_.inner);
+  auto record = std::make_shared<StepRecord>();
+  record->applied = !empty;
+  record->empty = empty;
+  if (empty) {
+    record->reason = kNoGradient;
+    ++empty_;
+  } else {
+    count_applied();
+  }
+  return record;
+}
+
 void OptimizerStep::check() {
   scope_.throw_kept_error();
   if (scope_.is_open()) {
@@ -123,6 +151,7 @@ void OptimizerStep::check() {
           "without it "
           "before the step");
   }
+  scope_.check_left_scaled(kInOptimizerStep);
   for (const auto& other : session_.optimizers()) {
     const auto& scaled = other->scope().still_scaled();
     if (other.get() == &owner_ || !scaled || scaled->until_step) continue;
@@ -146,15 +175,8 @@ void OptimizerStep::check_gradients() {
           session_.plan().properties.opt_level,
           " every loss goes through scale_loss(loss, optimizer).backward()");
   }
-  const bool any = gradients_.any_outside_scopes();
-  const Plan& plan = session_.plan();
-  const bool scales = plan.scale_rules.dynamic || plan.first_scale != 1.0;
-  if (scope_.progress().had_backward) return;
-  if (!any && (scales || plan.masters)) {
-    raise(kInOptimizerStep, "optimizer ", owner_.index(),
-          " has no gradients yet; call scale_loss(loss, optimizer).backward() before step()");
-  }
-  if (any && plan.scale_rules.dynamic) {
+  if (scope_.progress().had_backward || !session_.plan().scale_rules.dynamic) return;
+  if (gradients_.any_outside_scopes()) {
     session_.say_once("plain backward",
                       "mezzo: gradients came from a plain backward(): they are not scaled, and "
                       "small ones may have "
@@ -162,9 +184,35 @@ void OptimizerStep::check_gradients() {
   }
 }
 
+/// What no scope judged, as the gradients of a plain backward(). A rank without gradients takes
+/// part as well, since others have some.
+void OptimizerStep::look_at_plain_gradients() {
+  if (!session_.plan().check_finite || !scope_.is_unjudged()) return;
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> gradients = gradients_.to_step_by();
+  const auto first = std::ranges::find_if(gradients, &at::Tensor::defined);
+  const at::Device device = first == gradients.end() ? at::Device(at::kCPU) : first->device();
+  at::Tensor found_inf = at::zeros({}, at::TensorOptions(device).dtype(at::kFloat));
+  scaling::check_finite(gradients, found_inf);
+  const auto weight_of = [this](std::size_t i) -> const at::Tensor& {
+    return slots_.all()[i].weight;
+  };
+  scope_.judge_plain(
+      SharedFlag(session_, found_inf, gradients_.of_weights(), gradients, weight_of).wait());
+}
+
 void OptimizerStep::settle_deferred() {
   if (!scope_.still_scaled()) return;
   settle_left_scaled({&owner_}, session_);
+}
+
+void OptimizerStep::unscale_for_program() {
+  if (!session_.enabled() || scope_.is_open()) return;
+  if (!scope_.still_scaled() || !scope_.still_scaled()->until_step) return;
+  if (gradients_.wait_for_reduction()) return;
+  const HiddenGradients hidden(session_);
+  scope_.check_left_scaled("master_params");
+  settle_deferred();
 }
 
 void OptimizerStep::decide_without_step() {
@@ -178,9 +226,12 @@ void OptimizerStep::decide_without_step() {
 std::string OptimizerStep::overflow_reason() const {
   const OptimizerProgress& now = scope_.progress();
   const std::size_t first = scaling::first_nonfinite(gradients_.to_step_by());
-  std::string text = "loss " + std::to_string(now.loss_id);
-  text += scope_.loss_is_not_finite() ? " is not a finite number"
-                                      : " gave a gradient that is not finite";
+  std::string text = "a gradient is not finite";
+  if (!now.is_plain) {
+    text = "loss " + std::to_string(now.loss_id);
+    text += scope_.loss_is_not_finite() ? " is not a finite number"
+                                        : " gave a gradient that is not finite";
+  }
   text += now.overflow_ranks.describe();
   std::string name = now.overflow_ranks.parameter();
   const std::vector<Slot>& slots = slots_.all();
@@ -217,6 +268,25 @@ std::shared_ptr<const StepRecord> OptimizerStep::finish(bool applied) {
   return record;
 }
 
+std::shared_ptr<const StepRecord> OptimizerStep::finish_empty() {
+  const OptimizerProgress& now = scope_.progress();
+  auto record = std::make_shared<StepRecord>();
+  record->applied = false;
+  record->empty = true;
+  record->reason = kNoGradient;
+  record->scale_after = session_.scaler(now.loss_id, kInOptimizerStep).value();
+  record->scale_before = now.scale_known ? now.scale_before : record->scale_after;
+  ++empty_;
+  session_.say_once("empty step",
+                    c10::str("mezzo: optimizer ", owner_.index(),
+                             " had no gradients: its step moved nothing, and counts neither as "
+                             "made nor as skipped; scale_loss(loss, optimizer).backward() makes "
+                             "gradients"));
+  last_ = record;
+  end();
+  return record;
+}
+
 void OptimizerStep::end() {
   snapshot_.forget();
   scope_.forget_verdict();
@@ -231,6 +301,8 @@ void OptimizerStep::tell_step(const StepRecord& record) {
   const double after = record.scale_after.read();
   if (after != before) {
     text += c10::str("; loss scale ", before, " -> ", after);
+  } else if (session_.scaler(0, kInOptimizerStep).is_one()) {
+    text += "; the loss has no scale that could fall";
   } else if (!session_.plan().scale_rules.dynamic) {
     text += "; the scale is static (Apex would have made this step)";
   }

@@ -26,6 +26,9 @@ class OptimizerStep {
 
   /// Gradients that were left scaled are unscaled, checked and added up; nothing if none are.
   void settle_deferred();
+  /// As above, for a program that is about to look at gradients and to change them. Not inside a
+  /// scope, nor where a later block is to unscale them.
+  void unscale_for_program();
   /// For callers who step the inner optimizer themselves: after an overflow gradients are dropped,
   /// so that their step moves nothing.
   void decide_without_step();
@@ -43,6 +46,8 @@ class OptimizerStep {
   /// Exact: they wait for decisions that are still on a device.
   std::int64_t applied_steps();
   std::int64_t skipped_steps();
+  /// Steps that had no gradients.
+  std::int64_t empty_steps() const noexcept { return empty_; }
   /// Steps that moved weights since `initialize`, whatever was loaded since. The last one, where a
   /// device has not reported it yet, counts as taken until it reports otherwise.
   std::int64_t steps_made();
@@ -62,6 +67,7 @@ class OptimizerStep {
   }
   void check();
   void check_gradients();
+  void look_at_plain_gradients();
   void run_inner(const torch::optim::Optimizer::LossClosure& closure = nullptr);
   bool can_step_scaled() const;
   std::shared_ptr<const StepRecord> step_scaled();
@@ -71,6 +77,8 @@ class OptimizerStep {
   void hear(bool waits);
   void take(const Decision& decision);
   std::shared_ptr<const StepRecord> finish(bool applied);
+  std::shared_ptr<const StepRecord> finish_empty();
+  std::shared_ptr<const StepRecord> finish_disabled();
   void end();
   std::string overflow_reason() const;
   /// The text behind the reason of a skipped step while such are to be explained. `at_once`: it
@@ -96,6 +104,7 @@ class OptimizerStep {
   std::shared_ptr<const StepRecord> last_;
   std::int64_t applied_ = 0;
   std::int64_t skipped_ = 0;
+  std::int64_t empty_ = 0;
   std::int64_t made_ = 0;
 };
 

@@ -133,7 +133,8 @@ void plan_scaling(const amp::Options& options, Plan& plan) {
                        " is above max_loss_scale ", plan.scale_rules.ceiling);
   }
   plan.first_scale = scale.is_dynamic() ? options.init_loss_scale : scale.value();
-  plan.check_finite = options.check_finite.value_or(scale.is_dynamic() || scale.value() != 1.0);
+  plan.check_finite = options.check_finite.value_or(plan.level->check_finite ||
+                                                    scale.is_dynamic() || scale.value() != 1.0);
   if (scale.is_dynamic() && !plan.check_finite) {
     raise<ConfigError>(kInProperties,
                        "check_finite is off, but a dynamic loss scale moves by that check; "

@@ -67,6 +67,11 @@ void unscale(const std::vector<Scaled>& lists, bool checks, at::Tensor& found_in
   }
 }
 
+/// Where nothing carries a scale, nothing is written.
+void check(const std::vector<Scaled>& lists, at::Tensor& found_inf) {
+  for (const Scaled& list : lists) scaling::check_finite(list.gradients, found_inf);
+}
+
 /// The optimizers whose gradients one block left scaled.
 std::vector<OptimizerState*> block_of(const OptimizerState& one, const Session& session) {
   std::vector<OptimizerState*> owners;
@@ -122,7 +127,11 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
   }
 
   Session::Verdict verdict{at::zeros({}, lists.front().inverse.options().dtype(at::kFloat)), {}};
-  if (checks || carries_scale(optimizers, scaler)) unscale(lists, checks, verdict.found_inf);
+  if (carries_scale(optimizers, scaler)) {
+    unscale(lists, checks, verdict.found_inf);
+  } else if (checks) {
+    check(lists, verdict.found_inf);
+  }
   std::optional<SharedFlag> shared;
   if (checks && !delay_overflow_check) {
     std::vector<at::Tensor> values;
@@ -143,7 +152,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
     if (checks && !delay_overflow_check) {
       optimizer->scope().judge(loss_id, verdict, before);
     } else {
-      optimizer->scope().note_scale(loss_id, before);
+      optimizer->scope().leave_unjudged(loss_id, before);
     }
   }
 }
@@ -167,7 +176,10 @@ void settle_shared(const std::vector<OptimizerState*>& optimizers, Session& sess
     if (!left->scope().may_settle()) continue;
     const bool all_join = std::ranges::all_of(
         optimizers, [&](OptimizerState* entering) { return joins(*left, *entering); });
-    if (!all_join) settle_left_scaled(block_of(*left, session), session);
+    if (all_join) continue;
+    const std::vector<OptimizerState*> owners = block_of(*left, session);
+    for (const OptimizerState* owner : owners) owner->scope().check_left_scaled("scale_loss");
+    settle_left_scaled(owners, session);
   }
 }
 

@@ -17,6 +17,9 @@ constexpr int kMostEvaluations = 20;
 /// Leaves the inner optimizer's step when the loss overflows at every scale that was tried.
 struct GaveUp {};
 
+/// ... when its first evaluation made no gradient.
+struct FoundNone {};
+
 /// Parameters and optimizer state at one moment, for optimizers that move them between evaluations.
 class Backup {
  public:
@@ -57,6 +60,8 @@ class OptimizerStep::ClosureRun {
     } catch (const GaveUp&) {
       give_back();
       return step_.finish(false);
+    } catch (const FoundNone&) {
+      return step_.finish_empty();
     } catch (...) {
       give_back();
       throw;
@@ -71,11 +76,18 @@ class OptimizerStep::ClosureRun {
     for (int attempt = 1;; ++attempt) {
       at::Tensor loss = closure_();
       const HiddenGradients hidden(step_.session_);
+      const OptimizerProgress& progress = step_.scope_.progress();
       step_.check();
       step_.check_gradients();
       step_.settle_deferred();
-      if (!step_.scope_.must_skip()) return loss;
-      if (attempt == kMostEvaluations) throw GaveUp();
+      step_.look_at_plain_gradients();
+      if (!step_.scope_.must_skip()) {
+        if (evaluations_ == 1 && !step_.gradients_.any_outside_scopes()) throw FoundNone();
+        return loss;
+      }
+      // At the same scale it would overflow again.
+      const bool falls = step_.session_.plan().scale_rules.dynamic && !progress.is_plain;
+      if (!falls || attempt == kMostEvaluations) throw GaveUp();
       step_.snapshot_.give_back();
       step_.gradients_.drop();
       step_.scope_.forget_overflow();
@@ -109,8 +121,7 @@ std::shared_ptr<const StepRecord> OptimizerStep::run(
     } else {
       ref_.inner->step(closure);
     }
-    count_applied();
-    return std::make_shared<StepRecord>();
+    return finish_disabled();
   }
   check();
   return ClosureRun(*this, closure).run();

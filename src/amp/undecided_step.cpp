@@ -33,8 +33,10 @@ std::shared_ptr<const StepRecord> OptimizerStep::finish_undecided() {
   const scaling::LossScaler& scaler = session_.scaler(now.loss_id, "step");
   auto record = std::make_shared<StepRecord>();
   record->found_inf = now.found_inf;
-  record->reason = (now.several_losses ? "a loss" : "loss " + std::to_string(now.loss_id)) +
-                   " gave a gradient that is not finite";
+  record->reason = now.is_plain
+                       ? "a gradient is not finite"
+                       : (now.several_losses ? "a loss" : "loss " + std::to_string(now.loss_id)) +
+                             " gave a gradient that is not finite";
   record->ranks = now.overflow_ranks;
   record->scale_after = scaler.value();
   record->scale_before = now.scale_known ? now.scale_before : record->scale_after;

@@ -38,7 +38,7 @@ class WeightAverage {
   /// The steps of the optimizers that own some of the model's parameters.
   struct Steps {
     std::int64_t made = 0;
-    std::int64_t skipped = 0;
+    std::int64_t not_made = 0;  // skipped, or without gradients
   };
   Steps count_steps() const;
   Session& session() const;

@@ -81,9 +81,7 @@ double StepTrial::failing_scale(int loss_id) const {
   if (progress.scale_known && progress.found_inf.defined()) return progress.scale_before.read();
   const auto& last = optimizer.steps().last();
   if (last == nullptr) return now;
-  const bool skipped =
-      last->found_inf.defined() ? last->found_inf.item<float>() != 0 : !last->applied;
-  return skipped ? last->scale_before.read() : now;
+  return last->is_skipped() ? last->scale_before.read() : now;
 }
 
 std::optional<Policy> StepTrial::policy() const {

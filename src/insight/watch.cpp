@@ -237,7 +237,7 @@ void detail::Watching::report() {
   report::StepWatched event{.step = steps_};
   if (const auto& last = optimizer().steps().last()) {
     event.scale = last->scale_before.read();
-    event.skipped = last->found_inf.defined() ? last->found_inf.item<float>() != 0 : !last->applied;
+    event.skipped = last->is_skipped();
   }
   const auto now = stepped();
   WatchedTallies module;

@@ -21,6 +21,7 @@ struct Level {
   std::optional<bool> keep_batchnorm_fp32;
   std::optional<bool> master_weights;
   std::optional<double> loss_scale;  ///< a static scale; empty: dynamic
+  bool check_finite;  ///< a gradient that is not finite skips the step, whatever the scale is
 };
 
 /// O0 to O5, in that order.

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "bridge/host.h"
+#include "bridge/multi_tensor.h"
 #include "core/raise.h"
 #include "scaling/to_device.h"
 
@@ -67,15 +69,17 @@ void raise_flag(at::Tensor& found_inf, const at::Tensor& other) {
       at::maximum(found_inf, to_device(other, found_inf.device()).to(found_inf.scalar_type())));
 }
 
-/// LibTorch's operator refuses bfloat16 on CUDA; a norm that is not finite says as much.
+/// LibTorch's operator refuses bfloat16 on CUDA, and writes; a norm that is not finite says as
+/// much.
 void check_by_norm(const Batch& batch, at::Tensor& found_inf) {
   std::vector<at::Tensor> tensors;  // the largest of no elements is an error to LibTorch
   for (const at::Tensor& tensor : batch.tensors) {
     if (tensor.numel() > 0) tensors.push_back(tensor);
   }
   if (tensors.empty()) return;
-  const auto largest =
-      at::_foreach_norm(tensors, std::numeric_limits<double>::infinity(), at::ScalarType::Float);
+  const bool is_double = batch.kind == Batch::Kind::kDouble;
+  const auto largest = at::_foreach_norm(tensors, std::numeric_limits<double>::infinity(),
+                                         is_double ? at::kDouble : at::kFloat);
   raise_flag(found_inf, at::isfinite(at::stack(largest)).all().logical_not());
 }
 
@@ -102,6 +106,14 @@ void check_and_unscale(const Batch& batch, const at::Tensor& inv_scale, at::Tens
   at::Tensor here = at::zeros_like(inverse);
   at::_amp_foreach_non_finite_check_and_unscale_(batch.tensors, here, inverse);
   raise_flag(found_inf, here);
+}
+
+void check_batch(const Batch& batch, at::Tensor& found_inf) {
+  if (!bridge::is_host(batch.device)) {
+    check_by_norm(batch, found_inf);
+  } else if (!bridge::all_finite("check_finite", batch.tensors)) {
+    found_inf.fill_(1);
+  }
 }
 
 void check_sums_of_duplicates(at::TensorList tensors, at::Tensor& found_inf) {
@@ -140,6 +152,13 @@ void unscale(at::TensorList tensors, const at::Tensor& inv_scale) {
   for (const Batch& batch : batches_of(tensors)) {
     at::_foreach_mul_(batch.tensors, inverse_for(batch, inv_scale));
   }
+}
+
+void check_finite(at::TensorList tensors, at::Tensor& found_inf) {
+  const at::NoGradGuard no_grad;
+  check_layouts(tensors);
+  check_sums_of_duplicates(tensors, found_inf);
+  for (const Batch& batch : batches_of(tensors)) check_batch(batch, found_inf);
 }
 
 std::size_t first_nonfinite(at::TensorList tensors) {

@@ -21,6 +21,10 @@ void unscale_and_check(at::TensorList tensors, const at::Tensor& inv_scale, at::
 /// As above, without the check.
 void unscale(at::TensorList tensors, const at::Tensor& inv_scale);
 
+/// Sets `found_inf` to 1 if a value of these tensors is not finite; never clears it. The same
+/// tensors as `unscale_and_check` takes, which are read once and stay as they are.
+void check_finite(at::TensorList tensors, at::Tensor& found_inf);
+
 /// The place of the first tensor that holds a value that is not finite; the list's size if none
 /// does. Reads the device.
 std::size_t first_nonfinite(at::TensorList tensors);

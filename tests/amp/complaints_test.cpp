@@ -261,15 +261,13 @@ TEST(Complaint, Number19FrozenAndConvertedBatchNormsKeepFloatStatistics) {
   EXPECT_TRUE(torch::equal(net->norm->running_mean, before));
 }
 
-TEST(Complaint, Number20OneLoopAccumulatesAndTheWrongOrderIsAnError) {
+TEST(Complaint, Number20OneLoopAccumulatesAndTheWrongOrderMovesNothing) {
   for (const std::string& level : kLevels) {
     Line net;
     torch::optim::SGD sgd(net->parameters(), 0.125);
     auto [model, optimizer] = initialize(net, sgd, at_level(level));
     const at::Tensor before = master_params(optimizer)[0].detach().clone();
-    if (level == "O1" || level == "O2" || level == "O5") {
-      EXPECT_THROW(optimizer.step(), Error) << level;
-    }
+    EXPECT_TRUE(optimizer.step().empty()) << level;
     for (int micro = 0; micro < 4; ++micro) {
       scale_loss(model(row()).sum() / 4, optimizer).backward();
     }

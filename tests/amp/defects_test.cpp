@@ -162,12 +162,7 @@ TEST(Defect, Number11StepsAndClearingBeforeAnyBackwardDoNotCrash) {
     torch::optim::SGD sgd(net->parameters(), 0.125);
     auto [model, optimizer] = initialize(net, sgd, at_level(level));
     EXPECT_NO_THROW(optimizer.zero_grad());
-    const bool needs_backward = level == "O1" || level == "O2" || level == "O5";
-    if (needs_backward) {
-      EXPECT_THROW(optimizer.step(), Error) << level;
-    } else {
-      EXPECT_NO_THROW(optimizer.step()) << level;
-    }
+    EXPECT_TRUE(optimizer.step().empty()) << level;
   }
 }
 

@@ -1,6 +1,6 @@
 #include "mezzo/grad_scaler.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <limits>
 #include <sstream>
@@ -165,6 +165,70 @@ TEST(GradScaler, ScalesListsAndLowPrecisionInFloat) {
   EXPECT_EQ(scaled[0].scalar_type(), at::kFloat);
   EXPECT_EQ(scaled[0].item<double>(), 65536);
   EXPECT_EQ(scaled[1].sizes(), (std::vector<std::int64_t>{2}));
+}
+
+TEST(GradScaler, GradientsOfLossesThatWereNotScaledAreAnError) {
+  const auto is_told = [](const std::string& call) {
+    return testing::ThrowsMessage<Error>(
+        testing::AllOf(testing::HasSubstr(call + " would divide"),
+                       testing::HasSubstr("scale() was not called since the last update()")));
+  };
+  for (const bool trained : {false, true}) {
+    Line net;
+    torch::optim::SGD sgd(net->parameters(), 0.125);
+    Line other;
+    torch::optim::SGD other_sgd(other->parameters(), 0.125);
+    GradScaler scaler;
+    if (trained) {
+      scaler.scale(net(row()).sum() + other(row()).sum()).backward();
+      EXPECT_TRUE(scaler.step(sgd).applied());
+      EXPECT_TRUE(scaler.step(other_sgd).applied()) << "one loss, several optimizers";
+      scaler.update();
+      sgd.zero_grad();
+    }
+    const at::Tensor before = net->line->weight.detach().clone();
+    net(row()).sum().backward();
+    EXPECT_THAT([&] { scaler.unscale_(sgd); }, is_told("unscale_()"));
+    EXPECT_THAT([&] { scaler.step(sgd); }, is_told("step()"));
+    EXPECT_TRUE(torch::equal(net->line->weight, before));
+    EXPECT_TRUE(torch::equal(net->line->weight.grad(), row())) << "not divided";
+    sgd.zero_grad();
+    for (int batch = 0; batch < 2; ++batch) scaler.scale(net(row()).sum()).backward();
+    EXPECT_TRUE(scaler.step(sgd).applied()) << "accumulated";
+    scaler.update(512);
+    EXPECT_THAT([&] { scaler.step(sgd); }, is_told("step()")) << "they are unscaled already";
+  }
+}
+
+TEST(GradScaler, LoadingBetweenScaleAndStepKeepsWhatWasScaled) {
+  Line net;
+  torch::optim::SGD sgd(net->parameters(), 0.125);
+  GradScaler scaler;
+  scaler.scale(net(row()).sum()).backward();
+  scaler.load_state_dict(scaler.state_dict());
+  GradScaler moved = std::move(scaler);
+  EXPECT_TRUE(moved.step(sgd).applied());
+}
+
+TEST(Schedule, TakesASchedulerByValue) {
+  Line net;
+  torch::optim::SGD sgd(net->parameters(), 1.0);
+  auto [model, optimizer] = initialize(net, sgd, at_level("O1"));
+  const auto learning_rate = [&] { return sgd.param_groups()[0].options().get_lr(); };
+  Schedule schedule(torch::optim::StepLR(sgd, 1, 0.5), optimizer);
+  Schedule copy = schedule;
+  EXPECT_FALSE(schedule.step()) << "nothing was stepped yet";
+  for (int i = 0; i < 2; ++i) {
+    optimizer.zero_grad();
+    scale_loss(model(row()).sum(), optimizer).backward();
+    optimizer.step();
+    EXPECT_TRUE(schedule.step());
+  }
+  EXPECT_EQ(learning_rate(), 0.5);
+  EXPECT_TRUE(copy.step()) << "a copy has the same scheduler";
+  EXPECT_EQ(learning_rate(), 0.25);
+  Schedule by_metric(torch::optim::ReduceLROnPlateauScheduler(sgd), optimizer);
+  EXPECT_FALSE(by_metric.step(1.0F));
 }
 
 TEST(Schedule, AdvancesOnlyAfterAppliedSteps) {

@@ -118,19 +118,6 @@ TEST(Misuse, ALossIdOutOfRangeIsRefused) {
   EXPECT_THROW(training.optimizer.set_loss_scale(-2), ConfigError);
 }
 
-TEST(Misuse, StepBeforeBackwardIsAnErrorWhereScalesOrMastersExist) {
-  for (const std::string& level : kLevels) {
-    MisusedTraining training(level);
-    const bool is_error = level == "O1" || level == "O2" || level == "O5";
-    if (is_error) {
-      EXPECT_THAT([&] { training.optimizer.step(); }, ThrowsMessage<Error>(HasSubstr("scale_loss")))
-          << level;
-    } else {
-      EXPECT_NO_THROW(training.optimizer.step()) << level;
-    }
-  }
-}
-
 TEST(Misuse, APlainBackwardIsAnErrorWhereMastersWouldMissIt) {
   for (const std::string& level : kLevels) {
     MisusedTraining training(level);

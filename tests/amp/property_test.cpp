@@ -97,7 +97,9 @@ class Random {
         ASSERT_LE(grad.abs().max().item<float>(), 4.0F * static_cast<float>(passes_)) << where;
       }
     }
-    ASSERT_EQ(optimizer().applied_steps() + optimizer().skipped_steps(), steps_) << where;
+    ASSERT_EQ(optimizer().applied_steps() + optimizer().skipped_steps() + optimizer().empty_steps(),
+              steps_)
+        << where;
   }
 
   /// Brings it to where nothing is under way, whatever was drawn: all parameters are trained, a

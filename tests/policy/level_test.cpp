@@ -14,16 +14,17 @@ TEST(Level, TheTableIsTheOneOfTheOriginals) {
     bool cast_ops;
     std::optional<bool> keep_batchnorm_fp32, master_weights;
     std::optional<double> loss_scale;
+    bool check_finite;
   };
   const auto half = DType::kFloat16;
   const auto bfloat = DType::kBFloat16;
   const std::vector<Expected> table{
-      {"O0", DType::kFloat32, false, std::nullopt, false, 1.0},
-      {"O1", std::nullopt, true, std::nullopt, std::nullopt, std::nullopt},
-      {"O2", half, false, true, true, std::nullopt},
-      {"O3", half, false, false, false, 1.0},
-      {"O4", std::nullopt, true, std::nullopt, std::nullopt, 1.0},
-      {"O5", bfloat, false, true, true, 1.0},
+      {"O0", DType::kFloat32, false, std::nullopt, false, 1.0, false},
+      {"O1", std::nullopt, true, std::nullopt, std::nullopt, std::nullopt, true},
+      {"O2", half, false, true, true, std::nullopt, true},
+      {"O3", half, false, false, false, 1.0, false},
+      {"O4", std::nullopt, true, std::nullopt, std::nullopt, 1.0, true},
+      {"O5", bfloat, false, true, true, 1.0, true},
   };
   ASSERT_EQ(levels().size(), table.size());
   for (const Expected& row : table) {
@@ -33,6 +34,7 @@ TEST(Level, TheTableIsTheOneOfTheOriginals) {
     EXPECT_EQ(level.keep_batchnorm_fp32, row.keep_batchnorm_fp32) << row.name;
     EXPECT_EQ(level.master_weights, row.master_weights) << row.name;
     EXPECT_EQ(level.loss_scale, row.loss_scale) << row.name;
+    EXPECT_EQ(level.check_finite, row.check_finite) << row.name;
     EXPECT_EQ(level.low, row.name >= "O4" ? bfloat : half) << row.name;
     EXPECT_FALSE(level.brief.empty()) << row.name;
   }
