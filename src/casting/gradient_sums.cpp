@@ -61,6 +61,19 @@ class RoundSum final : public FunctionPreHook {
   at::ScalarType type_;
 };
 
+/// Hands a derivative its gradients in float. The program, which may ask for the gradient of the
+/// result, sees it in the result's type.
+class WidenGradients final : public FunctionPreHook {
+ public:
+  variable_list operator()(const variable_list& gradients) override {
+    variable_list wide = gradients;
+    for (at::Tensor& gradient : wide) {
+      if (gradient.defined() && is_low(gradient.scalar_type())) gradient = gradient.to(at::kFloat);
+    }
+    return wide;
+  }
+};
+
 bool is_low_input(const Node& node, std::uint32_t input) {
   const auto& metadata = node.input_metadata(input);
   if (metadata.was_default_constructed()) return false;
@@ -151,8 +164,7 @@ class LookBehind final : public FunctionPreHook {
 void take_gradient_in_float(const at::Tensor& result) {
   if (!result.defined() || !result.requires_grad() || !is_low(result.scalar_type())) return;
   const auto& node = result.grad_fn();
-  if (node == nullptr) return;
-  node->mutable_input_metadata(result.output_nr()).set_grad_dtype(at::kFloat);
+  if (node != nullptr) node->add_pre_hook(std::make_unique<WidenGradients>());
 }
 
 void add_up_sparse_gradient(const at::Tensor& result, const at::Tensor& of) {

@@ -243,6 +243,57 @@ TEST(Decide, AScalarThatIsNotHeldGivesFloatOrTheNearestValueInPlace) {
       << "a policy that makes it neutral is obeyed";
 }
 
+TEST(Decide, ACallThatNeedsFloatInsideKeepsTheTypeOfItsResult) {
+  const Operands halves{.low = kHalfOnly, .inside = Inside::kFloat};
+  const Operands mixed{.float32 = true, .low = kHalfOnly, .inside = Inside::kFloat};
+  const Operands into_half{.low = kHalfOnly, .inside = Inside::kFloat, .written = at::kHalf};
+  const Operands floats{.float32 = true, .inside = Inside::kFloat};
+  for (const ScopeRules& rules : {kNative, kEmulated, kInModel, kInModelEmulated}) {
+    for (const Treatment kind : {Treatment::kPass, Treatment::kPromote}) {
+      EXPECT_EQ(decided(kind, {}, halves, rules), (Decision{Plan::kInFloat, at::kHalf}));
+      EXPECT_EQ(decided(kind, {}, mixed, rules), (Decision{Plan::kCast, at::kFloat}));
+      EXPECT_EQ(decided(kind, {}, into_half, rules), (Decision{Plan::kCast, at::kFloat}));
+      const Decision of_floats = decided(kind, {}, floats, rules);
+      EXPECT_TRUE(of_floats.plan == Plan::kPass || nothing_to_cast(floats, of_floats));
+    }
+    EXPECT_EQ(decided(Treatment::kLow, kProduct, halves, rules),
+              (Decision{Plan::kEmulate, at::kHalf}))
+        << "a sum of products, whatever the processor can do";
+  }
+  EXPECT_EQ(decided(Treatment::kShield, {}, halves, kNative), (Decision{Plan::kShield, at::kFloat}))
+      << "a policy that makes it neutral is obeyed";
+  EXPECT_EQ(decided(Treatment::kShield, {.alone = true}, halves, kNative),
+            (Decision{Plan::kInFloat, at::kHalf}))
+      << "neutral by the table";
+}
+
+TEST(Decide, ASteepOperatorOfTheClassFloatGivesFloatAndTakesIt) {
+  const Operands halves{.low = kHalfOnly, .inside = Inside::kFloat};
+  EXPECT_EQ(decide(Treatment::kFloat, {}, /*has_dtype_argument=*/true, halves, kNative),
+            (Decision{Plan::kCast, at::kFloat}))
+      << "its derivative reads what it was given";
+  EXPECT_EQ(decided(Treatment::kFloat, {}, halves, kInModel),
+            (Decision{Plan::kInFloat, at::kHalf}));
+  const Operands kept{.low = kHalfOnly, .inside = Inside::kFloatKept};
+  EXPECT_EQ(decided(Treatment::kFloat, {}, kept, kInModel), (Decision{Plan::kCast, at::kFloat}));
+}
+
+TEST(Decide, ABatchNormOfMixedTypesHasTheTypeOfItsInput) {
+  constexpr Traits kBatchNorm{.batch_norm = true};
+  const Operands mixed{.float32 = true, .low = kHalfOnly};
+  const Leads float_input{.first = at::kFloat, .low_later = true};
+  const Leads half_input{.first = at::kHalf, .float_later = true};
+  const Leads half_input_and_scale{.first = at::kHalf, .float_later = true, .low_later = true};
+  for (const ScopeRules& rules : {kNative, kInModel}) {
+    EXPECT_EQ(decided(Treatment::kPass, kBatchNorm, mixed, rules, float_input),
+              (Decision{Plan::kInFloat, at::kFloat}));
+    EXPECT_EQ(decided(Treatment::kPass, kBatchNorm, mixed, rules, half_input), Decision{})
+        << "LibTorch takes these";
+    EXPECT_EQ(decided(Treatment::kPass, kBatchNorm, mixed, rules, half_input_and_scale),
+              (Decision{Plan::kInFloat, at::kHalf}));
+  }
+}
+
 TEST(Decide, OperatorsWithoutALowKernelWriteThroughFloat) {
   EXPECT_EQ(decided(Treatment::kFloat, kFloatOnly, kIntoHalf, kNative),
             (Decision{Plan::kCast, at::kFloat}));

@@ -332,6 +332,27 @@ TEST_P(SumsInFloat, ThatAreResults) {
   expect_many(sums());
 }
 
+TEST_P(SumsInFloat, ShowTheProgramGradientsOfTheTypeOfTheirTensors) {
+  const at::Tensor table = torch::ones({4, 3}, GetParam().low).requires_grad_();
+  at::Tensor picked;
+  at::Tensor result;
+  std::vector<at::ScalarType> seen;
+  {
+    const Scope scope(Policy::defaults(GetParam().low), GetParam().mode);
+    picked = at::embedding(table, first_place());
+    picked.register_hook(
+        [&](const at::Tensor& gradient) { seen.push_back(gradient.scalar_type()); });
+    result = amp::TensorCast{at::kFloat, false}(picked);
+  }
+  const auto gradients =
+      torch::autograd::grad({result.sum()}, {picked, table}, {}, /*retain_graph=*/true);
+  EXPECT_EQ(gradients[0].scalar_type(), GetParam().low);
+  EXPECT_EQ(gradients[1].scalar_type(), GetParam().low);
+  EXPECT_EQ(gradients[1].max().item<double>(), kMany);
+  ASSERT_FALSE(seen.empty());
+  EXPECT_EQ(seen.front(), GetParam().low);
+}
+
 TEST_P(SumsInFloat, KeepTheTypeOfTheNetwork) {
   const Scope scope(Policy::defaults(GetParam().low), GetParam().mode);
   const at::Tensor x = torch::ones({4, 3}, GetParam().low).requires_grad_();

@@ -71,8 +71,9 @@ std::string_view family_of(std::string_view overload) {
     return "builds a sparse tensor of the type that it is told";
   if (overload.starts_with("_sparse_") && overload.find("_unsafe") != std::string_view::npos)
     return "builds a sparse tensor of the type that it is told";
-  if (overload.find("batch_norm") != std::string_view::npos)
-    return "statistics stay float: tests of batch norms";
+  if (overload.find("batch_norm") != std::string_view::npos && overload != "batch_norm" &&
+      overload != "native_batch_norm")
+    return "statistics stay float: a batch norm's inner function";
   if (overload.find("mkldnn") != std::string_view::npos) return "a kernel of one library";
   return {};
 }
@@ -142,17 +143,26 @@ bool may_round(std::string_view overload, bool all_low) {
          row.class_for(DType::kFloat16) == CastClass::kNeutral;
 }
 
+/// Rows whose tensors must agree are tried with each of them low and the others wide, too.
+bool wants_agreement(std::string_view overload) {
+  const auto found = find(overload);
+  if (!found) return false;
+  const Operator& row = operators()[found->row];
+  return row.one_type || row.input_only || row.classes.front() == CastClass::kPromote;
+}
+
 std::string try_sample(const std::string& name, const c10::OperatorHandle& op, const Stack& stack,
                        bool with_gradients, Drawing& drawing) {
   const std::size_t floats = count_floats(stack);
+  const std::size_t patterns = floats < 2 ? 1 : 4 + (wants_agreement(name) ? floats : 0);
   for (const SweepSetting& setting : settings()) {
     set_compute_mode(setting.low, setting.computed);
     const Policy policy = Policy::defaults(setting.low);
-    for (int pattern = 0; pattern < (floats > 1 ? 4 : 1); ++pattern) {
+    for (std::size_t pattern = 0; pattern < patterns; ++pattern) {
       const std::uint64_t bits = drawing.below(std::uint64_t{1} << 30);
       const Types types = [&](std::size_t i) {
         const bool low = pattern == 0 || (pattern == 1 && i == 0) || (pattern == 2 && i > 0) ||
-                         (pattern == 3 && ((bits >> i) & 1) != 0);
+                         (pattern == 3 && ((bits >> i) & 1) != 0) || pattern == i + 4;
         return low ? setting.low : at::kFloat;
       };
       const Outcome outcome = call(op, stack, types, with_gradients, policy, setting.mode);
