@@ -100,7 +100,6 @@ void OptimizerScope::enter(const scaling::LossScaler& scaler, WeightSet& in_buck
   is_open_ = true;
   cleared_.clear();
   const at::NoGradGuard no_grad;
-  const at::Tensor one = at::ones({}, scaler.inverse().options());
   const auto others = scaled_by_others();
   std::vector<at::Tensor> to_scale;
   for (Slot& slot : slots_.all()) {
@@ -121,7 +120,9 @@ void OptimizerScope::enter(const scaling::LossScaler& scaler, WeightSet& in_buck
   if (to_scale.empty()) return;
   // From the scale that they have to the one that comes, at once: between the two a low type would
   // lose what is small.
-  rescale(to_scale, scaler.multiply(now_.still_scaled ? now_.still_scaled->inverse : one));
+  const at::Tensor from =
+      now_.still_scaled ? now_.still_scaled->inverse : at::ones({}, scaler.inverse().options());
+  rescale(to_scale, scaler.multiply(from));
 }
 
 /// The weights whose gradients blocks of other optimizers left scaled, and what unscales them.
@@ -210,7 +211,7 @@ void OptimizerScope::judge(int loss_id, const Session::Verdict& verdict,
   const at::NoGradGuard no_grad;
   const at::Tensor& found_inf = verdict.found_inf;
   if (!now_.found_inf.defined()) {
-    now_.found_inf = found_inf.clone();
+    now_.found_inf = found_inf;
   } else {
     now_.found_inf =
         at::maximum(now_.found_inf, scaling::to_device(found_inf, now_.found_inf.device()));

@@ -184,7 +184,7 @@ void OptimizerStep::check_gradients() {
   }
 }
 
-/// What no scope judged, as the gradients of a plain backward(). A rank without gradients takes
+/// Gradients that no scope judged, as those of a plain backward(). A rank without gradients takes
 /// part as well, since others have some.
 void OptimizerStep::look_at_plain_gradients() {
   if (!session_.plan().check_finite || !scope_.is_unjudged()) return;

@@ -133,7 +133,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
     check(lists, verdict.found_inf);
   }
   std::optional<SharedFlag> shared;
-  if (checks && !delay_overflow_check) {
+  if (checks && !delay_overflow_check && session.deciding_ranks()) {
     std::vector<at::Tensor> values;
     values.reserve(2 * sums.size());
     for (const GradientSum& sum : sums) values.push_back(sum.fresh);

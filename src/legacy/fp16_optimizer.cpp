@@ -42,6 +42,8 @@ std::shared_ptr<Session> session_of(torch::optim::Optimizer& optimizer,
   amp::Options wanted{.opt_level = "O2", .cast_model_type = at::ScalarType::Undefined};
   wanted.loss_scale =
       dynamic ? amp::LossScale("dynamic") : amp::LossScale(options.static_loss_scale);
+  // As documented: a static scale of 1 steps by what there is.
+  wanted.check_finite = dynamic || options.static_loss_scale != 1;
   wanted.verbosity = options.verbose ? 1 : 0;
   mezzo::amp::detail::Plan plan = mezzo::amp::detail::resolve(wanted);
   if (dynamic) {

@@ -17,6 +17,8 @@
 
 #include "bridge/host.h"
 #include "bridge/multi_tensor.h"
+#include "bridge/tensors.h"
+#include "bridge/workers.h"
 #include "core/raise.h"
 #include "scaling/to_device.h"
 
@@ -109,11 +111,21 @@ void check_and_unscale(const Batch& batch, const at::Tensor& inv_scale, at::Tens
 }
 
 void check_batch(const Batch& batch, at::Tensor& found_inf) {
-  if (!bridge::is_host(batch.device)) {
-    check_by_norm(batch, found_inf);
-  } else if (!bridge::all_finite("check_finite", batch.tensors)) {
-    found_inf.fill_(1);
+  if (!bridge::is_host(batch.device)) return check_by_norm(batch, found_inf);
+  std::vector<kernels::Input> inputs;
+  std::vector<at::Tensor> laid_out_otherwise;  // what kernels do not read where it stands
+  inputs.reserve(batch.tensors.size());
+  for (const at::Tensor& tensor : batch.tensors) {
+    const auto dtype = bridge::kernel_dtype(tensor.scalar_type());
+    if (dtype && bridge::is_dense(tensor)) {
+      inputs.push_back(bridge::input_of(tensor, *dtype));
+    } else {
+      laid_out_otherwise.push_back(tensor);
+    }
   }
+  const bool finite = kernels::Lists(bridge::torch_workers()).all_finite(inputs) &&
+                      bridge::all_finite("check_finite", laid_out_otherwise);
+  if (!finite) found_inf.fill_(1);
 }
 
 void check_sums_of_duplicates(at::TensorList tensors, at::Tensor& found_inf) {

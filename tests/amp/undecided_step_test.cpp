@@ -344,14 +344,22 @@ TEST_P(UndecidedStep, TheStopAtTheFloorComesInTimeAndNamesAParameter) {
 
 TEST_P(UndecidedStep, AStaticScaleSkipsAndStays) {
   const testing_cuda::KernelsAt kernels(place());
-  Options fixed = options();
-  fixed.loss_scale = 100.1;
-  UndecidedTraining ours(device(), fixed);
-  for (int step = 0; step < 3; ++step) {
-    const StepResult result = ours.step(step, step == 1 ? kInfinity : 1);
-    EXPECT_EQ(result.skipped(), step == 1);
-    EXPECT_EQ(result.scale_before(), 100.1);
-    EXPECT_EQ(result.scale_after(), 100.1);
+  for (const double scale : {100.1, 1.0}) {
+    Options fixed = options();
+    fixed.loss_scale = scale;
+    UndecidedTraining ours(device(), fixed);
+    for (int step = 0; step < 4; ++step) {
+      if (step == 3) ours.optimizer().zero_grad();
+      const StepResult result =
+          step == 3 ? ours.optimizer().step() : ours.step(step, step == 1 ? kInfinity : 1);
+      EXPECT_EQ(result.skipped(), step == 1);
+      EXPECT_EQ(result.empty(), step == 3);
+      EXPECT_EQ(result.scale_before(), scale);
+      EXPECT_EQ(result.scale_after(), scale);
+    }
+    EXPECT_EQ(ours.optimizer().applied_steps(), 2);
+    EXPECT_EQ(ours.optimizer().skipped_steps(), 1);
+    EXPECT_EQ(ours.optimizer().empty_steps(), 1);
   }
 }
 

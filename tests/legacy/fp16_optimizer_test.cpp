@@ -118,6 +118,21 @@ TEST(Fp16Optimizer, StepsFloatMastersAndGivesParametersAndStateBack) {
   EXPECT_EQ(sgd.state().count(net->line->weight.unsafeGetTensorImpl()), 1U);
 }
 
+TEST(Fp16Optimizer, AStaticScaleIsCheckedUnlessItIsOne) {
+  for (const double scale : {1.0, 8.0}) {
+    Line net;
+    auto half = network_to_half(net);
+    torch::optim::SGD sgd(half.parameters(), 0.125);
+    FP16_Optimizer optimizer(sgd, {.static_loss_scale = scale, .verbose = false});
+    const at::Tensor x = torch::tensor({{0.5F, -1.0F, 2.0F}});
+    optimizer.backward(half(x).sum() * kInf);
+    EXPECT_EQ(optimizer.overflow(), scale != 1);
+    optimizer.step();
+    const at::Tensor master = masters_of(optimizer.param_groups())[0];
+    EXPECT_EQ(master.isfinite().all().item<bool>(), scale != 1);
+  }
+}
+
 TEST(Fp16Optimizer, SeveralLossesAddUpWhetherUpdatedTogetherOrOneByOne) {
   for (const bool together : {true, false}) {
     TinyNet net = representable(5);

@@ -154,6 +154,49 @@ TEST(Unscale, DividesWithoutLooking) {
   EXPECT_TRUE(torch::equal(tensor, torch::tensor({1.0F, kInf})));
 }
 
+TEST(CheckFinite, FindsAnyNonFiniteValueAndWritesNothing) {
+  for (const auto type : kTypes) {
+    for (const std::int64_t size : {1, 7, 64, 70001}) {
+      for (const bool dense : {true, false}) {
+        const at::Tensor whole = torch::ones({size, 2}, type);
+        const at::Tensor tensor = dense ? whole : whole.select(1, 1);
+        const auto version = tensor._version();
+        Flag flag;
+        check_finite({torch::ones({0}, type), at::Tensor(), tensor}, flag.found);
+        EXPECT_FALSE(flag.is_up()) << type << size << dense;
+        EXPECT_EQ(tensor._version(), version);
+        for (const float bad : {kInf, -kInf, kNaN}) {
+          for (const std::int64_t place : {std::int64_t{0}, size / 2, size - 1}) {
+            const at::Tensor spoilt = tensor.clone();
+            spoilt[place] = bad;
+            Flag found;
+            check_finite({torch::ones({3}, type), spoilt}, found.found);
+            EXPECT_TRUE(found.is_up()) << type << size << dense << bad << " at " << place;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CheckFinite, TakesSparseComplexAndLargeDoubleGradients) {
+  const at::Tensor indices = torch::tensor({{0, 2, 2}});
+  const auto sparse_of = [&](float last, at::ScalarType type) {
+    return torch::sparse_coo_tensor(indices, torch::tensor({1.0F, 60000.0F, last}).to(type), {4});
+  };
+  const auto is_finite = [](const at::Tensor& tensor) {
+    Flag flag;
+    check_finite(tensor, flag.found);
+    return !flag.is_up();
+  };
+  EXPECT_TRUE(is_finite(sparse_of(1, at::kFloat)));
+  EXPECT_FALSE(is_finite(sparse_of(kNaN, at::kFloat)));
+  EXPECT_FALSE(is_finite(sparse_of(60000, at::kHalf))) << "the sum of duplicates overflows half";
+  EXPECT_TRUE(is_finite(torch::full({3}, 1e300, at::kDouble)));
+  EXPECT_FALSE(is_finite(torch::full({3}, kInf).to(at::kComplexFloat)));
+  EXPECT_THROW(is_finite(torch::ones({2, 2}).to_sparse_csr()), ConfigError);
+}
+
 TEST(FirstNonfinite, FindsItsPlaceOrTheEnd) {
   const at::Tensor good = torch::ones({3});
   const at::Tensor bad = torch::tensor({1.0F, kNaN});

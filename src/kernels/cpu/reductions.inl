@@ -79,11 +79,19 @@ static inline Bits largest_bits(const void* data, Range range, Bits mask) {
   const Bits* bits = static_cast<const Bits*>(data);
   Lanes largest{};
   std::int64_t i = range.begin;
-  for (; i + kWidth <= range.end; i += kWidth) {
-    __builtin_prefetch(bits + i + kAhead);
-    const Lanes magnitude = read<Lanes>(bits + i) & mask;
+  const auto take = [&](std::int64_t at) {
+    __builtin_prefetch(bits + at + kAhead);
+    const Lanes magnitude = read<Lanes>(bits + at) & mask;
     largest = magnitude > largest ? magnitude : largest;
+  };
+  // The loop itself costs as much as one of these.
+  for (; i + 4 * kWidth <= range.end; i += 4 * kWidth) {
+    take(i);
+    take(i + kWidth);
+    take(i + 2 * kWidth);
+    take(i + 3 * kWidth);
   }
+  for (; i + kWidth <= range.end; i += kWidth) take(i);
   Bits result = 0;
   for (std::int64_t lane = 0; lane < kWidth; ++lane)
     result = largest[lane] > result ? largest[lane] : result;
