@@ -78,7 +78,8 @@ struct Kernel<Op, R(A...), kGuards> {
   }
 
  private:
-  C10_ALWAYS_INLINE static R run(c10::DispatchKeySet keys, const Frame* frame, A... arguments) {
+  C10_ALWAYS_INLINE static R run(c10::DispatchKeySet keys, const Frame* frame,
+                                 std::add_lvalue_reference_t<A>... arguments) {
     Treatment kind =
         row.resolve(*frame, [&](std::size_t index) { return argument_text(index, arguments...); });
     Operands seen;

@@ -35,7 +35,7 @@ inline constexpr std::array kOneTypeRows{
     sums(row("_unsafe_index_put", kPromote, "----", kOneType)),
     sums(guarded(row("_unsafe_masked_index", kNeutral, "----", kHeldScalar))),
     sums(row("_unsafe_masked_index_put_accumulate", kPromote, "----", kOneType)),
-    sums(row("_weight_norm_interface", kPromote, "----", kOneType)),
+    row("_weight_norm_interface", kPromote, "----", kOneType),
     row("adaptive_max_pool2d_backward", kPromote, "----", kOneType),
     row("adaptive_max_pool3d_backward", kPromote, "----", kOneType),
     row("avg_pool2d_backward", kPromote, "----", kOneType),
