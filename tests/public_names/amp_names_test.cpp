@@ -94,6 +94,7 @@ TEST(AmpNames, ThreeLinesTrain) {
   EXPECT_EQ(result.reason(), result.reason());
   EXPECT_EQ(optimizer.applied_steps(), 1);
   EXPECT_EQ(optimizer.skipped_steps(), 0);
+  EXPECT_EQ(optimizer.empty_steps(), 0);
 }
 
 TEST(AmpNames, ModelActsLikeTheModule) {
