@@ -7,6 +7,7 @@
 #include <ATen/ops/_unsafe_index_ops.h>
 #include <ATen/ops/adaptive_max_pool2d_ops.h>
 #include <ATen/ops/adaptive_max_pool3d_ops.h>
+#include <ATen/ops/as_strided_copy_ops.h>
 #include <ATen/ops/as_strided_ops.h>
 #include <ATen/ops/avg_pool2d_ops.h>
 #include <ATen/ops/avg_pool3d_ops.h>
@@ -23,6 +24,7 @@
 #include <ATen/ops/replication_pad3d_ops.h>
 #include <ATen/ops/scatter_reduce_ops.h>
 #include <ATen/ops/take_ops.h>
+#include <ATen/ops/unfold_copy_ops.h>
 #include <ATen/ops/unfold_ops.h>
 
 namespace mezzo::casting {
@@ -136,13 +138,16 @@ struct GradientSums<at::_ops::gather> {
   }
 };
 
-template <>
-struct GradientSums<at::_ops::unfold> {
+struct UnfoldSums {
   static constexpr bool kPossible = true;
   static bool many(const at::Tensor& self, std::int64_t, std::int64_t size, std::int64_t step) {
     return wants_gradient(self) && detail::windows_over(size, step) > kFewTerms;
   }
 };
+template <>
+struct GradientSums<at::_ops::unfold> : UnfoldSums {};
+template <>
+struct GradientSums<at::_ops::unfold_copy> : UnfoldSums {};
 
 template <>
 struct GradientSums<at::_ops::im2col> {
@@ -154,8 +159,7 @@ struct GradientSums<at::_ops::im2col> {
 };
 
 // A view of more elements than it reaches over has some of them many times.
-template <>
-struct GradientSums<at::_ops::as_strided> {
+struct StridedSums {
   static constexpr bool kPossible = true;
   static bool many(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
                    const std::optional<c10::SymInt>&) {
@@ -169,16 +173,22 @@ struct GradientSums<at::_ops::as_strided> {
     return elements > reach;
   }
 };
+template <>
+struct GradientSums<at::_ops::as_strided, ops::as_strided_, ops::as_strided_copy> : StridedSums {};
+template <>
+struct GradientSums<at::_ops::as_strided_> : StridedSums {};
+template <>
+struct GradientSums<at::_ops::as_strided_copy> : StridedSums {};
 
 void bind_sums(Binder& binder) {
   namespace ops = at::_ops;
-  binder
-      .add<ops::max_pool2d_with_indices, ops::max_pool3d_with_indices, ops::avg_pool2d,
-           ops::avg_pool3d, ops::adaptive_max_pool2d, ops::adaptive_max_pool3d,
-           ops::replication_pad1d, ops::replication_pad2d, ops::replication_pad3d,
-           ops::index_Tensor, ops::_unsafe_index_Tensor, ops::take, ops::scatter_reduce_two,
-           ops::_embedding_bag, ops::embedding_bag, ops::embedding_bag_padding_idx, ops::embedding,
-           ops::index_select, ops::gather, ops::unfold, ops::im2col, ops::as_strided>();
+  binder.add<ops::max_pool2d_with_indices, ops::max_pool3d_with_indices, ops::avg_pool2d,
+             ops::avg_pool3d, ops::adaptive_max_pool2d, ops::adaptive_max_pool3d,
+             ops::replication_pad1d, ops::replication_pad2d, ops::replication_pad3d,
+             ops::index_Tensor, ops::_unsafe_index_Tensor, ops::take, ops::scatter_reduce_two,
+             ops::_embedding_bag, ops::embedding_bag, ops::embedding_bag_padding_idx,
+             ops::embedding, ops::index_select, ops::gather, ops::unfold, ops::unfold_copy,
+             ops::im2col, ops::as_strided, ops::as_strided_, ops::as_strided_copy>();
 }
 
 }  // namespace mezzo::casting

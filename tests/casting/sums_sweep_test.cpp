@@ -41,10 +41,13 @@ bool is_inner(std::string_view overload) {
          overload.find("batch_norm") != std::string_view::npos;
 }
 
-/// Adds up in its own type, on purpose.
-const std::set<std::string_view>& sums_on_purpose() {
-  static const std::set<std::string_view> all{};
-  return all;
+/// Not determined for ones: eigenvectors of equal eigenvalues, bases of columns that are all alike,
+/// and norms of a dimension in the middle.
+bool is_no_number_of_ones(std::string_view overload) {
+  static const std::set<std::string_view> bases{"_linalg_eigh", "_linalg_svd", "linalg_eigh",
+                                                "linalg_eig",   "linalg_qr",   "linalg_svd",
+                                                "qr",           "svd"};
+  return bases.contains(overload) || overload.starts_with("_weight_norm");
 }
 
 at::Tensor values_of(const at::Tensor& tensor) {
@@ -158,7 +161,7 @@ TEST(SumsSweep, EveryOverloadThatAddsUpManyValuesDoesSoInFloat) {
     if (c10::toString(op->schema()).find("Tensor") == std::string::npos) continue;
     const SumsTried one = sums_tried(overload, *op);
     if (one.sums) adding.push_back(overload);
-    if (one.failure.empty() || sums_on_purpose().contains(overload)) continue;
+    if (one.failure.empty() || is_no_number_of_ones(overload)) continue;
     failures.push_back(overload + ": " + one.failure);
     std::printf("FAILED %s\n", failures.back().c_str());
     std::fflush(stdout);
