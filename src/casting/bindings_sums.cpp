@@ -174,7 +174,7 @@ struct StridedSums {
   }
 };
 template <>
-struct GradientSums<at::_ops::as_strided, ops::as_strided_, ops::as_strided_copy> : StridedSums {};
+struct GradientSums<at::_ops::as_strided> : StridedSums {};
 template <>
 struct GradientSums<at::_ops::as_strided_> : StridedSums {};
 template <>

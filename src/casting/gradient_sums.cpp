@@ -104,7 +104,7 @@ struct Input {
 
 struct InputHash {
   std::size_t operator()(const Input& input) const {
-    return std::hash<const Node*>()(input.node) + 0x9E3779B9U * input.number;
+    return std::hash<const Node*>()(input.node) + std::size_t{0x9E3779B9U} * input.number;
   }
 };
 

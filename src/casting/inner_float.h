@@ -170,7 +170,7 @@ struct PickSums {
 struct PickByListSums {
   static bool many(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& places) {
     if (!wants_gradient(self)) return false;
-    for (const std::optional<at::Tensor>& each : places) {
+    for (const std::optional<at::Tensor> each : places) {
       if (!each || !each->defined() || each->scalar_type() == at::kByte) continue;
       if (at::isIntegralType(each->scalar_type(), /*includeBool=*/false)) return true;
     }
