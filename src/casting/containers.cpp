@@ -15,7 +15,7 @@ at::Tensor TensorCast::operator()(const at::Tensor& tensor) const {
   const at::ScalarType type = tensor.scalar_type();
   const bool touched = is_float_or_low(type) || (doubles && type == at::kDouble);
   const at::Tensor cast = touched && type != to ? tensor.to(to) : tensor;
-  // What leaves a scope in float.
+  // A result that leaves a scope.
   if (to == at::kFloat && casting::current_frame() != nullptr)
     casting::add_up_in_float_behind(cast);
   return cast;

@@ -72,7 +72,7 @@ class LowTypes {
   std::uint8_t bits_ = 0;
 };
 
-/// What a call needs inside, whatever the types of its tensors are.
+/// The types that a call needs inside, whatever those of its tensors are.
 enum class Inside : std::uint8_t {
   kOwnTypes,
   kFloat,  // it, or its derivative, sums many values or leaves the type: rounded once, at the end

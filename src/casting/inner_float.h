@@ -28,7 +28,7 @@ inline bool wants_gradient(const at::Tensor& tensor) {
   return tensor.defined() && tensor.requires_grad() && at::GradMode::is_enabled();
 }
 
-/// Does a call of a row that sums add up more than a few values? Of most operators the arguments do
+/// Does a call of a row that sums add up more than a few values? The arguments of most operators do
 /// not say, and they may.
 template <typename Op>
 struct Sums {
@@ -44,7 +44,7 @@ struct GradientSums {
   static constexpr bool kPossible = false;
 };
 
-/// What the derivative of a steep row needs.
+/// The needs of a steep row's derivative.
 template <typename Op>
 struct Steepness {
   template <typename... A>

@@ -26,7 +26,7 @@ constexpr Reason kReasons[] = {
     {"it belongs to quantized tensors, which ONNX has operators of its own for",
      "dequantize quantize_per_tensor"},
     {"a special function that ONNX has no operator for",
-     "digamma erfinv gcd lcm lgamma special_airy_ai special_bessel_j0 special_bessel_j1 "
+     "digamma erfinv gcd lcm lgamma polygamma special_airy_ai special_bessel_j0 special_bessel_j1 "
      "special_bessel_y0 special_bessel_y1 special_chebyshev_polynomial_t "
      "special_chebyshev_polynomial_u special_chebyshev_polynomial_v "
      "special_chebyshev_polynomial_w special_erfcx special_hermite_polynomial_h "
@@ -62,13 +62,13 @@ constexpr Reason kReasons[] = {
      "_unsafe_masked_index_put_accumulate cudnn_batch_norm cudnn_convolution "
      "cudnn_convolution_transpose miopen_batch_norm mkldnn_rnn_layer slow_conv3d "
      "slow_conv3d_forward slow_conv_dilated2d slow_conv_dilated3d slow_conv_transpose2d "
-     "slow_conv_transpose3d thnn_conv2d"},
+     "slow_conv_transpose3d thnn_conv2d as_strided_copy unfold_copy"},
     {"the length of its result follows from values, or its bins do",
      "_histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors bincount "
      "histc histogram histogramdd"},
     {"ONNX has no operator for it, and none that it is made of at all types and sizes",
      "cartesian_prod conv_tbc corrcoef cov cumulative_trapezoid index_reduce kron nanquantile "
-     "pdist"},
+     "pdist segment_reduce"},
 };
 
 /// The endings of operators that exist for gradients.

@@ -18,7 +18,7 @@ using torch::autograd::AutogradContext;
 struct Cube : torch::autograd::Function<Cube> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
     context->save_for_backward({x});
-    return x.pow(3);
+    return x * x * x;
   }
   static Variables backward(AutogradContext* context, Variables gradients) {
     const at::Tensor x = context->get_saved_variables()[0];
@@ -57,7 +57,7 @@ std::vector<Fault> nested() {
        .level = "O2",
        .input = 300,
        .middle = [](const T& x) { return Cube::apply(x) / 1e6; },
-       .op = "pow",
+       .op = "mul",
        .module = kBetween,
        .cause = Cause::kOverflow,
        .scale = 1},

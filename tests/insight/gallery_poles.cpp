@@ -271,7 +271,7 @@ std::vector<Fault> flat_places() {
   return {
       {.name = "AngleNearTheOriginInALowNetwork",
        .level = "O2",
-       .input = 1e-3,
+       .input = 1e-6,
        .middle = [](const T& x) { return torch::atan2(x, x); },
        .op = "atan2",
        .module = kBetween,
