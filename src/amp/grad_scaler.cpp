@@ -126,7 +126,7 @@ at::Tensor GradScaler::scale(const at::Tensor& tensor) {
   if (!impl_->enabled) return tensor;
   impl_->scaler.to(tensor.device());
   impl_->scaled = true;
-  const at::Tensor scaled = impl_->scaler.multiply(tensor);
+  at::Tensor scaled = impl_->scaler.multiply(tensor);
   casting::add_up_in_float_behind(scaled);
   return scaled;
 }

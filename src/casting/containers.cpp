@@ -14,7 +14,7 @@ at::Tensor TensorCast::operator()(const at::Tensor& tensor) const {
   if (!is_active() || !tensor.defined()) return tensor;
   const at::ScalarType type = tensor.scalar_type();
   const bool touched = is_float_or_low(type) || (doubles && type == at::kDouble);
-  const at::Tensor cast = touched && type != to ? tensor.to(to) : tensor;
+  at::Tensor cast = touched && type != to ? tensor.to(to) : tensor;
   // A result that leaves a scope.
   if (to == at::kFloat && casting::current_frame() != nullptr)
     casting::add_up_in_float_behind(cast);
