@@ -128,7 +128,7 @@ Inside inside_of(const Row& row, Operands& seen, const c10::FunctionSchema& sche
                  const c10::IValue* arguments) {
   const Traits& op = row.traits();
   if (!op.may_need_float()) return Inside::kOwnTypes;
-  if (seen.mixed()) {
+  if (seen.mixed() && !op.one_type) {
     FloatWidth width;
     for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
       if (arguments[i].isTensor()) width.look(arguments[i].toTensor());

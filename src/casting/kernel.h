@@ -129,7 +129,7 @@ struct Kernel<Op, R(A...), kGuards> {
 
   C10_NOINLINE static Inside inside_of(Operands& seen, const A&... arguments) {
     const Traits& op = row.traits();
-    if (seen.mixed()) {
+    if (seen.mixed() && !op.one_type) {
       FloatWidth width;
       (Operand<A>::each(arguments, [&](const at::Tensor& tensor) { width.look(tensor); }), ...);
       seen.float32 = width.widens();

@@ -71,8 +71,7 @@ std::string_view family_of(std::string_view overload) {
     return "builds a sparse tensor of the type that it is told";
   if (overload.starts_with("_sparse_") && overload.find("_unsafe") != std::string_view::npos)
     return "builds a sparse tensor of the type that it is told";
-  if (overload.find("batch_norm") != std::string_view::npos && overload != "batch_norm" &&
-      overload != "native_batch_norm")
+  if (overload.find("batch_norm") != std::string_view::npos && overload != "batch_norm")
     return "statistics stay float: a batch norm's inner function";
   if (overload.find("mkldnn") != std::string_view::npos) return "a kernel of one library";
   return {};
