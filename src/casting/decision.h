@@ -232,7 +232,8 @@ constexpr Decision decide_in_model(Treatment kind, const Traits& op, const Opera
   const bool needs_float = seen.inside != Inside::kOwnTypes;
   const bool product = op.matrix || (kind == Treatment::kLow && seen.mixed());
   if (product && !op.lacks_low) {
-    if (needs_float && !seen.mixed() && !seen.written) return {Plan::kEmulate, seen.low.first()};
+    if (needs_float && seen.written) return {Plan::kCast, at::kFloat};
+    if (needs_float && !seen.mixed()) return {Plan::kEmulate, seen.low.first()};
     return detail::in_product(seen, rules, leads);
   }
   if (seen.inside == Inside::kFloatKept && !seen.written) return {Plan::kCast, at::kFloat};
