@@ -1,22 +1,19 @@
 // The 1,072 models of Debian's libonnx-testdata.
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include "support/temporary_files.h"
 
 namespace mezzo::convert {
 
 /// A folder for many short-lived files: in memory where the system has such a place, since every
 /// written model is flushed to the disk.
 inline std::filesystem::path scratch_folder(const std::string& name) {
-  const std::filesystem::path memory = "/dev/shm";
-  const auto root =
-      std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path();
-  const auto folder = root / ("mezzo_test_" + std::to_string(getpid())) / name;
+  const auto folder = testing_files::folder_in_memory() / name;
   std::filesystem::create_directories(folder);
   return folder;
 }
