@@ -13,7 +13,7 @@ namespace mezzo::convert {
 /// A folder for many short-lived files: in memory where the system has such a place, since every
 /// written model is flushed to the disk.
 inline std::filesystem::path scratch_folder(const std::string& name) {
-  const auto folder = testing_files::folder_in_memory() / name;
+  const auto folder = testing_files::folder_in_memory() / "scratch" / name;
   std::filesystem::create_directories(folder);
   return folder;
 }

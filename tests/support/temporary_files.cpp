@@ -62,6 +62,7 @@ TemporaryFiles::TemporaryFiles() {
 void TemporaryFiles::OnTestStart(const testing::TestInfo& /*test*/) {
   before_.clear();
   for (const auto& folder : folders_) {
+    fs::create_directories(folder);  // where a test took it away
     for (const auto& entry : fs::directory_iterator(folder)) before_.insert(entry.path());
   }
 }
