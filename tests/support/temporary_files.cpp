@@ -1,5 +1,7 @@
 #include "temporary_files.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <string>
@@ -50,7 +52,7 @@ fs::path folder_in_memory() {
   return folder != nullptr ? fs::path(folder) : fs::temp_directory_path();
 }
 
-TemporaryFiles::TemporaryFiles() {
+TemporaryFiles::TemporaryFiles() : owner_(::getpid()) {
   if (is_started_by_a_test()) return;
   const fs::path memory = "/dev/shm";
   folders_.push_back(made_in(fs::temp_directory_path()));
@@ -71,7 +73,8 @@ void TemporaryFiles::OnTestEnd(const testing::TestInfo& /*test*/) {
   remove_entries(folders_, before_);
 }
 
-void TemporaryFiles::OnTestProgramEnd(const testing::UnitTest& /*program*/) {
+TemporaryFiles::~TemporaryFiles() {
+  if (::getpid() != owner_) return;  // a copy of the program that a test made
   std::error_code ignored;
   for (const auto& folder : folders_) fs::remove_all(folder, ignored);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/types.h>
 
 #include <filesystem>
 #include <set>
@@ -21,12 +22,15 @@ class TemporaryFiles : public testing::EmptyTestEventListener {
  public:
   /// Throws std::system_error where no folder can be made.
   TemporaryFiles();
+  ~TemporaryFiles() override;
+  TemporaryFiles(const TemporaryFiles&) = delete;
+  TemporaryFiles& operator=(const TemporaryFiles&) = delete;
 
   void OnTestStart(const testing::TestInfo& test) override;
   void OnTestEnd(const testing::TestInfo& test) override;
-  void OnTestProgramEnd(const testing::UnitTest& program) override;
 
  private:
+  pid_t owner_;
   std::vector<std::filesystem::path> folders_;
   std::set<std::filesystem::path> before_;
 };
