@@ -83,6 +83,10 @@ std::string inflated(std::string_view packed, std::uint64_t size, const std::str
   return out;
 }
 
+std::uint64_t checksum_of(std::string_view bytes) {
+  return crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+}
+
 // From columns first, as Fortran counts, to rows first.
 void reorder(Array& array) {
   const std::size_t size = stored_size_of(array.element);
@@ -176,6 +180,7 @@ Sample read_npz(std::string_view bytes, const std::string& file) {
   for (std::uint64_t i = 0; i < count; ++i) {
     if (number_at(bytes, at, 4) != 0x02014B50) raise("npz", "'", file, "' is damaged");
     const std::uint64_t method = number_at(bytes, at + 10, 2);
+    const std::uint64_t checksum = number_at(bytes, at + 16, 4);
     std::uint64_t packed = number_at(bytes, at + 20, 4);
     std::uint64_t size = number_at(bytes, at + 24, 4);
     const std::uint64_t name_size = number_at(bytes, at + 28, 2);
@@ -206,8 +211,16 @@ Sample read_npz(std::string_view bytes, const std::string& file) {
     name.resize(name.size() - 4);
     if (method != 0 && method != 8)
       raise<UnsupportedError>("npz", "'", file, "' uses compression ", method);
+    if (method == 0 && packed != size) raise("npz", "'", file, "' is damaged near '", name, "'");
     const std::string_view body = bytes.substr(data, packed);
-    sample[name] = method == 0 ? read_npy(body, name) : read_npy(inflated(body, size, file), name);
+    const std::string unpacked = method == 0 ? std::string() : inflated(body, size, file);
+    const std::string_view array = method == 0 ? body : std::string_view(unpacked);
+    if (checksum_of(array) != checksum) {
+      raise("npz", "'", file, "' is damaged: '", name,
+            "' does not have its checksum; expected the file as it was written");
+    }
+    if (!sample.emplace(name, read_npy(array, concat({file, "': '", name}))).second)
+      raise("npz", "'", file, "' has two arrays '", name, "'");
   }
   return sample;
 }
