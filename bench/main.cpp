@@ -12,6 +12,7 @@
 
 #include "amp_instructions.h"
 #include "casting_instructions.h"
+#include "core/nearest.h"
 #include "core/raise.h"
 #ifdef MEZZO_WITH_PARALLEL
 #include "parallel_ranks.h"
@@ -100,8 +101,12 @@ int main(int argc, char** argv) {
     const auto known = [&](const auto& suite) { return suite.name == name; };
     if (name != "all" &&
         std::none_of(mezzo::bench::kSuites.begin(), mezzo::bench::kSuites.end(), known)) {
+      std::vector<std::string_view> suites;
+      for (const auto& suite : mezzo::bench::kSuites) suites.push_back(suite.name);
       std::cerr << "mezzo bench: no suite '" << name << "'; there are:" << names_of_suites()
                 << '\n';
+      for (const std::string_view meant : mezzo::nearest(name, suites, 1))
+        std::cerr << "did you mean '" << meant << "'?\n";
       return 2;
     }
   }

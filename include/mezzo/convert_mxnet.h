@@ -144,14 +144,19 @@ class MEZZO_API NDArrays {
   std::map<std::string, std::size_t, std::less<>> places_;
 };
 
-/// A graph with its parameters and its statistics, by the names of its variables.
+/// A graph with its parameters and its statistics, by the names of its variables. Functions that
+/// take one throw Error, which names node and parameter, where the two do not belong together: for
+/// attributes that MXNet cannot read, inputs that an operator lacks, two variables of one name, and
+/// parameters that are missing, or of another shape or type than their operator takes. Operators
+/// that nobody knows are kept, and are messages to the sink of mezzo/messages.h, as parameters are
+/// that the graph lacks.
 struct Checkpoint {
   Symbol symbol;
   NDArrays arg_params, aux_params;
 };
 
 /// Reads `PREFIX-symbol.json` and `PREFIX-0000.params`, four digits of the epoch. Throws Error
-/// if one cannot be read.
+/// if one cannot be read, or the two do not belong together; it names both.
 MEZZO_API Checkpoint load_checkpoint(const std::string& prefix, int epoch);
 /// The same from files of any names. Parameters without "arg:" or "aux:", as Gluon saves them, are
 /// told apart by the graph.
@@ -204,9 +209,10 @@ MEZZO_API Bucketing convert_bucketing_module(const Bucketing& module, const Opti
 /// Shapes of data, by the names of their variables; 0 is a size that changes from run to run.
 using InputShapes = std::map<std::string, std::vector<std::int64_t>>;
 
-/// Writes the model as ONNX, of opset 17: float32 with `options.target_dtype` "float32", else in
-/// mixed precision as convert::convert_model() makes it, whose options mean the same (opset "auto"
-/// where convolutions are to run in bfloat16). Names of nodes are MXNet's, of operators ONNX's.
+/// Writes the model as ONNX: float32 with `options.target_dtype` "float32", of opset 17, else in
+/// mixed precision as convert::convert_model() makes it, whose options mean the same, but for opset
+/// "keep": MXNet's files have none, and the lowest from 17 on is taken in which most goes low, 22
+/// where convolutions are to run in bfloat16. Names of nodes are MXNet's, of operators ONNX's.
 /// Inputs are the variables without parameters; labels, which only output operators read, are left
 /// out, and those operators give what they give in use. Batches and sizes of images change from run
 /// to run unless `input_shapes` says otherwise, which also helps where a graph does not say how

@@ -3,6 +3,7 @@
 #include <functional>
 #include <sstream>
 
+#include "core/nearest.h"
 #include "core/raise.h"
 #include "core/scalar_type.h"
 #include "core/torch.h"
@@ -104,7 +105,10 @@ Options Options::from_flags(const std::map<std::string, std::string>& flags) {
   for (const auto& [key, value] : flags) {
     const auto setter = setters().find(key);
     if (setter == setters().end()) {
-      raise<ConfigError>(kInFlags, "unknown option '", key, "'; expected one of ", names());
+      std::vector<std::string_view> known;
+      for (const auto& [name, set] : setters()) known.push_back(name);
+      raise<ConfigError>(kInFlags, "unknown option '", key, "'; expected one of ", names(),
+                         did_you_mean(key, known));
     }
     if (value != "None") setter->second(options, key, value);
   }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "core/nearest.h"
 #include "core/raise.h"
 #include "mezzo/report.h"
 
@@ -51,8 +52,13 @@ int print_advice(const AdviseOptions& options) {
   const auto policy = policies.find(options.dtype);
   if (policy == policies.end()) {
     std::string known;
-    for (const auto& [name, text] : policies) known += (known.empty() ? "" : ", ") + name;
-    raise<ConfigError>("advise", "--dtype ", options.dtype, ": the log has ", known);
+    std::vector<std::string_view> names;
+    for (const auto& [name, text] : policies) {
+      known += (known.empty() ? "" : ", ") + name;
+      names.push_back(name);
+    }
+    raise<ConfigError>("advise", "--dtype ", options.dtype, ": the log has ", known,
+                       did_you_mean(options.dtype, names));
   }
   std::cout << policy->second;
   return kDone;

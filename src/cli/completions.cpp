@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/shell_scripts.h"
+#include "cli/word_option.h"
 
 namespace mezzo::cli {
 namespace {
@@ -92,7 +93,7 @@ Action setup_completions(CLI::App& app) {
   app.add_option("SHELL", *shell, "Whose script to print")
       ->required()
       ->type_name("bash|zsh|fish")
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}).description(""));
+      ->check(one_of({"bash", "zsh", "fish"}).description(""));
   return [&app, shell] { return print_script(*app.get_parent(), *shell); };
 }
 

@@ -1,14 +1,13 @@
 #include "cli/convert_mxnet.h"
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <filesystem>
 #include <iostream>
 #include <map>
 #include <set>
 #include <sstream>
-#include <utility>
 
+#include "cli/input_shape.h"
 #include "core/raise.h"
 
 namespace mezzo::cli {
@@ -38,24 +37,41 @@ void check_mxnet_target(const MxnetConversion& conversion) {
   }
 }
 
-// NAME=SIZE,SIZE
-std::pair<std::string, std::vector<std::int64_t>> shape_of(const std::string& text) {
-  const auto fail = [&] {
-    raise<ConfigError>("convert", "--input '", text,
-                       "'; expected NAME=SIZE,SIZE, 0 where a size changes: data=1,3,224,224");
+// Data are the variables without parameters; shapes without a name are theirs, in order.
+mx::InputShapes shapes_of(mx::Checkpoint& checkpoint, const std::vector<InputShape>& given) {
+  mx::InputShapes shapes;
+  std::map<std::string, std::string> types;
+  std::vector<InputShape> unnamed;
+  const auto add = [&](const std::string& name, const InputShape& shape) {
+    if (!shapes.emplace(name, shape.sizes).second)
+      raise<ConfigError>("convert", "--input '", shape.text, "' gives '", name,
+                         "' a second time; expected each input once");
+    if (shape.dtype) types[name] = name_of(*shape.dtype);
   };
-  const std::size_t equals = text.rfind('=');
-  if (equals == std::string::npos || equals == 0) fail();
-  std::vector<std::int64_t> sizes;
-  std::istringstream stream(text.substr(equals + 1));
-  for (std::string part; std::getline(stream, part, ',');) {
-    std::int64_t size = 0;
-    const auto [end, failure] = std::from_chars(part.data(), part.data() + part.size(), size);
-    if (failure != std::errc() || end != part.data() + part.size() || size < 0) fail();
-    sizes.push_back(size);
+  for (const InputShape& shape : given) {
+    if (shape.name.empty()) {
+      unnamed.push_back(shape);
+    } else {
+      add(shape.name, shape);
+    }
   }
-  if (sizes.empty()) fail();
-  return {text.substr(0, equals), sizes};
+  std::vector<std::string> data = checkpoint.symbol.list_inputs();
+  std::erase_if(data, [&](const std::string& name) {
+    return checkpoint.arg_params.contains(name) || checkpoint.aux_params.contains(name) ||
+           shapes.contains(name);
+  });
+  for (std::size_t i = 0; i < unnamed.size(); ++i) {
+    if (i == data.size())
+      raise<ConfigError>("convert", "--input '", unnamed[i].text,
+                         "' is one more than the graph has data");
+    add(data[i], unnamed[i]);
+  }
+  std::vector<mx::Node> nodes = checkpoint.symbol.nodes();
+  for (mx::Node& node : nodes)
+    if (node.is_variable() && types.contains(node.name)) node.attrs["__dtype__"] = types[node.name];
+  if (!types.empty())
+    checkpoint.symbol = checkpoint.symbol.with_graph(std::move(nodes), checkpoint.symbol.heads());
+  return shapes;
 }
 
 std::map<std::string, int> count_operators(const mx::Symbol& symbol) {
@@ -114,10 +130,11 @@ convert::Result mxnet_to_onnx(const std::string& symbol, const std::string& para
                               const std::string& out, const convert::Options& options,
                               const std::vector<std::string>& shapes) {
   check_params(symbol, params);
-  mx::InputShapes given;
-  for (const std::string& text : shapes) given.insert(shape_of(text));
-  const mx::Checkpoint read =
+  std::vector<InputShape> asked;
+  for (const std::string& text : shapes) asked.push_back(read_input_shape("convert", text));
+  mx::Checkpoint read =
       mx::load_checkpoint(std::filesystem::path(symbol), std::filesystem::path(params));
+  const mx::InputShapes given = shapes_of(read, asked);
   convert::Result result = mx::to_onnx(read, out, options, given);
   result.report.input = symbol;
   return result;

@@ -30,7 +30,7 @@ struct MxnetConversion {
 /// Converts, writes OUT-symbol.json and OUT-0000.params, and says what was stored how.
 void convert_mxnet(const MxnetConversion& conversion);
 
-/// Writes an ONNX model. `shapes` are "data=1,3,224,224", 0 if a size changes.
+/// Writes an ONNX model. `shapes` are texts of --input (input_shape.h), 0 if a size changes.
 convert::Result mxnet_to_onnx(const std::string& symbol, const std::string& params,
                               const std::string& out, const convert::Options& options,
                               const std::vector<std::string>& shapes);

@@ -86,10 +86,10 @@ void add_weights(CLI::App& app, ConvertOptions& options) {
 }
 
 void add_formats(CLI::App& app, ConvertOptions& options) {
-  add_list(app, "--input", options.inputs, "SHAPE[:DTYPE]|NAME=SHAPE",
-           "TorchScript: an input to compare both modules on, in order, as 1x3x224x224 or "
-           "1x128:int64; from MXNet to ONNX: the shape of data, as data=1,3,224,224, 0 where "
-           "a size changes");
+  add_list(app, "--input", options.inputs, "[NAME=]SHAPE[:DTYPE]",
+           "In order or by name, as 1x3x224x224, data=1,3,224,224 or 1x128:int64. TorchScript: an "
+           "input to compare both modules on; from MXNet to ONNX: the shape of data, 0 where a "
+           "size changes");
   add_value(app, "--params", options.params, "FILE", "The parameters of a graph of MXNet");
   app.add_flag("--remove-amp-cast", options.remove_amp_cast,
                "MXNet: take casts out again, all parameters float32");

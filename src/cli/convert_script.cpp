@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/input_shape.h"
 #include "cli/torch_part.h"
 #include "core/raise.h"
 #include "platform/files.h"
@@ -24,7 +25,7 @@ ScriptJson request_of(const ScriptConversion& conversion) {
                      {"exclude", options.excluded_names},
                      {"cast_weights", options.cast_optional_params},
                      {"fold_batch_norm", options.fold_batch_norm},
-                     {"inputs", conversion.inputs}};
+                     {"inputs", input_requests("convert", conversion.inputs)}};
   if (options.target_dtype_ops) request["target_ops"] = *options.target_dtype_ops;
   if (options.fp32_ops) request["fp32_ops"] = *options.fp32_ops;
   if (options.tolerance) request["tolerance"] = *options.tolerance;

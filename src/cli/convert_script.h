@@ -21,7 +21,7 @@ void check_for_script(const CLI::App& app, const std::string& path);
 
 struct ScriptConversion {
   std::string in, out;
-  std::vector<std::string> inputs;   ///< SHAPE[:DTYPE], one a tensor, to compare on
+  std::vector<std::string> inputs;   ///< texts of --input, one a tensor, to compare on
   std::vector<std::string> reports;  ///< .json
   bool quiet = false, json = false;
   convert::Options options = {};

@@ -5,8 +5,11 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/dtype.h"
+#include "core/nearest.h"
 
 namespace mezzo::cli {
 
@@ -18,8 +21,11 @@ inline void add_low_dtype_option(CLI::App& app, std::optional<DType>& to,
          [&to](const std::string& text) {
            to = parse_dtype(text);
            if (!to || !is_low(*to)) {
-             throw CLI::ValidationError("--dtype",
-                                        "'" + text + "' is neither " + low_type_names(" nor "));
+             std::vector<std::string_view> names;
+             for (const DType low : kLowTypes) names.push_back(row_of(low).name);
+             throw CLI::ValidationError("--dtype", "'" + text + "' is neither " +
+                                                       low_type_names(" nor ") +
+                                                       did_you_mean(text, names));
            }
          },
          description)

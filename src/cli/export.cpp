@@ -1,11 +1,14 @@
 // mezzo export
 #include <CLI/CLI.hpp>
+#include <array>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/input_shape.h"
 #include "cli/torch_part.h"
+#include "core/nearest.h"
 #include "core/raise.h"
 #include "mezzo/convert.h"
 #include "platform/temporaries.h"
@@ -21,6 +24,7 @@ struct ExportOptions {
   int opset = 17;
   double tolerance = 1e-4;
   bool no_verify = false, json = false;
+  bool has_opset = false;
 };
 
 /// "ids:0=batch" as its three parts.
@@ -39,8 +43,11 @@ Json axis_of(const std::string& text) {
 
 int export_model(const ExportOptions& options) {
   namespace fs = std::filesystem;
-  if (!options.dtype.empty() && options.dtype != "float16" && options.dtype != "bfloat16")
-    raise<ConfigError>("export", "--dtype takes float16 or bfloat16, got '", options.dtype, "'");
+  if (!options.dtype.empty() && options.dtype != "float16" && options.dtype != "bfloat16") {
+    constexpr std::array<std::string_view, 2> kTypes{"float16", "bfloat16"};
+    raise<ConfigError>("export", "--dtype takes float16 or bfloat16, got '", options.dtype, "'",
+                       did_you_mean(options.dtype, kTypes));
+  }
   // With a low type the float model is made beside the target, converted, and removed.
   const fs::path target = options.output;
   platform::remove_temporaries_when_stopped();
@@ -51,7 +58,7 @@ int export_model(const ExportOptions& options) {
   const Json answer = ask_torch("export", {{"model", options.model},
                                            {"output", plain.string()},
                                            {"target", options.output},
-                                           {"inputs", options.inputs},
+                                           {"inputs", input_requests("export", options.inputs)},
                                            {"dynamic", dynamic},
                                            {"opset", options.opset},
                                            {"tolerance", options.tolerance},
@@ -65,6 +72,7 @@ int export_model(const ExportOptions& options) {
     low.target_dtype = options.dtype;
     low.evaluator = options.evaluator;
     low.onnxruntime = options.onnxruntime;
+    if (!options.has_opset) low.opset = "auto";  // ours to choose
     convert::Result result = convert::convert_model(plain, target, low);
     result.report.input = options.model;
     report["conversion"] = Json::parse(result.report.to_json());
@@ -89,14 +97,16 @@ Action setup_export(CLI::App& app) {
       ->required()
       ->type_name("FILE");
   app.add_option("--input", options->inputs,
-                 "One a tensor, in order: 1x3x224x224, 2x16:int64, scalar")
+                 "One a tensor, in order or by name: 1x3x224x224, ids=2,16:int64, scalar")
       ->required()
-      ->type_name("SHAPE[:DTYPE]")
+      ->type_name("[NAME=]SHAPE[:DTYPE]")
       ->allow_extra_args(false);
   app.add_option("--dynamic", options->dynamic, "An axis of any size; the input by name or number")
       ->type_name("INPUT:AXIS=NAME")
       ->allow_extra_args(false);
-  app.add_option("--opset", options->opset, "The opset, 13 to 21")->capture_default_str();
+  app.add_option("--opset", options->opset,
+                 "The opset, 13 to 21; with --dtype that or the lowest in which most goes low")
+      ->capture_default_str();
   app.add_option("--dtype", options->dtype, "Convert the result: float16 or bfloat16")
       ->type_name("DTYPE");
   app.add_option("--tolerance", options->tolerance,
@@ -109,7 +119,10 @@ Action setup_export(CLI::App& app) {
   app.add_option("--onnxruntime", options->onnxruntime, "ONNX Runtime's library, or its folder")
       ->type_name("PATH");
   app.add_flag("--json", options->json, "Print JSON");
-  return [options] { return export_model(*options); };
+  return [options, &app] {
+    options->has_opset = app.count("--opset") != 0;
+    return export_model(*options);
+  };
 }
 
 }  // namespace mezzo::cli

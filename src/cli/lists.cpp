@@ -8,6 +8,7 @@
 #include "cli/dtype_option.h"
 #include "cli/operator_json.h"
 #include "cli/text_table.h"
+#include "cli/word_option.h"
 #include "operators/operators.h"
 #include "policy/level.h"
 
@@ -133,9 +134,9 @@ Action setup_lists(CLI::App& app) {
   std::vector<std::string> classes;
   for (const CastClass cast_class : kShown) classes.emplace_back(name_of(cast_class));
   app.add_option("--class", options->cast_class, "Only operators of this class")
-      ->check(CLI::IsMember(classes));
+      ->check(one_of(classes));
   app.add_option("--system", options->system, "Only operators that this system lists")
-      ->check(CLI::IsMember({"apex", "mxnet", "torch", "cuda", "cpu"}));
+      ->check(one_of({"apex", "mxnet", "torch", "cuda", "cpu"}));
   app.add_flag("--levels", options->levels, "Print the levels and their defaults instead")
       ->excludes("--dtype")
       ->excludes("--class")

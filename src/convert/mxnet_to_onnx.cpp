@@ -4,6 +4,7 @@
 #include "convert/engine/ort.h"
 #include "convert/from_mxnet/rows.h"
 #include "convert/from_mxnet/translate.h"
+#include "convert/mxnet/check_checkpoint.h"
 #include "convert/onnx/element.h"
 #include "core/raise.h"
 #include "mezzo/convert_mxnet.h"
@@ -67,11 +68,15 @@ Result to_onnx(const Checkpoint& checkpoint, const std::filesystem::path& out,
   if (is_float) check_float_options(options);
   OnnxWriter writer;
   translate(checkpoint, input_shapes, writer);
+  check_checkpoint(checkpoint.symbol, checkpoint.arg_params, checkpoint.aux_params);
+  tell_of_oddities({&checkpoint.symbol}, checkpoint.arg_params, checkpoint.aux_params);
   const auto folder = platform::folder_beside(out, "mxnet");
   const fs::path made = folder->path() / "float32.onnx";
   const std::int64_t bytes = writer.store(made);
   if (is_float) return in_float(writer, made, out, bytes, options);
   convert::Options with_constraints = options;
+  // MXNet's files have no opset that could be kept.
+  if (with_constraints.opset == "keep") with_constraints.opset = "auto";
   for (const std::string& name : writer.nodes_in_float())
     with_constraints.excluded_names.push_back(name);
   Result result = convert::convert_model(made, out, with_constraints);

@@ -10,6 +10,13 @@ bool same(char a, char b) {
   return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
 }
 
+// The beginning of a longer name: "--nproc" of "--nproc-per-node".
+bool begins(std::string_view name, std::string_view other) {
+  constexpr std::size_t kLeast = 4;
+  return name.size() >= kLeast && name.size() < other.size() &&
+         std::ranges::equal(name, other.substr(0, name.size()), same);
+}
+
 }  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -43,7 +50,10 @@ std::vector<std::string_view> nearest(std::string_view name,
   for (const std::string_view other : names) {
     const std::size_t difference =
         other.size() > name.size() ? other.size() - name.size() : name.size() - other.size();
-    if (difference > limit) continue;
+    if (difference > limit) {
+      if (begins(name, other)) candidates.push_back({limit + difference, other});
+      continue;
+    }
     const std::size_t distance = edit_distance(name, other);
     if (distance <= limit && distance < name.size()) candidates.push_back({distance, other});
   }

@@ -14,7 +14,8 @@ namespace mezzo {
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// At most `count` of the names, the most similar first (equal ones in their given order, each
-/// once); names that share too little with `name` to be meant by it are left out.
+/// once); names that share too little with `name` to be meant by it are left out. Names that go on
+/// where `name` ends come last.
 std::vector<std::string_view> nearest(std::string_view name,
                                       std::span<const std::string_view> names,
                                       std::size_t count = 3);

@@ -1,8 +1,10 @@
 #include "parallel/rendezvous.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 
+#include "core/nearest.h"
 #include "parallel/nccl_part.h"
 #include "platform/network.h"
 #include "platform/process.h"
@@ -23,8 +25,10 @@ using ranks::Starter;
 
 void validate(const InitOptions& options) {
   if (options.backend != "auto" && options.backend != "gloo" && options.backend != "nccl") {
+    constexpr std::array<std::string_view, 3> kBackends{"auto", "gloo", "nccl"};
     raise<ConfigError>(kInRendezvous, "unknown backend '", options.backend,
-                       "'; expected one of auto, gloo, nccl");
+                       "'; expected one of auto, gloo, nccl",
+                       did_you_mean(options.backend, kBackends));
   }
   if (options.timeout <= std::chrono::milliseconds(0)) {
     raise<ConfigError>(kInRendezvous, "the timeout is ", options.timeout.count(),

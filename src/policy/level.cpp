@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
+#include "core/nearest.h"
 #include "core/raise.h"
 
 namespace mezzo {
@@ -83,11 +85,21 @@ std::string level_names() {
   return names;
 }
 
+namespace {
+
+std::string nearest_level(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Level& level : kLevels) names.push_back(level.name);
+  return did_you_mean(name, names);
+}
+
+}  // namespace
+
 const Level& level_named(std::string_view name) {
   const auto* level = std::ranges::find(kLevels, name, &Level::name);
   if (level != kLevels.end()) return *level;
   raise<ConfigError>("level", "unknown opt_level '", name, "'; expected one of ", level_names(),
-                     " (the first character is the letter O, not zero)");
+                     " (the first character is the letter O, not zero)", nearest_level(name));
 }
 
 }  // namespace mezzo

@@ -41,6 +41,7 @@ std::string_view sentence_of(Form form) {
 std::vector<std::size_t> rows_of_value(std::string_view op, std::string_view argument,
                                        std::string_view value) {
   std::string expected;
+  std::vector<std::string_view> values;
   for (const ConditionalAlias& alias : conditional_aliases()) {
     if (alias.name != op) continue;
     if (alias.argument != argument) {
@@ -49,9 +50,10 @@ std::vector<std::size_t> rows_of_value(std::string_view op, std::string_view arg
     }
     if (alias.value == value) return resolve(alias.operators);
     (expected += expected.empty() ? "" : ", ") += alias.value;
+    values.push_back(alias.value);
   }
   raise<ConfigError>(kInRules, "'", op, "' has no ", argument, " '", value, "'; expected one of ",
-                     expected);
+                     expected, did_you_mean(value, values));
 }
 
 }  // namespace

@@ -88,7 +88,9 @@ class Reader {
     const std::string text = string_of(*node, kDtype);
     const auto dtype = parse_dtype(text);
     if (!dtype || !is_low(*dtype)) {
-      fail(*node, "dtype is '", text, "'; expected ", low_type_names());
+      std::vector<std::string_view> names;
+      for (const DType low : kLowTypes) names.push_back(name_of(low));
+      fail(*node, "dtype is '", text, "'; expected ", low_type_names(), did_you_mean(text, names));
     }
     return *dtype;
   }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "cli/command.h"
@@ -67,7 +68,8 @@ TEST_F(ConvertCommand, MakesOnnxOfAModelOfMxnet) {
   EXPECT_EQ(convert::inspect_model(path("f.onnx")).weight_bytes_by_type.at("float32"), 1672);
   const std::string fixed = params + "-o " + path("g.onnx") + " --dtype float32 --input ";
   EXPECT_EQ(run(fixed + "data=1,3,8,8").code, kDone);
-  EXPECT_THAT(run(fixed + "data=1,three").err, HasSubstr("expected NAME=SIZE,SIZE"));
+  EXPECT_THAT(run(fixed + "data=1,three").err,
+              HasSubstr("expected SHAPE[:DTYPE] or NAME=SHAPE[:DTYPE]"));
   EXPECT_THAT(run(fixed + "image=1,3,8,8").err, HasSubstr("expected 'data'"));
   EXPECT_THAT(run("-o " + path("g.onnx")).err, HasSubstr("--params FILE"));
   EXPECT_THAT(run(params + "--remove-amp-cast -o " + path("g.onnx")).err,
@@ -283,6 +285,102 @@ TEST_F(ConvertCommand, WhatCannotBeIsWrongUsageOrAFailure) {
   convert::save(folder_ / "bad.onnx", std::string("not a model"));
   EXPECT_EQ(mezzo("inspect " + path("bad.onnx")).code, kFailed);
   EXPECT_EQ(mezzo("inspect " + path("missing.onnx") + " --json").code, kFailed);
+}
+
+TEST_F(ConvertCommand, NamesWhatIsNearestToAWordThatItDoesNotKnow) {
+  struct Case {
+    const char *arguments, *meant;
+  };
+  for (const auto& [arguments, meant] :
+       {Case{"--dtype flaot16", "'float16'"}, Case{"--io lwo", "'low'"},
+        Case{"--profile otr", "'ort'"}, Case{"--verify comapre", "'compare'"},
+        Case{"--opset atuo", "'auto'"}, Case{"--without-pin signls", "'signals'"},
+        Case{"--target-ops Convv", "'Conv'"}, Case{"--fp32-ops +MatMull", "'MatMul'"},
+        Case{"--conditional-fp32-ops Cnov:group=1", "'Conv'"},
+        Case{"--conditional-fp32-ops Conv:gruop=1", "'group'"}}) {
+    EXPECT_THAT(convert(arguments, kWrongUsage).err,
+                HasSubstr("did you mean " + std::string(meant)))
+        << arguments;
+  }
+}
+
+// A file of MXNet's that is damaged, or does not belong to its graph, is one line and exit code 1.
+TEST_F(ConvertCommand, FilesOfMxnetThatDoNotBelongTogetherLeaveNothingBehind) {
+  const std::string graph = content_of(std::string(MEZZO_MXNET_DATA) + "/small-symbol.json");
+  const std::string params = content_of(std::string(MEZZO_MXNET_DATA) + "/small-0000.params");
+  const auto changed = [](std::string text, const std::string& piece, const std::string& other) {
+    return text.replace(text.find(piece), piece.size(), other);
+  };
+  struct Case {
+    std::string graph, params, said;
+  };
+  for (const auto& [symbol, arrays, said] :
+       {Case{changed(graph, "(3, 3)", "(3; 3)"), params,
+             "node 'conv_fwd' (Convolution): the attribute"},
+        Case{changed(graph, "[[0, 0, 0], [1, 0, 0], [2, 0, 0]]", "[[0, 0, 0]]"), params,
+             "node 'conv_fwd' (Convolution) lacks its input 'weight'"},
+        Case{graph, changed(params, "arg:dense_bias", "arg:dense_bais"), "'dense_bias'"},
+        Case{changed(graph, "(2, 144)", "(2, 145)"), params, "'dense_weight' is (2, 144)"},
+        Case{graph, params.substr(0, params.size() - 3), "x-0000.params"}}) {
+    convert::save(folder_ / "x-symbol.json", symbol);
+    convert::save(folder_ / "x-0000.params", arrays);
+    for (const char* out : {"made", "made.onnx"}) {
+      const Outcome outcome = mezzo("convert " + path("x-symbol.json") + " --params " +
+                                    path("x-0000.params") + " -o " + path(out));
+      EXPECT_EQ(outcome.code, kFailed) << said;
+      EXPECT_THAT(outcome.out, IsEmpty());
+      EXPECT_THAT(outcome.err, HasSubstr(said));
+      EXPECT_THAT(outcome.err, HasSubstr(folder_.string()));
+      EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+      for (const auto& entry : fs::directory_iterator(folder_))
+        EXPECT_THAT(entry.path().filename().string(), Not(testing::StartsWith("made")));
+    }
+  }
+  convert::save(folder_ / "x-symbol.json",
+                changed(changed(graph, "\"Activation\"", "\"my_company_relu\""),
+                        "\"attrs\": {\"act_type\": \"relu\"}", "\"attrs\": {}"));
+  convert::save(folder_ / "x-0000.params", params);
+  const Outcome kept = mezzo("convert " + path("x-symbol.json") + " --params " +
+                             path("x-0000.params") + " -o " + path("made"));
+  EXPECT_EQ(kept.code, kDone);
+  EXPECT_THAT(kept.err, HasSubstr("'my_company_relu' (node 'relu_fwd')"));
+  EXPECT_THAT(content_of(folder_ / "made-symbol.json"), HasSubstr("my_company_relu"));
+}
+
+// One spelling for all commands: names or the order, x or commas.
+TEST_F(ConvertCommand, TakesShapesInEverySpelling) {
+  const std::string data = MEZZO_MXNET_DATA;
+  const auto made = [&](const std::string& inputs) {
+    return mezzo("convert " + data + "/small-symbol.json --params " + data +
+                 "/small-0000.params --dtype float32 --verify none -o " + path("made.onnx") +
+                 inputs);
+  };
+  ASSERT_EQ(made(" --input data=1,3,8,8").code, kDone);
+  const std::string wanted = content_of(folder_ / "made.onnx");
+  for (const char* shape : {"1x3x8x8", "1,3,8,8", "data=1x3x8x8", "data=1,3,8,8,",
+                            "data=1x3x8x8:float32", "1x3x8x8:float"}) {
+    fs::remove(folder_ / "made.onnx");
+    EXPECT_EQ(made(std::string(" --input ") + shape).code, kDone) << shape;
+    EXPECT_EQ(content_of(folder_ / "made.onnx"), wanted) << shape;
+  }
+  EXPECT_EQ(made(" --input 0x3x0x0").code, kDone) << "sizes that change";
+  struct Case {
+    const char *inputs, *said;
+  };
+  for (const auto& [inputs, said] :
+       {Case{"1x3,8", "such as 1x3x224x224, data=1,3,224,224 or 1x128:int64"},
+        Case{"1x3y8", "expected SHAPE"}, Case{"data=", "expected SHAPE"},
+        Case{"=1x3", "expected SHAPE"}, Case{"1x-3", "expected SHAPE"},
+        Case{"1xx3", "expected SHAPE"}, Case{"'1 x 3'", "expected SHAPE"},
+        Case{":int64", "expected SHAPE"},
+        Case{"1x3:itn64", "'itn64' is no type of an element; did you mean 'int64'"},
+        Case{"1x3x8x8 --input 1x3", "'1x3' is one more than the graph has data"},
+        Case{"data=1,3,8,8 --input data=1,3,8,8", "a second time"},
+        Case{"dta=1,3,8,8", "'dta', which is no data of the graph; expected 'data'"}}) {
+    const Outcome outcome = made(std::string(" --input ") + inputs);
+    EXPECT_EQ(outcome.code, kWrongUsage) << inputs;
+    EXPECT_THAT(outcome.err, HasSubstr(said)) << inputs;
+  }
 }
 
 TEST_F(ConvertCommand, TheModelMayStandBehindAnyList) {

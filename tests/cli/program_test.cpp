@@ -61,6 +61,17 @@ TEST(Program, NamesWhatIsNearestToAnUnknownWord) {
            Case{"convert --profil=ort net.onnx",
                 "mezzo convert: unknown option '--profil'; did you mean '--profile'?\n"},
            Case{"info extra", "mezzo info: unexpected argument 'extra'\n"},
+           Case{"explain sofmax", "unknown operator 'sofmax'; did you mean 'softmax'"},
+           Case{"explain softmax --dtype bfloat61",
+                "'bfloat61' is neither float16 nor bfloat16; did you mean 'bfloat16'"},
+           Case{"lists --class flaot",
+                "'flaot' is none of low, float, promote, neutral; did you mean 'float'?"},
+           Case{"lists --system mxent", "did you mean 'mxnet'?"},
+           Case{"completions bsh", "'bsh' is none of bash, zsh, fish; did you mean 'bash'"},
+           Case{"launch --nproc 2 -- true",
+                "unknown option '--nproc'; did you mean '--nproc-per-node'"},
+           Case{"export n.pt -o n.onnx --input 1 --dtype flaot16", "did you mean 'float16'"},
+           Case{"export n.pt -o n.onnx --input 1x3:itn64", "did you mean 'int64'"},
        }) {
     const Outcome outcome = mezzo(arguments);
     EXPECT_EQ(outcome.code, kWrongUsage) << arguments;
@@ -83,6 +94,7 @@ TEST(Program, BenchHandsItsWordsToTheBenchmarks) {
   EXPECT_EQ(outcome.code, kWrongUsage);
   EXPECT_THAT(outcome.err, HasSubstr("mezzo bench: no suite 'setp'; there are:"));
   EXPECT_THAT(outcome.err, HasSubstr("\n  step: "));
+  EXPECT_THAT(outcome.err, HasSubstr("did you mean 'step'?"));
 #else
   EXPECT_EQ(outcome.code, kFailed);
   EXPECT_THAT(outcome.err, HasSubstr("mezzo_bench is not installed with this one"));

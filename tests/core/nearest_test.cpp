@@ -31,6 +31,13 @@ TEST(Nearest, LeavesOutWhatCannotBeMeant) {
   EXPECT_THAT(nearest("xy", names), IsEmpty());
 }
 
+TEST(Nearest, FindsNamesThatGoOnWhereTheWordEnds) {
+  const std::vector<std::string_view> names{"--nproc-per-node", "--nprocs", "--log-dir"};
+  EXPECT_THAT(nearest("--nproc", names), ElementsAre("--nprocs", "--nproc-per-node"));
+  EXPECT_THAT(nearest("--Nproc-per", names, 1), ElementsAre("--nproc-per-node"));
+  EXPECT_THAT(nearest("--n", names), IsEmpty()) << "too little to tell";
+}
+
 TEST(DidYouMean, IsTheEndOfAMessage) {
   const std::vector<std::string_view> names{"softmin", "softmax"};
   EXPECT_EQ(did_you_mean("softmx", names), "; did you mean 'softmax' or 'softmin'?");

@@ -74,6 +74,45 @@ TEST_F(ExportCommand, TensorsWithoutDimensionsAndNumbersAreScalarInputs) {
     EXPECT_THAT(cli::content_of(path("out.onnx")), HasSubstr(name));
 }
 
+// As `mezzo convert` takes them: sizes with x or commas, inputs in order or by name.
+TEST_F(ExportCommand, TakesShapesInEverySpelling) {
+  for (const char* shape : {"2,3,8,8", "x=2,3,8,8", "x=2x3x8x8:float32"})
+    EXPECT_EQ(exported("net.pt", std::string("--input ") + shape).code, 0) << shape;
+  scripted(
+      "def forward(self, x: Tensor, y: Tensor, ids: Tensor):\n"
+      "  return torch.matmul(x, y), torch.sum(ids)\n")
+      .save(path("named.pt"));
+  const auto done = exported("named.pt", "--input ids=4:int64 --input y=3,5 --input 2x3");
+  EXPECT_EQ(done.code, 0) << done.err;
+  const struct {
+    const char *inputs, *said;
+  } cases[] = {
+      {"--input z=2x3 --input y=3x5", "forward takes no 'z'; expected one of x, y, ids"},
+      {"--input idx=4", "did you mean 'ids'"},
+      {"--input y=3x5 --input y=3x5", "gives 'y' a second time"},
+      {"--input y=3x5 --input ids=4:int64", "leaves 'x' before it without a shape"},
+      {"--input x=2x3 --input 1 --input 1 --input 1", "one more than forward takes, 3"},
+  };
+  for (const auto& [inputs, said] : cases) {
+    const auto failed = exported("named.pt", inputs);
+    EXPECT_EQ(failed.code, 2) << inputs;
+    EXPECT_THAT(failed.err, HasSubstr(said)) << inputs;
+  }
+}
+
+// The opset is the program's to choose: the lowest in which the network goes low.
+TEST_F(ExportCommand, ChoosesTheOpsetThatHoldsTheDtype) {
+  const auto opset_of = [&](const std::string& arguments) {
+    const auto done = exported("net.pt", "--input 2x3x8x8 --json " + arguments);
+    EXPECT_EQ(done.code, 0) << done.err;
+    const auto conversion = nlohmann::json::parse(done.out).at("conversion");
+    return conversion.at("opset_after").get<int>();
+  };
+  EXPECT_EQ(opset_of("--dtype float16"), 17);
+  EXPECT_EQ(opset_of("--dtype bfloat16"), 22);
+  EXPECT_EQ(opset_of("--dtype bfloat16 --opset 18"), 18);
+}
+
 TEST_F(ExportCommand, FilesOfDetectorsLoadWithoutTorchvision) {
   know_torchvision();
   scripted(

@@ -32,6 +32,19 @@ TEST_F(ScriptCommand, ConvertsAFileAndReportsWhatBecameLow) {
   EXPECT_LT(difference(low.forward({x}).toTensor(), net.forward({x}).toTensor()), 0.06);
 }
 
+TEST_F(ScriptCommand, TakesShapesInEverySpelling) {
+  for (const char* shape : {"2,3,8,8", "x=2,3,8,8", "x=2x3x8x8:float32"}) {
+    const auto done =
+        cli::mezzo("convert " + path("net.pt") + " -o " + path("low.pt") + " --input " + shape);
+    EXPECT_EQ(done.code, 0) << done.err;
+    EXPECT_THAT(done.out, HasSubstr("largest error: 0.00"));
+  }
+  const auto failed =
+      cli::mezzo("convert " + path("net.pt") + " -o " + path("out.pt") + " --input y=2x3x8x8");
+  EXPECT_EQ(failed.code, 2);
+  EXPECT_THAT(failed.err, HasSubstr("forward takes no 'y'; expected one of x"));
+}
+
 TEST_F(ScriptCommand, TakesTheListsOfTheOtherModels) {
   const auto done = cli::mezzo("convert " + path("net.pt") + " -o " + path("low.pt") +
                                " --target-ops conv2d --fp32-ops softmax,linear --exclude conv1 "

@@ -5,12 +5,14 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "cli/torch/input_text.h"
+#include "cli/torch/input_request.h"
 #include "cli/torch/part.h"
+#include "deploy/files/script_file.h"
 #include "mezzo/deploy_script.h"
 
 namespace mezzo::cli {
@@ -19,11 +21,19 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Names = std::vector<std::string>;
 
-at::Tensor random_input(const std::string& text, const at::Generator& generator) {
-  const InputText input = read_input("convert", text);
+at::Tensor random_input(const InputRequest& input, const at::Generator& generator) {
   if (at::isFloatingType(input.type)) return at::randn(input.sizes, generator).to(input.type);
   // Few values: larger ones may be no rows of a table.
   return at::randint(2, input.sizes, generator).to(input.type);
+}
+
+// The module tells the order of inputs that have names.
+std::vector<InputRequest> ordered_inputs(const Json& request) {
+  constexpr const char* kWhere = "convert";
+  std::vector<InputRequest> inputs = input_requests_of(kWhere, request["inputs"]);
+  const auto has_name = [](const InputRequest& input) { return !input.name.empty(); };
+  if (std::ranges::none_of(inputs, has_name)) return inputs;
+  return in_order(kWhere, inputs, deploy::load_script(request["in"].get<std::string>(), kWhere));
 }
 
 deploy::ScriptOptions options_of(const Json& request) {
@@ -43,12 +53,12 @@ deploy::ScriptOptions options_of(const Json& request) {
     }
   }
   if (request.contains("tolerance")) options.check_tolerance = request["tolerance"].get<double>();
-  const auto inputs = request["inputs"].get<Names>();
+  const std::vector<InputRequest> inputs = ordered_inputs(request);
   if (!inputs.empty()) {
     constexpr std::uint64_t kSeed = 1;
     const auto generator = at::make_generator<at::CPUGeneratorImpl>(kSeed);
     std::vector<c10::IValue> values;
-    for (const std::string& input : inputs) values.emplace_back(random_input(input, generator));
+    for (const InputRequest& input : inputs) values.emplace_back(random_input(input, generator));
     options.check_with = deploy::Examples(std::move(values));
   }
   return options;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/torch/input_text.h"
+#include "cli/torch/input_request.h"
 #include "cli/torch/part.h"
 #include "deploy/files/script_file.h"
 
@@ -19,8 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Random floats, the same in every run; ones of other types.
-at::Tensor example_of(const std::string& text, const at::Generator& generator) {
-  const InputText input = read_input("export", text);
+at::Tensor example_of(const InputRequest& input, const at::Generator& generator) {
   if (at::isFloatingType(input.type)) return at::randn(input.sizes, generator).to(input.type);
   return at::ones(input.sizes, at::TensorOptions(input.type));
 }
@@ -34,8 +33,9 @@ Json torch_export(const Json& request) {
   const torch::jit::Module module = deploy::load_script(model, kWhere);
   std::vector<at::Tensor> inputs;
   const at::Generator generator = at::detail::createCPUGenerator(0);
-  for (const Json& input : request.at("inputs"))
-    inputs.push_back(example_of(input.get<std::string>(), generator));
+  const auto asked = input_requests_of(kWhere, request.at("inputs"));
+  for (const InputRequest& input : in_order(kWhere, asked, module))
+    inputs.push_back(example_of(input, generator));
   deploy::OnnxOptions options;
   options.opset = request.at("opset").get<int>();
   options.verify = request.at("verify").get<bool>();

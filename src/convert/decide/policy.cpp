@@ -1,6 +1,7 @@
 #include "convert/decide/policy.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
 #include <regex>
@@ -13,6 +14,7 @@
 #include "convert/standard/operator_facts.h"
 #include "convert/standard/schema.h"
 #include "core/glob.h"
+#include "core/nearest.h"
 #include "core/raise.h"
 
 namespace mezzo::convert {
@@ -21,7 +23,8 @@ namespace {
 Element parse_low(const std::string& name) {
   const auto low = parse_element(name);
   if (low != Element::kFloat16 && low != Element::kBFloat16) {
-    raise<ConfigError>("convert", "target_dtype '", name, "'; expected float16 or bfloat16");
+    raise<ConfigError>("convert", "target_dtype '", name, "'; expected float16 or bfloat16",
+                       did_you_mean(name, std::array<std::string_view, 2>{"float16", "bfloat16"}));
   }
   return *low;
 }
@@ -32,6 +35,32 @@ bool knows_attribute(std::string_view op, std::string_view attribute) {
   });
 }
 
+std::string nearest_attribute(std::string_view op, std::string_view attribute) {
+  std::vector<std::string_view> names;
+  for (const Schema& schema : all_schemas()) {
+    if (schema.name != op) continue;
+    for (const AttributeFact& each : schema.attributes) names.push_back(each.name);
+  }
+  return did_you_mean(attribute, names);
+}
+
+std::string nearest_operator(std::string_view op) {
+  std::vector<std::string_view> names;
+  for (const Schema& schema : all_schemas()) names.push_back(schema.name);
+  return did_you_mean(op, names);
+}
+
+/// The names in "keep, low".
+std::vector<std::string_view> listed(std::string_view names) {
+  std::vector<std::string_view> list;
+  for (;;) {
+    const std::size_t comma = names.find(", ");
+    list.push_back(names.substr(0, comma));
+    if (comma == std::string_view::npos) return list;
+    names.remove_prefix(comma + 2);
+  }
+}
+
 void check_opset(const std::string& opset) {
   if (opset == "keep" || opset == "auto") return;
   const bool is_number = !opset.empty() && opset.size() < 4 &&
@@ -39,7 +68,7 @@ void check_opset(const std::string& opset) {
   const int number = is_number ? std::stoi(opset) : 0;
   if (number < 1 || number > newest_opset()) {
     raise<ConfigError>("convert", "opset '", opset, "'; expected keep, auto or 1 to ",
-                       newest_opset());
+                       newest_opset(), did_you_mean(opset, listed("keep, auto")));
   }
 }
 
@@ -50,19 +79,22 @@ void check_choices(const Options& options) {
     std::string list;
     for (const std::string_view choice : choices)
       list += concat({list.empty() ? "" : ", ", choice});
-    raise<ConfigError>("convert", what, " '", value, "'; expected one of ", list);
+    raise<ConfigError>("convert", what, " '", value, "'; expected one of ", list,
+                       did_you_mean(value, std::vector<std::string_view>(choices)));
   };
   one_of("io", options.io, {"keep", "low"});
   one_of("verify", options.verify, {"none", "load", "run", "compare"});
   if (find_profile(options.profile) == nullptr) {
-    raise<ConfigError>("convert", "profile '", options.profile, "'; expected one of ",
-                       profile_names());
+    const std::string names = profile_names();
+    raise<ConfigError>("convert", "profile '", options.profile, "'; expected one of ", names,
+                       did_you_mean(options.profile, listed(names)));
   }
   std::string pins;
   for (const PinRule& rule : pin_rules()) pins += concat({pins.empty() ? "" : ", ", rule.name});
   for (const std::string& name : options.without_pins) {
     if (std::ranges::find(pin_rules(), std::string_view(name), &PinRule::name) == pin_rules().end())
-      raise<ConfigError>("convert", "without_pins names '", name, "'; expected some of ", pins);
+      raise<ConfigError>("convert", "without_pins names '", name, "'; expected some of ", pins,
+                         did_you_mean(name, listed(pins)));
   }
   check_opset(options.opset);
   if (!(options.headroom >= 1 && options.headroom <= 65504)) {
@@ -150,7 +182,8 @@ ConvertPolicy::ConvertPolicy(const Options& options, std::vector<std::string> cu
     check_operator(condition.op, "conditional_fp32_ops");
     if (is_known_operator(condition.op) && !knows_attribute(condition.op, condition.attribute)) {
       raise<ConfigError>("convert", "conditional_fp32_ops names the attribute '",
-                         condition.attribute, "', which ", condition.op, " has in no opset");
+                         condition.attribute, "', which ", condition.op, " has in no opset",
+                         nearest_attribute(condition.op, condition.attribute));
     }
     const ClassOf listed = class_of(condition.op);
     if (options.conditional_fp32_ops && listed.level == Level::kList) {
@@ -196,7 +229,8 @@ void ConvertPolicy::check_operator(const std::string& op, std::string_view optio
     return;
   }
   raise<ConfigError>("convert", option, " names '", op, "', which no ONNX opset up to ",
-                     newest_opset(), " knows and no file of custom operators describes");
+                     newest_opset(), " knows and no file of custom operators describes",
+                     nearest_operator(op));
 }
 
 void ConvertPolicy::read_list(const std::optional<std::vector<std::string>>& list, CastClass cast,

@@ -21,8 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::uint64_t number_at(std::string_view bytes, std::size_t at, std::size_t size) {
-  if (at > bytes.size() || size > bytes.size() - at) raise("npz", "the file ends too early");
+std::uint64_t number_at(std::string_view bytes, std::size_t at, std::size_t size,
+                        const std::string& name) {
+  if (at > bytes.size() || size > bytes.size() - at) raise("npz", "'", name, "' ends too early");
   std::uint64_t value = 0;
   for (std::size_t i = size; i-- > 0;)
     value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
@@ -83,6 +84,10 @@ std::string inflated(std::string_view packed, std::uint64_t size, const std::str
   return out;
 }
 
+std::uint64_t checksum_of(std::string_view bytes) {
+  return crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+}
+
 // From columns first, as Fortran counts, to rows first.
 void reorder(Array& array) {
   const std::size_t size = stored_size_of(array.element);
@@ -121,7 +126,7 @@ bool read_strings(std::string_view descr, std::string_view data, Array& array,
     const std::string_view own = data.substr(0, length * width);
     data.remove_prefix(own.size());
     for (std::size_t at = 0; at < own.size(); at += width) {
-      const std::uint64_t character = number_at(own, at, width);
+      const std::uint64_t character = number_at(own, at, width, name);
       if (width == 1) {
         text += static_cast<char>(character);
       } else {
@@ -163,35 +168,36 @@ void check_sample(const Sample& sample, const std::string& file,
 Sample read_npz(std::string_view bytes, const std::string& file) {
   const std::size_t end = bytes.rfind(std::string_view("PK\x05\x06", 4));
   if (end == std::string_view::npos) raise("npz", "'", file, "' is no zip archive");
-  std::uint64_t count = number_at(bytes, end + 10, 2);
-  std::uint64_t at = number_at(bytes, end + 16, 4);
+  std::uint64_t count = number_at(bytes, end + 10, 2, file);
+  std::uint64_t at = number_at(bytes, end + 16, 4, file);
   if (at == 0xFFFFFFFF || count == 0xFFFF) {
     const std::size_t locator = bytes.rfind(std::string_view("PK\x06\x07", 4));
     if (locator == std::string_view::npos) raise("npz", "'", file, "' is damaged");
-    const std::uint64_t end64 = number_at(bytes, locator + 8, 8);
-    count = number_at(bytes, end64 + 32, 8);
-    at = number_at(bytes, end64 + 48, 8);
+    const std::uint64_t end64 = number_at(bytes, locator + 8, 8, file);
+    count = number_at(bytes, end64 + 32, 8, file);
+    at = number_at(bytes, end64 + 48, 8, file);
   }
   Sample sample;
   for (std::uint64_t i = 0; i < count; ++i) {
-    if (number_at(bytes, at, 4) != 0x02014B50) raise("npz", "'", file, "' is damaged");
-    const std::uint64_t method = number_at(bytes, at + 10, 2);
-    std::uint64_t packed = number_at(bytes, at + 20, 4);
-    std::uint64_t size = number_at(bytes, at + 24, 4);
-    const std::uint64_t name_size = number_at(bytes, at + 28, 2);
-    const std::uint64_t extra_size = number_at(bytes, at + 30, 2);
-    const std::uint64_t comment_size = number_at(bytes, at + 32, 2);
-    std::uint64_t local = number_at(bytes, at + 42, 4);
+    if (number_at(bytes, at, 4, file) != 0x02014B50) raise("npz", "'", file, "' is damaged");
+    const std::uint64_t method = number_at(bytes, at + 10, 2, file);
+    const std::uint64_t checksum = number_at(bytes, at + 16, 4, file);
+    std::uint64_t packed = number_at(bytes, at + 20, 4, file);
+    std::uint64_t size = number_at(bytes, at + 24, 4, file);
+    const std::uint64_t name_size = number_at(bytes, at + 28, 2, file);
+    const std::uint64_t extra_size = number_at(bytes, at + 30, 2, file);
+    const std::uint64_t comment_size = number_at(bytes, at + 32, 2, file);
+    std::uint64_t local = number_at(bytes, at + 42, 4, file);
     std::string name(bytes.substr(std::min<std::uint64_t>(at + 46, bytes.size()), name_size));
     std::uint64_t extra = at + 46 + name_size;
     for (const std::uint64_t stop = extra + extra_size; extra + 4 <= stop;) {
-      const std::uint64_t id = number_at(bytes, extra, 2);
-      const std::uint64_t length = number_at(bytes, extra + 2, 2);
+      const std::uint64_t id = number_at(bytes, extra, 2, file);
+      const std::uint64_t length = number_at(bytes, extra + 2, 2, file);
       std::uint64_t field = extra + 4;
       if (id == 1) {
         for (std::uint64_t* wide : {&size, &packed, &local}) {
           if (*wide != 0xFFFFFFFF) continue;
-          *wide = number_at(bytes, field, 8);
+          *wide = number_at(bytes, field, 8, file);
           field += 8;
         }
       }
@@ -199,15 +205,23 @@ Sample read_npz(std::string_view bytes, const std::string& file) {
     }
     at += 46 + name_size + extra_size + comment_size;
     const std::uint64_t data =
-        local + 30 + number_at(bytes, local + 26, 2) + number_at(bytes, local + 28, 2);
+        local + 30 + number_at(bytes, local + 26, 2, file) + number_at(bytes, local + 28, 2, file);
     if (data > bytes.size() || packed > bytes.size() - data)
       raise("npz", "'", file, "' is damaged");
     if (name.size() < 4 || name.substr(name.size() - 4) != ".npy") continue;
     name.resize(name.size() - 4);
     if (method != 0 && method != 8)
       raise<UnsupportedError>("npz", "'", file, "' uses compression ", method);
+    if (method == 0 && packed != size) raise("npz", "'", file, "' is damaged near '", name, "'");
     const std::string_view body = bytes.substr(data, packed);
-    sample[name] = method == 0 ? read_npy(body, name) : read_npy(inflated(body, size, file), name);
+    const std::string unpacked = method == 0 ? std::string() : inflated(body, size, file);
+    const std::string_view array = method == 0 ? body : std::string_view(unpacked);
+    if (checksum_of(array) != checksum) {
+      raise("npz", "'", file, "' is damaged: '", name,
+            "' does not have its checksum; expected the file as it was written");
+    }
+    if (!sample.emplace(name, read_npy(array, concat({file, "': '", name}))).second)
+      raise("npz", "'", file, "' has two arrays '", name, "'");
   }
   return sample;
 }
@@ -217,7 +231,7 @@ Array read_npy(std::string_view bytes, const std::string& name) {
   if (bytes.substr(0, 6) != kMagic || bytes.size() < 10)
     raise("npy", "'", name, "' is no NumPy file");
   const bool is_short = bytes[6] == 1;
-  const std::uint64_t header_size = number_at(bytes, 8, is_short ? 2 : 4);
+  const std::uint64_t header_size = number_at(bytes, 8, is_short ? 2 : 4, name);
   const std::size_t start = is_short ? 10 : 12;
   if (header_size > bytes.size() - start) raise("npy", "'", name, "' ends too early");
   const std::string_view header = bytes.substr(start, header_size);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <set>
 
+#include "convert/mxnet/check_checkpoint.h"
 #include "core/raise.h"
 #include "mezzo/convert_mxnet.h"
 
@@ -61,6 +62,8 @@ Checkpoint load_checkpoint(const std::filesystem::path& symbol,
     move_to(is_aux ? checkpoint.aux_params : checkpoint.arg_params, name, all, key,
             params.string());
   }
+  check_checkpoint(checkpoint.symbol, checkpoint.arg_params, checkpoint.aux_params,
+                   {symbol.string(), params.string()});
   return checkpoint;
 }
 

@@ -1,6 +1,7 @@
 // convert_symbol, convert_model, convert_bucketing_module.
 #include <algorithm>
 
+#include "convert/mxnet/check_checkpoint.h"
 #include "convert/mxnet/place_casts.h"
 #include "core/raise.h"
 
@@ -31,6 +32,7 @@ Symbol convert_symbol(const Symbol& symbol, const Options& options,
                       const std::vector<std::string>& data_names) {
   const Lists lists(options);
   lists.tell_of_missing_names({&symbol});
+  tell_of_oddities({&symbol}, {}, {});
   Variables variables;
   variables.is_data = [&](const Node& node) {
     return data_names.empty() ? !node.attrs.contains("__dtype__")
@@ -42,7 +44,9 @@ Symbol convert_symbol(const Symbol& symbol, const Options& options,
 
 Checkpoint convert_model(const Checkpoint& checkpoint, const Options& options) {
   const Lists lists(options);
+  check_checkpoint(checkpoint.symbol, checkpoint.arg_params, checkpoint.aux_params);
   lists.tell_of_missing_names({&checkpoint.symbol});
+  tell_of_oddities({&checkpoint.symbol}, checkpoint.arg_params, checkpoint.aux_params);
   const Variables variables = variables_of(checkpoint.arg_params, checkpoint.aux_params, options);
   Placed placed = place_casts(checkpoint.symbol, lists, variables);
   Checkpoint converted = checkpoint;
@@ -60,7 +64,9 @@ Bucketing convert_bucketing_module(const Bucketing& module, const Options& optio
   const Lists lists(options);
   std::vector<const Symbol*> graphs;
   for (const auto& [bucket, symbol] : module.buckets) graphs.push_back(&symbol);
+  for (const Symbol* graph : graphs) check_checkpoint(*graph, module.arg_params, module.aux_params);
   lists.tell_of_missing_names(graphs);
+  tell_of_oddities(graphs, module.arg_params, module.aux_params);
   Variables variables = variables_of(module.arg_params, module.aux_params, options);
   std::set<std::string> storable;
   for (const Symbol* graph : graphs)

@@ -1,6 +1,7 @@
 #include "convert/mxnet/lists.h"
 
 #include <algorithm>
+#include <array>
 
 #include "convert/mxnet/facts.h"
 #include "convert/mxnet/numpy_operators.h"
@@ -88,8 +89,10 @@ void check_known(const Names& names, bool is_bfloat16) {
 
 Lists::Lists(const Options& options) : dtype_(options.target_dtype) {
   if (dtype_ != "float16" && dtype_ != "bfloat16") {
-    raise<ConfigError>(kInConvert, "target_dtype is '", dtype_,
-                       "'; only target_dtype float16 and bfloat16 are supported currently");
+    raise<ConfigError>(
+        kInConvert, "target_dtype is '", dtype_,
+        "'; only target_dtype float16 and bfloat16 are supported currently",
+        did_you_mean(dtype_, std::array<std::string_view, 2>{"float16", "bfloat16"}));
   }
   is_bfloat16_ = dtype_ == "bfloat16";
   low_ = default_list('l', is_bfloat16_);

@@ -10,7 +10,13 @@
 namespace mezzo::convert::mxnet {
 namespace {
 
-enum class Kind : std::uint8_t { kUnknown, kFloat, kLow, kOther };
+enum class Kind : std::uint8_t {
+  kUnknown,
+  kFloat,
+  kLow,
+  kForeign,  // in 16 bits, of the type that is not the target: never as it is
+  kOther
+};
 
 enum class Run : std::uint8_t {
   kKept,   // variables and casts that are there already: inputs as they are
@@ -56,6 +62,8 @@ class CastPlacer {
   Kind kind_of_dtype(std::string_view dtype) const {
     if (dtype == "float32" || dtype == "0") return Kind::kFloat;
     if (dtype == lists_.dtype() || dtype == code_of(lists_.dtype())) return Kind::kLow;
+    for (const char* low : {"float16", "bfloat16"})
+      if (dtype == low || dtype == code_of(low)) return Kind::kForeign;
     return Kind::kOther;
   }
 
@@ -66,10 +74,12 @@ class CastPlacer {
     return code ? kind_of_dtype(*code) : Kind::kFloat;
   }
 
-  // A float32 parameter, which takes whatever type its readers want.
+  // A float32 parameter, or one of the other 16-bit type, which takes whatever type its readers
+  // want.
   bool is_free(const Entry& entry) {
     const Node& node = nodes_[entry.node];
-    return node.is_variable() && !variables_.is_data(node) && kind(entry) == Kind::kFloat;
+    const bool is_float = kind(entry) == Kind::kFloat || kind(entry) == Kind::kForeign;
+    return node.is_variable() && !variables_.is_data(node) && is_float;
   }
 
   void set_kinds(std::size_t i, Kind data) {
@@ -78,9 +88,10 @@ class CastPlacer {
       kinds_[first_[i] + output] = is_norm && output > 0 ? Kind::kFloat : data;
   }
 
-  // The inputs that share the operator's type: how many there are of each kind.
+  // The inputs that share the operator's type: how many there are of each kind. Foreign ones come
+  // as float32 where nothing brings them low.
   struct Counts {
-    std::size_t low = 0, full = 0, other = 0, unknown = 0, free = 0;
+    std::size_t low = 0, full = 0, other = 0, unknown = 0, free = 0, foreign = 0;
   };
 
   Counts count(const Node& node) {
@@ -93,6 +104,9 @@ class CastPlacer {
         case Kind::kLow:
           ++counts.low;
           break;
+        case Kind::kForeign:
+          ++counts.foreign;
+          [[fallthrough]];
         case Kind::kFloat:
           ++counts.full;
           break;
@@ -161,11 +175,14 @@ class CastPlacer {
 
   void decide_multicast(std::size_t i, const Counts& counts) {
     const bool is_low = counts.low != 0 && counts.full + counts.unknown == 0;
+    const bool is_foreign =
+        counts.foreign != 0 && counts.foreign == counts.full && counts.low + counts.unknown == 0;
     for (std::size_t output = 0; output < nodes_[i].outputs; ++output) {
       const bool is_other =
           output < nodes_[i].inputs.size() && kind(nodes_[i].inputs[output]) == Kind::kOther;
       kinds_[first_[i] + output] = is_other           ? Kind::kOther
                                    : is_low           ? Kind::kLow
+                                   : is_foreign       ? Kind::kForeign
                                    : counts.full != 0 ? Kind::kFloat
                                                       : Kind::kUnknown;
     }
@@ -213,7 +230,7 @@ class CastPlacer {
       made_.push_back(std::move(node));
     }
     for (const Entry& head : symbol_.heads())
-      heads_.push_back(kind(head) == Kind::kLow ? cast(head, /*low=*/false) : moved(head));
+      heads_.push_back(is_low_kind(kind(head)) ? cast(head, /*low=*/false) : moved(head));
   }
 
   void write_dtype(std::size_t i, Node& node) const {
@@ -224,6 +241,8 @@ class CastPlacer {
       node.attrs["__dtype__"] = code_of(given->second);
     }
   }
+
+  static bool is_low_kind(Kind kind) { return kind == Kind::kLow || kind == Kind::kForeign; }
 
   Entry moved(Entry entry) const {
     entry.node = places_[entry.node];
@@ -236,9 +255,8 @@ class CastPlacer {
     if (runs_[reader] == Run::kKept || role_of(nodes_[reader], input) == Role::kStatistic)
       return moved(entry);
     if (wants_low(reader, input))
-      return from == Kind::kFloat || from == Kind::kUnknown ? cast(entry, /*low=*/true)
-                                                            : moved(entry);
-    return from == Kind::kLow ? cast(entry, /*low=*/false) : moved(entry);
+      return from == Kind::kLow || from == Kind::kOther ? moved(entry) : cast(entry, /*low=*/true);
+    return is_low_kind(from) ? cast(entry, /*low=*/false) : moved(entry);
   }
 
   std::string new_name(const Entry& entry, const std::string& what) {

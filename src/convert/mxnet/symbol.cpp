@@ -34,6 +34,7 @@ class SymbolReader {
     parts.np_shape = graph_attribute(json, "is_np_shape");
     for (const ReadJson& node : nodes) parts.nodes.push_back(read_node(node));
     for (const ReadJson& head : list(json, "heads")) parts.heads.push_back(read_entry(head));
+    check_variables(json, parts.nodes);
     count_outputs(json, parts);
     return parts;
   }
@@ -123,6 +124,19 @@ class SymbolReader {
     if (!pair.is_array() || pair.size() != 2)
       fail("an attribute of the graph is not [type, value]");
     return index(pair[1]);
+  }
+
+  // MXNet does not load a graph whose list of variables names something else.
+  void check_variables(const ReadJson& json, const std::vector<Node>& nodes) const {
+    if (!json.contains("arg_nodes")) return;
+    for (const ReadJson& place : list(json, "arg_nodes")) {
+      const std::uint32_t at = index(place);
+      if (at >= nodes.size())
+        fail("arg_nodes names node " + std::to_string(at) + ", which is not there");
+      if (!nodes[at].is_variable())
+        fail("arg_nodes names node " + std::to_string(at) + " ('" + nodes[at].name +
+             "'), which is no variable");
+    }
   }
 
   // From the running total where it is written, which knows operators that nothing here does.

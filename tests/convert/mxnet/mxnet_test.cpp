@@ -207,7 +207,7 @@ Symbol with_shared_weight(bool float_first) {
   std::vector<Node> nodes{{.op = "null", .name = "data"}, {.op = "null", .name = "w"}};
   const Node dense{.op = "FullyConnected",
                    .name = "dense",
-                   .attrs = {{"no_bias", "True"}},
+                   .attrs = {{"no_bias", "True"}, {"num_hidden", "2"}},
                    .inputs = {{0, 0, 0}, {1, 0, 0}}};
   const Node soft{.op = "softmax", .name = "soft", .inputs = {{1, 0, 0}}};
   nodes.push_back(float_first ? soft : dense);
@@ -227,14 +227,55 @@ TEST(MxnetConversion, AParameterThatIsAlsoReadInFloatStaysFloatInAnyOrder) {
   }
 }
 
+// bfloat16 under float16, and the other way about, is no type that an operator can compute in
+// beside the target.
+TEST(MxnetConversion, AParameterInTheOtherLowTypeIsCastWhereverItIsRead) {
+  for (const auto& [target, other] : {std::pair{"float16", "bfloat16"}, {"bfloat16", "float16"}}) {
+    Checkpoint before = small();
+    for (const char* name : {"conv_weight", "norm_gamma", "dense_weight"})
+      before.arg_params.cast(name, other);
+    const std::string suffix = std::string("_amp_cast_") + target;
+    const Checkpoint made = convert_model(before, {.target_dtype = target});
+    EXPECT_EQ(input_of(made.symbol, "conv_fwd", 1), "conv_weight" + suffix);
+    EXPECT_EQ(input_of(made.symbol, "dense_fwd", 1), "dense_weight" + suffix);
+    EXPECT_EQ(input_of(made.symbol, "norm_fwd", 1), "norm_gamma_amp_cast_float32");
+    EXPECT_EQ(input_of(made.symbol, "conv_fwd", 2), "conv_bias" + suffix);
+    EXPECT_EQ(made.arg_params.dtype("conv_weight"), other);
+    const Checkpoint stored =
+        convert_model(before, {.target_dtype = target, .cast_optional_params = true});
+    EXPECT_EQ(stored.arg_params.dtype("conv_weight"), target);
+    EXPECT_EQ(input_of(stored.symbol, "conv_fwd", 1), "conv_weight");
+  }
+}
+
+TEST(MxnetConversion, OperatorsThatStayInFloatReadTheOtherLowTypeAsFloat32) {
+  NDArrays args;
+  args.set("w", "bfloat16", {2, 2}, std::string(8, '\0'));
+  const Checkpoint made = convert_model({with_shared_weight(true), args, {}});
+  EXPECT_EQ(input_of(made.symbol, "soft", 0), "w_amp_cast_float32");
+  EXPECT_EQ(input_of(made.symbol, "dense", 1), "w_amp_cast_float16");
+}
+
+TEST(MxnetConversion, AModelInOneLowTypeBecomesOneInTheOther) {
+  const Checkpoint once = convert_model(small(), {.target_dtype = "bfloat16"});
+  const Checkpoint twice = convert_model(once, {.target_dtype = "float16"});
+  for (const Node& node : twice.symbol.nodes()) {
+    if (node.op != "Convolution" && node.op != "FullyConnected") continue;
+    for (std::size_t input = 1; input < node.inputs.size(); ++input)
+      EXPECT_THAT(input_of(twice.symbol, node.name, input), testing::EndsWith("_amp_cast_float16"));
+  }
+}
+
 TEST(MxnetConversion, BucketsShareTheirParametersTypes) {
   Bucketing module;
   module.buckets["10"] = with_shared_weight(true);
-  module.buckets["20"] =
-      Symbol({{.op = "null", .name = "data"},
-              {.op = "null", .name = "w"},
-              {.op = "FullyConnected", .name = "dense", .inputs = {{0, 0, 0}, {1, 0, 0}}}},
-             {{2, 0, 0}});
+  module.buckets["20"] = Symbol({{.op = "null", .name = "data"},
+                                 {.op = "null", .name = "w"},
+                                 {.op = "FullyConnected",
+                                  .name = "dense",
+                                  .attrs = {{"no_bias", "True"}, {"num_hidden", "2"}},
+                                  .inputs = {{0, 0, 0}, {1, 0, 0}}}},
+                                {{2, 0, 0}});
   module.arg_params.set("w", "float32", {2, 2}, std::string(16, '\0'));
   const Bucketing made = convert_bucketing_module(module, {.cast_optional_params = true});
   EXPECT_EQ(made.arg_params.dtype("w"), "float32");

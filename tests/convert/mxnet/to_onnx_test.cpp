@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <sstream>
 #include <tuple>
 
 #include "builder.h"
@@ -117,6 +118,27 @@ TEST_F(ToOnnx, MixedPrecisionIsTheConvertersOwn) {
   EXPECT_EQ(types.at("conv_weight"), "float16");
   EXPECT_EQ(types.at("dense_bias"), "float16");
   EXPECT_EQ(types.at("norm_running_var"), "float32");
+}
+
+// The file has no opset of its own: the lowest that holds what was asked for is taken.
+TEST_F(ToOnnx, TheOpsetIsTheLowestInWhichTheModelGoesLow) {
+  const Checkpoint small = load_checkpoint((fs::path(MEZZO_MXNET_DATA) / "small").string(), 0);
+  const auto opset_for = [&](const char* dtype) {
+    options_.target_dtype = dtype;
+    const Result result = to_onnx(small, out(), options_);
+    EXPECT_EQ(result.report.better_opset, 0) << dtype;
+    if (std::string(dtype) != "float32") {
+      EXPECT_EQ(result.report.heavy_low_nodes, 2) << dtype;
+    }
+    Document document(out());
+    return Graph(document).scope(0).opset("");
+  };
+  EXPECT_EQ(opset_for("float32"), 17);
+  EXPECT_EQ(opset_for("float16"), 17);
+  EXPECT_EQ(opset_for("bfloat16"), 22);  // the first with convolutions in bfloat16
+  options_.opset = "17";                 // an opset that was asked for stays
+  Document document((to_onnx(small, out(), options_), out()));
+  EXPECT_EQ(Graph(document).scope(0).opset(""), 17);
 }
 
 TEST_F(ToOnnx, NodesMadeUnderDisableAmpStayInFloat) {
@@ -240,6 +262,30 @@ TEST_F(ToOnnx, BucketsShareTheirParametersInMixedPrecisionAndInOnnx) {
     mx::to_onnx(read, folder_ / "lm-fixed.onnx", options, {{"data", {3, length == "2" ? 2 : 4}}});
     EXPECT_THAT(inspect_model(folder_ / "lm-fixed.onnx").findings, IsEmpty());
   }
+}
+
+// Every name that MXNet's tutorial uses has a row in the table of docs/migrating_from_mxnet.md.
+TEST(MigrationFromMxnet, HasARowForEveryNameOfTheTutorial) {
+  const fs::path root = fs::path(MEZZO_MXNET_DATA) / "../../../..";
+  std::istringstream page(contents(root / "docs/migrating_from_mxnet.md"));
+  std::vector<std::pair<std::string, std::string>> rows;  // of MXNet, and the rest
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("| ")) continue;
+    const std::size_t end = line.find(" | ", 2);
+    if (end != std::string::npos) rows.emplace_back(line.substr(2, end - 2), line.substr(end));
+  }
+  const auto answer = [&](const std::string& name) {
+    const auto row = std::ranges::find_if(
+        rows, [&](const auto& each) { return each.first.find(name) != std::string::npos; });
+    return row == rows.end() ? "no row for " + name : row->second;
+  };
+  for (const char* name :
+       {"amp.init(", "amp.init_trainer(", "amp.scale_loss(", "gluon.Trainer(", "trainer.step(",
+        "split_and_load(", "mx.metric.Loss", "net.hybridize()", "amp.convert_model",
+        "mx.model.load_checkpoint", "save_checkpoint", "mod.Module", ".bind(", ".set_params(",
+        ".forward(batch)", "reset_ctx", "net.initialize(", "get_model(", "SSDMultiBoxLoss"})
+    EXPECT_THAT(answer(name), testing::Not(HasSubstr("no row"))) << name;
+  EXPECT_THAT(answer("amp.convert_hybrid_block"), HasSubstr("deploy::convert_hybrid_block"));
 }
 
 // Hostile files: random bytes in the attributes, cut-off inputs. An Error is the right answer.
