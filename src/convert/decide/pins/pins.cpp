@@ -14,6 +14,7 @@ constexpr std::array kPinRules{
     PinRule{"positions", "angles of positions, differences of places", pin_positions},
     PinRule{"differences", "differences of near numbers", pin_differences},
     PinRule{"states", "states of loops that add to themselves", pin_states},
+    PinRule{"offsets", "what numbers share before a normalisation", pin_offsets},
     PinRule{"joins", "what ONNX Runtime joins wrongly", pin_joined_operators, true},
 };
 

@@ -23,6 +23,9 @@ void pin_positions(const PinContext&);
 /// Differences of near numbers, on the way to what shows them.
 void pin_differences(const PinContext&);
 
+/// Offsets that numbers share, on the way to what takes them away.
+void pin_offsets(const PinContext&);
+
 /// States of loops that add to themselves, and what they are multiplied by.
 void pin_states(const PinContext&);
 
