@@ -172,8 +172,8 @@ class States {
            std::ranges::any_of(node.inputs, [&](ValueId in) { return context_.is_constant(in); });
   }
 
-  // A product by a matrix that is computed (rotations, transitions), or by a constant one that
-  // leaves as much as there was.
+  // A product by a matrix that is computed (transitions), or by a constant one that leaves about as
+  // much as there was.
   bool keeps_what_it_multiplies(const Node& node, std::size_t input) {
     constexpr std::array<std::string_view, 3> kMatrices{"Einsum", "Gemm", "MatMul"};
     if (!is_among(kMatrices, node) || node.inputs.size() < 2 || input > 1) return false;
@@ -185,11 +185,11 @@ class States {
     return found->second;
   }
 
-  // Is it a square matrix whose powers fade slowly, or not at all?
+  // Is it a square matrix whose powers neither fade soon nor soon leave every range?
   bool is_lasting(ValueId matrix) {
     constexpr std::size_t kLargest = 1024;
     constexpr int kTurns = 64;
-    constexpr double kFading = 0.9;
+    constexpr double kNearOne = 0.1;
     if (shapes_.empty()) shapes_ = known_shapes(graph_);
     const auto& shape = shapes_[static_cast<std::size_t>(matrix)];
     if (!shape || shape->size() != 2 || shape->front() != shape->back()) return false;
@@ -212,7 +212,7 @@ class States {
       for (double& each : next) each /= after;
       vector = std::move(next);
     }
-    return growth >= std::log(kFading) * kTurns / 2;
+    return std::abs(std::exp(growth / (kTurns / 2)) - 1) <= kNearOne;
   }
 
   static double norm(const std::vector<double>& vector) {

@@ -102,7 +102,7 @@ TEST(States, ThatScattersAddToAreFloatAndThoseThatTheyReplaceAreNot) {
               testing::Not(HasSubstr("adds to itself")));
 }
 
-// The matrix rotates by a hundredth, or leaves nothing of a state after a few turns.
+// The matrix rotates by a hundredth, or leaves nothing of a state after a few turns, or very much.
 TEST(States, ThatAMatrixKeepsAreFloatAndThoseThatItLetsFadeGoLow) {
   const auto linear = [](const std::vector<float>& matrix) {
     GraphBuilder body = body_of_state();
@@ -110,6 +110,7 @@ TEST(States, ThatAMatrixKeepsAreFloatAndThoseThatItLetsFadeGoLow) {
     return loop_of_state(body, 17, [&](GraphBuilder& g) { g.weight("m", matrix); });
   };
   expect_low(linear({0.3F, 0.2F, -0.1F, 0.4F}), {"p"});
+  expect_low(linear({1, 2, 3, 4}), {"p"});
   expect_float(linear({0.99995F, -0.01F, 0.01F, 0.99995F}), {"p", "s2"});
 }
 
