@@ -44,7 +44,7 @@ inline Message biased_norm(std::vector<float> bias) {
   return norm_and_product(g);
 }
 
-/// What a caller gives, which a product reads as well.
+/// Numbers that a caller gives, and that a product reads as well.
 inline Message given_norm() {
   GraphBuilder g = graph_of_fours();
   g.node("Relu", {"x"}, {"r"}).node("LayerNormalization", {"r", "gamma", "beta"}, {"l"});

@@ -32,23 +32,17 @@ std::string_view remedy(const Evidence& evidence) {
                                   : "make a plan for this model, with Options::tolerance";
 }
 
-std::string text_of(double number) {
-  std::ostringstream text;
-  text << number;
-  return text.str();
-}
-
 bool costs_too_much(const std::vector<OutputError>& floor) {
   return largest_error(floor) > kMostOfWeights;
 }
 
-// The cost of the weights, where it is what makes a result wrong: "; rounding the weights alone
-// ...", or nothing.
+// The cost of the weights, where it is too much: "; rounding the weights alone ...", or nothing.
 std::string blame_of(const std::vector<OutputError>& floor) {
   if (!costs_too_much(floor)) return {};
-  return concat({"; rounding the weights alone costs ", text_of(largest_error(floor)),
-                 " of an output's range, and more than ", text_of(kMostOfWeights),
-                 " excuses no error"});
+  std::ostringstream text;
+  text << "; rounding the weights alone costs " << largest_error(floor)
+       << " of an output's range, and more than " << kMostOfWeights << " excuses no error";
+  return text.str();
 }
 
 }  // namespace
@@ -222,9 +216,7 @@ const std::set<std::string>* Verifier::search(const Evidence& evidence, const De
   report.kept_by_search = static_cast<std::int64_t>(kept_->size());
   if (!blame_.empty()) {
     report.warnings.push_back(
-        concat({std::to_string(kept_->size()), kept_->size() == 1 ? " node stays" : " nodes stay",
-                " float32 to bring the error of the outputs down to ", text_of(limit_.value_or(0)),
-                " of their range", blame_}));
+        concat({"nodes that the search keeps float32: ", std::to_string(kept_->size()), blame_}));
   }
   if (questions.is_uneven()) {
     report.warnings.emplace_back(

@@ -197,7 +197,7 @@ TEST_F(EvaluatorJudges, WeightsThatCannotBeRoundedStayFloatWhereSamplesSaySo) {
     EXPECT_EQ(report.heavy_low_nodes, 1) << dtype;
     EXPECT_LT(report.errors.at(0).relative_to_range, 0.001) << dtype;
     EXPECT_THAT(report.warnings, testing::Contains(testing::AllOf(
-                                     HasSubstr("1 node stays float32"),
+                                     HasSubstr("nodes that the search keeps float32: 1; "),
                                      HasSubstr("rounding the weights alone costs 0.4"))))
         << dtype;
     fs::remove(out());

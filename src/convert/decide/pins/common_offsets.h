@@ -1,5 +1,5 @@
-// Offsets that the numbers of a value may share: 100 +- 0.3. What takes a mean away shows how much
-// rounding them has cost.
+// Offsets that the numbers of a value may share: 100 +- 0.3. Operators that take a mean away show
+// how much rounding them has cost.
 #pragma once
 
 #include <cstdint>

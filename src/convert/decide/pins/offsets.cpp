@@ -1,5 +1,5 @@
-// What a normalisation reads, where its numbers may share an offset: 100 +- 0.3, or a mean of 0.7
-// beside a variance of 1e-6. The normalisation takes the offset away and makes the rest large, with
+// Operands of normalisations whose numbers may share an offset: 100 +- 0.3, or a mean of 0.7 beside
+// a variance of 1e-6. The normalisation takes the offset away and makes the rest large, with
 // all that rounding to the offset's digits has left of it. So nothing is rounded from where the
 // offset comes from up to the normalisation.
 #include <algorithm>

@@ -106,7 +106,7 @@ class States {
     std::unordered_map<ValueId, std::vector<ValueId>> after;
     walk_once(state.result, [&](ValueId id) {
       if (id == state.entry) return std::vector<ValueId>();
-      const std::vector<ValueId> before = made_of(state.body, id, passing);
+      std::vector<ValueId> before = made_of(state.body, id, passing);
       for (const ValueId in : before) after[in].push_back(id);
       return before;
     });
@@ -188,7 +188,7 @@ class States {
   // Is it a square matrix whose powers neither fade soon nor soon leave every range?
   bool is_lasting(ValueId matrix) {
     constexpr std::size_t kLargest = 1024;
-    constexpr int kTurns = 64;
+    constexpr int kTurns = 64;  // of which the second half counts
     constexpr double kNearOne = 0.1;
     if (shapes_.empty()) shapes_ = known_shapes(graph_);
     const auto& shape = shapes_[static_cast<std::size_t>(matrix)];
@@ -212,7 +212,7 @@ class States {
       for (double& each : next) each /= after;
       vector = std::move(next);
     }
-    return std::abs(std::exp(growth / (kTurns / 2)) - 1) <= kNearOne;
+    return std::abs(std::exp(2 * growth / kTurns) - 1) <= kNearOne;
   }
 
   static double norm(const std::vector<double>& vector) {
