@@ -22,13 +22,27 @@ namespace {
 /// The error that a comparison accepts without a tolerance, relative to an output's range.
 constexpr double kAcceptedHalf = 0.02;
 constexpr double kAcceptedBFloat = 0.15;
-/// Or so many times what rounding the weights alone costs.
+/// Or so many times what rounding the weights alone costs, unless that is too much by itself.
 constexpr double kFloorFactor = 4.0;
+constexpr double kMostOfWeights = 0.05;
 
 // The remedy for a result that is not accurate.
 std::string_view remedy(const Evidence& evidence) {
   return evidence.plan == nullptr ? "give Options::tolerance to search what must stay float32"
                                   : "make a plan for this model, with Options::tolerance";
+}
+
+bool costs_too_much(const std::vector<OutputError>& floor) {
+  return largest_error(floor) > kMostOfWeights;
+}
+
+// The cost of the weights, where it is too much: "; rounding the weights alone ...", or nothing.
+std::string blame_of(const std::vector<OutputError>& floor) {
+  if (!costs_too_much(floor)) return {};
+  std::ostringstream text;
+  text << "; rounding the weights alone costs " << largest_error(floor)
+       << " of an output's range, and more than " << kMostOfWeights << " excuses no error";
+  return text.str();
 }
 
 }  // namespace
@@ -151,11 +165,14 @@ const std::set<std::string>* Verifier::kept(const Evidence& evidence, Report& re
   return searches ? search(evidence, decisions, errors, report) : nullptr;
 }
 
-std::optional<double> Verifier::limit_if_missed(const Evidence& evidence) const {
+std::optional<double> Verifier::limit_if_missed(const Evidence& evidence) {
   tell("comparing", 0);
-  const double limit = accepted(floor_of(evidence));
+  const std::vector<OutputError> floor = floor_of(evidence);
+  const double limit = accepted(floor);
   const double error = largest_error(worst_of(judge_->errors(policy_, evidence, judged())));
-  return error <= limit ? std::nullopt : std::optional(limit);
+  if (error <= limit) return std::nullopt;
+  blame_ = blame_of(floor);
+  return limit;
 }
 
 const std::set<std::string>* Verifier::search(const Evidence& evidence, const Decisions& decisions,
@@ -197,6 +214,10 @@ const std::set<std::string>* Verifier::search(const Evidence& evidence, const De
   report.search_attempts = questions.attempts();
   report.search_ended_by = questions.ended_by();
   report.kept_by_search = static_cast<std::int64_t>(kept_->size());
+  if (!blame_.empty()) {
+    report.warnings.push_back(
+        concat({"nodes that the search keeps float32: ", std::to_string(kept_->size()), blame_}));
+  }
   if (questions.is_uneven()) {
     report.warnings.emplace_back(
         "in the search keeping more nodes float32 made a result worse: errors cancel out, and "
@@ -233,12 +254,12 @@ void Verifier::raise_unfound(std::string_view ended_by) const {
     raise("convert",
           "nothing was written: the search found no nodes that, kept float32, bring the "
           "error down to ",
-          limit_.value_or(0), refusal);
+          limit_.value_or(0), blame_, refusal);
   }
   raise("convert", "nothing was written: the search found no way within its budget (", ended_by,
         "); give more (Options::attempts, Options::time_limit), or convert to the same target "
         "again to go on",
-        refusal);
+        blame_, refusal);
 }
 
 // Weights that are stored low and cast back are what every engine computes with.
@@ -279,7 +300,8 @@ double Verifier::accepted_of_type() const {
 }
 
 double Verifier::accepted(const std::vector<OutputError>& floor) const {
-  return std::max(accepted_of_type(), kFloorFactor * largest_error(floor));
+  const double of_weights = costs_too_much(floor) ? 0 : kFloorFactor * largest_error(floor);
+  return std::max(accepted_of_type(), of_weights);
 }
 
 void Verifier::confirm(const std::filesystem::path& result, const Evidence& evidence,
@@ -362,6 +384,7 @@ void Verifier::confirm_agreement(const Evidence& evidence, Report& report) const
     }
     raise("convert", "nothing was written: output '", error.name, "' differs by ",
           error.relative_to_range, " of its range, more than ", limit,
+          limit_ ? "" : blame_of(report.weight_floor),
           limit_ && evidence.plan == nullptr ? " (the search judged a model that stands in for it)"
                                              : concat({"; ", remedy(evidence)}));
   }

@@ -60,10 +60,11 @@ class Verifier {
   void let_small_go_low(Report&);
   // The error that a comparison accepts without a tolerance, whatever rounding the weights costs.
   double accepted_of_type() const;
-  // The error that a comparison accepts without a tolerance.
+  // The error that a comparison accepts without a tolerance: more than that of the type where
+  // rounding the weights costs something, up to a cost that is too much by itself.
   double accepted(const std::vector<OutputError>& floor) const;
   // The accepted error, if the conversion as it is exceeds it.
-  std::optional<double> limit_if_missed(const Evidence&) const;
+  std::optional<double> limit_if_missed(const Evidence&);
   void confirm_by_engines(const std::filesystem::path& result, const Evidence&, Report&) const;
   // Asks, unless this very model was accepted in the search.
   void confirm_by_command(const std::filesystem::path& result, Report&) const;
@@ -82,6 +83,7 @@ class Verifier {
   std::string why_not_;
   std::vector<std::string> notes_;
   std::unique_ptr<Judge> judge_;
+  std::string blame_;            // of the weights, for an error that made a comparison search
   std::optional<double> limit_;  // of errors: the tolerance, or what `compare` accepts
   std::optional<ValueRanges> ranges_;
   std::optional<std::set<std::string>> kept_;

@@ -155,6 +155,65 @@ TEST_F(EvaluatorJudges, AComparisonThatHoldsSearchesNothing) {
   EXPECT_EQ(report.heavy_low_nodes, 2);
 }
 
+// Sums of the columns of weights, whatever the inputs are, where rounding moves only the first
+// weight; and another product.
+Message sums_of_weights(float first, float second) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 2});
+  g.weight("w", {first, 0.25F, second, -0.75F}, {2, 2}).node("Div", {"x", "x"}, {"ones"});
+  g.node("MatMul", {"ones", "w"}, {"y"}).weight("v", {1, 0.5F, -0.5F, 1});
+  g.node("MatMul", {"x", "v"}, {"z"}).output("y", Element::kFloat, {1, 2});
+  return model(g.output("z", Element::kFloat, {1, 2}).take());
+}
+
+TEST_F(EvaluatorJudges, WeightsThatCannotBeRoundedExcuseNoError) {
+  save(in(), sums_of_weights(1000.2F, -1000));
+  const Judges judges{.verify = "compare", .evaluator = MEZZO_EVALUATOR, .onnxruntime = folder_};
+  options_.verify = "none";
+  const Plan plan = plan_model(in(), options_);
+  options_.verify = "compare";
+  for (const bool is_planned : {false, true}) {
+    try {
+      is_planned ? apply_plan(in(), out(), plan, judges) : convert_model(in(), out(), options_);
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("of its range, more than 0.02"));
+      EXPECT_THAT(error.what(), HasSubstr("rounding the weights alone costs 0.4"));
+      EXPECT_THAT(error.what(),
+                  HasSubstr(is_planned ? "make a plan for this model, with Options::tolerance"
+                                       : "give Options::tolerance to search"));
+    }
+    EXPECT_FALSE(fs::exists(out()));
+  }
+}
+
+TEST_F(EvaluatorJudges, WeightsThatCannotBeRoundedStayFloatWhereSamplesSaySo) {
+  save(in(), sums_of_weights(1000.2F, -1000));
+  add_sample(floats("x", {1, 2}, {0.3F, -0.7F}));
+  options_.verify = "compare";
+  for (const char* dtype : {"float16", "bfloat16"}) {
+    options_.target_dtype = dtype;
+    const Report report = convert_model(in(), out(), options_).report;
+    EXPECT_EQ(report.heavy_low_nodes, 1) << dtype;
+    EXPECT_LT(report.errors.at(0).relative_to_range, 0.001) << dtype;
+    EXPECT_THAT(report.warnings, testing::Contains(testing::AllOf(
+                                     HasSubstr("nodes that the search keeps float32: 1; "),
+                                     HasSubstr("rounding the weights alone costs 0.4"))))
+        << dtype;
+    fs::remove(out());
+  }
+}
+
+TEST_F(EvaluatorJudges, WeightsThatCostLittleExcuseFourTimesThat) {
+  save(in(), sums_of_weights(30.007F, -29.5F));
+  options_.verify = "compare";
+  const Report report = convert_model(in(), out(), options_).report;
+  const double floor = report.weight_floor.at(0).relative_to_range;
+  EXPECT_GT(floor, 0.005);
+  EXPECT_LT(floor, 0.05);
+  EXPECT_THAT(report.verified, HasSubstr("agrees within " + std::to_string(4 * floor)));
+}
+
 // A branch that fades, `gain` times larger behind its two products than it comes out of them.
 Message fading_branch(float gain) {
   GraphBuilder g;

@@ -13,6 +13,8 @@ constexpr std::array kPinRules{
     PinRule{"divisors", "small numbers that keep divisors from zero", pin_guarded_divisors},
     PinRule{"positions", "angles of positions, differences of places", pin_positions},
     PinRule{"differences", "differences of near numbers", pin_differences},
+    PinRule{"states", "states of loops that add to themselves", pin_states},
+    PinRule{"offsets", "what numbers share before a normalisation", pin_offsets},
     PinRule{"joins", "what ONNX Runtime joins wrongly", pin_joined_operators, true},
 };
 

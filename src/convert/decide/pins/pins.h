@@ -23,6 +23,12 @@ void pin_positions(const PinContext&);
 /// Differences of near numbers, on the way to what shows them.
 void pin_differences(const PinContext&);
 
+/// Offsets that numbers share, on the way to what takes them away.
+void pin_offsets(const PinContext&);
+
+/// States of loops that add to themselves, and what they are multiplied by.
+void pin_states(const PinContext&);
+
 /// Pins values that decide a choice or say where something is, and makes equalities.
 void pin_selections(const PinContext&);
 
