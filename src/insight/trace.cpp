@@ -63,12 +63,32 @@ void Trace::read(int index, const at::Tensor& tensor, bool looks, int feeder) {
   if (key == nullptr) return;
   Unit& reader = unit(index);
   const auto known = memories_.find(key);
-  if (!reader.backward && known != memories_.end() && known->second.writer >= 0)
-    reader.reads.push_back(known->second.writer);
+  if (!reader.backward) {
+    const bool is_known = known != memories_.end() && known->second.writer >= 0;
+    const int writer = is_known ? known->second.writer : maker_of(tensor);
+    if (writer >= 0 && writer != index) reader.reads.push_back(writer);
+  }
   if (const NamedTensor* weight = paths_.find(key)) reader.weights.push_back(weight);
   if (!looks) return;
   const Finiteness values = finiteness_of(tensor);
   if (!values.finite()) read_spoiled(index, tensor, values, feeder);
+}
+
+/// The unit of a tensor that no operator was seen to write, by its graph: a gradient that
+/// autograd's own code brought. -1 where there is none.
+int Trace::maker_of(const at::Tensor& tensor) const {
+  constexpr std::size_t kMostNodes = 64;
+  if (tensor.grad_fn() == nullptr) return -1;
+  std::vector<const torch::autograd::Node*> open{tensor.grad_fn().get()};
+  for (std::size_t i = 0; i < open.size() && i < kMostNodes; ++i) {
+    const int made = forward_of(open[i]->sequence_nr());
+    if (made >= 0) return made;
+    for (const auto& edge : open[i]->next_edges()) {
+      const torch::autograd::Node* const node = edge.function.get();
+      if (node != nullptr && std::ranges::find(open, node) == open.end()) open.push_back(node);
+    }
+  }
+  return -1;
 }
 
 void Trace::read_spoiled(int index, const at::Tensor& tensor, Finiteness values, int feeder) {

@@ -107,6 +107,7 @@ class Trace {
   bool takes_from_numbers(const Unit& writer, const at::Tensor& tensor) const;
   void walk_back(const std::vector<at::Tensor>& tensors, bool over_fills, Origin& into) const;
   int infer_unit(const at::Tensor& tensor);
+  int maker_of(const at::Tensor& tensor) const;
   std::string nearest(int unit, bool before) const;
 
   const ModulePaths& paths_;

@@ -187,7 +187,7 @@ TEST(Explain, APenaltysOperatorsHaveAModuleAtEveryLevel) {
       {"root", [](const at::Tensor& g) { return g.pow(2).sum().sqrt(); }, "sqrt"},
       {"rows", [](const at::Tensor& g) { return ((g * g).sum(1).sqrt() - 1).pow(2).mean(); },
        "sqrt"},
-      {"fraction", [](const at::Tensor& g) { return (1 / g.abs().sum()).sum(); }, "reciprocal"},
+      {"fraction", [](const at::Tensor& g) { return g.abs().sum().reciprocal(); }, "reciprocal"},
       {"logarithm", [](const at::Tensor& g) { return g.abs().sum().log(); }, "log"}};
   for (const char* level : {"O0", "O1", "O2", "O3", "O4", "O5"}) {
     for (const Penalty& penalty : penalties) {
