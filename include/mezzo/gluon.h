@@ -42,7 +42,9 @@ struct InitOptions {
 
   /// Given, a list replaces the default one of its class, as in MXNet: operators that drop out run
   /// in whatever type arrives. A list of "+Op" and "-Op" edits the default one instead. An operator
-  /// that is named leaves the default list that it was on.
+  /// that is named leaves the default list that it was on. A name means every ATen operator that
+  /// a program on LibTorch calls for MXNet's: "dot" also mm, mv and matmul, "batch_dot" also matmul
+  /// and baddbmm unless another name on the lists has them.
   std::optional<std::vector<std::string>> target_precision_ops = {}, fp32_ops = {};
   /// Replaces MXNet's {"Activation", "act_type", {"softrelu"}}, {"LeakyReLU", "act_type", {"elu",
   /// "selu"}}.
@@ -79,7 +81,9 @@ class MEZZO_API Handle {
 /// network does not matter: casts happen where operators run. Says "Using AMP" to the message sink
 /// when it is the only handle. While one lives, the same settings give a second handle and others
 /// are a ConfigError, as are unknown operators, a dtype that is neither float16 nor bfloat16, and
-/// an operator on two of the given lists.
+/// an operator on two of the given lists: by names of which one means no more than the other. Names
+/// that share an ATen operator (FullyConnected and dot share matmul) may stand on two lists; it
+/// runs in 16 bits.
 [[nodiscard]] MEZZO_API Handle init(const InitOptions& options = {});
 
 /// "learning_rate", "wd", "momentum", "beta1", "beta2", "epsilon" (or "eps"), "clip_gradient",

@@ -5,7 +5,10 @@
 // loss scale therefore reaches them directly: while one trainer is initialized for it
 // (gluon::init_trainer), their gradient is multiplied by that trainer's scale and its next step
 // divides by it. With several such trainers it is unclear whose scale counts, which is a
-// ConfigError. All compute in float32 (float64 stays), under casts too.
+// ConfigError wherever autograd records (at::GradMode), inside of scale_loss and outside, whether
+// `data` wants a gradient or not; so are data that come from parameters of a trainer without a
+// scale while another has one, since its steps would not divide. Under torch::NoGradGuard they
+// predict, and nothing is scaled. All compute in float32 (float64 stays), under casts too.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -47,7 +47,7 @@ struct TensorRange {
 struct Operator {
   /// The outermost operator that the program called, without "aten::" and overload; a custom
   /// autograd function by its class. In the backward pass that of the forward operator whose
-  /// derivative was computed.
+  /// derivative was computed: "to" for a cast, such as that of the network's output.
   std::string name = {};
   /// The path of the module whose parameters it uses; for others "between A and B", "after A" or
   /// "before B", by the nearest operators of the graph that use some. A parameter of the network's
@@ -65,8 +65,9 @@ enum class Cause {
   kLogOfZero,         ///< a logarithm of zero
   kDivisionByZero,    ///< a division by zero, also in a derivative; mean or deviation of nothing
   kInvalid,           ///< inf - inf, 0 * inf, roots and logarithms of negative values
-  kBadInput,          ///< the data holds infinities or NaNs
-  kExplodedWeights,   ///< weights are not finite, or far beyond what the operator can bear
+  kBadInput,          ///< the data holds infinities or NaNs, or the program puts some into them
+  kExplodedWeights,   ///< weights are not finite, beyond the operator's type, too large for float
+                      ///< as well, or have grown eightfold since the first step
   kUnknown,           ///< none of these was recognised
 };
 
@@ -85,7 +86,8 @@ struct Advice {
 /// The findings of explain_overflow().
 struct Explanation {
   bool reproduced = false;             ///< did the step fail again? If not, the rest is empty
-  std::optional<Operator> first = {};  ///< the first operator that failed on finite inputs, if any
+  std::optional<Operator> first = {};  ///< the first operator that failed on finite inputs, if any;
+                                       ///< of the forward pass where the loss is not finite
   Cause cause = Cause::kUnknown;       ///< what kind of fault
   std::string parameter = {};   ///< where weights are to blame, one of them; else the first whose
                                 ///< gradient is not finite

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "amp/first_magnitudes.h"
 #include "amp/optimizer_gradients.h"
 #include "amp/optimizer_scope.h"
 #include "amp/optimizer_slots.h"
@@ -17,7 +18,7 @@
 
 namespace mezzo::amp::detail {
 
-/// An optimizer of a session: four parts, and what takes several of them.
+/// An optimizer of a session: its parts, and what takes several of them.
 class OptimizerState {
  public:
   OptimizerState(Session& session, OptimizerRef ref, int index);
@@ -32,6 +33,7 @@ class OptimizerState {
   const OptimizerScope& scope() const noexcept { return scope_; }
   OptimizerStep& steps() noexcept { return steps_; }
   Snapshot& snapshot() noexcept { return snapshot_; }
+  FirstMagnitudes& first_magnitudes() noexcept { return first_magnitudes_; }
   PlainTraining& plain_training() noexcept { return plain_training_; }
   RankCheck& rank_check() noexcept { return rank_check_; }
 
@@ -58,6 +60,7 @@ class OptimizerState {
   OptimizerGradients gradients_;
   OptimizerScope scope_;
   OptimizerStep steps_;
+  FirstMagnitudes first_magnitudes_;
   PlainTraining plain_training_;
   RankCheck rank_check_;
 };

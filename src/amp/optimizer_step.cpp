@@ -164,6 +164,7 @@ void OptimizerStep::check() {
   session_.weights().absorb();
   slots_.sync();
   slots_.take_foreign_steps();
+  owner_.first_magnitudes().note(slots_.all());
 }
 
 void OptimizerStep::check_gradients() {

@@ -1,6 +1,7 @@
 // Steps whose device decides whether they are taken: the host goes on, and hears of it at the next.
 #include <utility>
 
+#include "amp/optimizer_state.h"
 #include "amp/optimizer_step.h"
 #include "bridge/device.h"
 #include "bridge/host.h"
@@ -106,6 +107,7 @@ std::int64_t OptimizerStep::steps_skipped() {
 }
 
 void OptimizerStep::set_steps(std::int64_t applied, std::int64_t skipped) {
+  owner_.first_magnitudes().forget();
   hear(/*waits=*/true);
   applied_ = applied;
   skipped_ = skipped;

@@ -8,16 +8,13 @@
 
 #include "core/raise.h"
 #include "core/scalar_type.h"
+#include "gluon/list_changes.h"
 #include "operators/mxnet_lists_table.h"
 #include "operators/operators.h"
 #include "policy/rules.h"
 
 namespace mezzo::gluon {
 namespace {
-
-constexpr const char* kInit = "gluon::init";
-
-using RowClasses = std::vector<CastClass>;
 
 /// Names of MXNet that do not count if another name of the same operator does: forms
 /// with a number, for sparse tensors or of old, outputs that have functions of their own here, and
@@ -29,35 +26,6 @@ bool is_secondary(std::string_view name) {
          name.ends_with("RegressionOutput") || name == "SoftmaxOutput" || name == "Correlation";
 }
 
-std::optional<CastClass> listed_class_of(char letter) {
-  switch (letter) {
-    case 'l':
-      return CastClass::kLow;
-    case 'f':
-      return CastClass::kFloat;
-    case 'p':
-      return CastClass::kPromote;
-    case 'c':  // the values that count have operators of their own
-    case 'n':
-      return CastClass::kNeutral;
-    default:
-      return std::nullopt;
-  }
-}
-
-/// Which of two classes wins where names of one operator disagree: MXNet forces the first ones.
-int strength(CastClass cast_class) {
-  constexpr CastClass kOrder[] = {CastClass::kNeutral, CastClass::kPromote, CastClass::kFloat,
-                                  CastClass::kLow};
-  return static_cast<int>(std::ranges::find(kOrder, cast_class) - std::begin(kOrder));
-}
-
-/// The rows of the operator table that a name of MXNet means, MXNet's meaning first.
-std::vector<std::size_t> rows_meant_by(std::string_view name) {
-  std::vector<std::size_t> rows = resolve("mx.nd." + std::string(name));
-  return rows.empty() ? resolve(name) : rows;
-}
-
 /// MXNet's classes for every row. For float16 the operator table has them; for bfloat16, and where
 /// the table has none, they follow from the names on the lists of 1.9.1.
 RowClasses listed_classes(DType low) {
@@ -67,8 +35,7 @@ RowClasses listed_classes(DType low) {
   };
   std::vector<Found> found(table.size());
   for (const ListedOperator& listed : kMxnetLists) {
-    const auto cast_class =
-        listed_class_of(listed.classes[static_cast<std::size_t>(row_of(low).low_column)]);
+    const auto cast_class = listed_class_of(listed, low);
     if (!cast_class) continue;
     for (const std::size_t row : rows_meant_by(listed.name)) {
       auto& slot = is_secondary(listed.name) ? found[row].secondary : found[row].primary;
@@ -92,71 +59,9 @@ RowClasses merged_classes(DType low) {
   return classes;
 }
 
-/// A caller's changes to one class: names, or changes to the default.
-struct ListChange {
-  const char* option;
-  CastClass cast_class;
-  std::vector<std::string> names, left_out;
-  bool replaces = false;
-};
-
-ListChange change_of(const char* option, CastClass cast_class,
-                     const std::vector<std::string>& given) {
-  ListChange change{option, cast_class, {}, {}, false};
-  const auto edits =
-      static_cast<std::size_t>(std::ranges::count_if(given, [](const std::string& name) {
-        return name.starts_with('+') || name.starts_with('-');
-      }));
-  if (edits != 0 && edits != given.size()) {
-    raise<ConfigError>(kInit, option,
-                       " mixes names with \"+Op\" and \"-Op\"; expected names alone, which replace "
-                       "the default list, or edits alone");
-  }
-  change.replaces = edits == 0;
-  for (const std::string& name : given) {
-    auto& list = name.starts_with('-') ? change.left_out : change.names;
-    list.push_back(change.replaces ? name : name.substr(1));
-  }
-  return change;
-}
-
-std::vector<std::size_t> known_rows(const std::string& name) {
-  std::vector<std::size_t> rows = rows_meant_by(name);
-  if (rows.empty() && !is_foreign(name)) raise_unknown_operator(name);
-  return rows;
-}
-
-/// The list that put a row where it is, for errors.
-using RowDeciders = std::map<std::size_t, std::pair<std::string, CastClass>>;
-
-void apply_change(const ListChange& change, RowClasses& classes, RowDeciders& deciders) {
-  if (change.replaces) {
-    for (std::size_t row = 0; row < classes.size(); ++row) {
-      if (classes[row] == change.cast_class && !deciders.contains(row)) {
-        classes[row] = CastClass::kNeutral;
-      }
-    }
-  }
-  for (const std::string& name : change.left_out) {
-    for (const std::size_t row : known_rows(name)) {
-      if (classes[row] == change.cast_class) classes[row] = CastClass::kNeutral;
-    }
-  }
-  for (const std::string& name : change.names) {
-    for (const std::size_t row : known_rows(name)) {
-      const auto [before, is_new] = deciders.try_emplace(row, name, change.cast_class);
-      if (!is_new && before->second.second != change.cast_class) {
-        raise<ConfigError>(kInit, change.option, ": '", name, "' is on another list already, as '",
-                           before->second.first, "'");
-      }
-      classes[row] = change.cast_class;
-    }
-  }
-}
-
 /// The operators behind conditional values.
 void set_conditionals(const std::vector<Conditional>& conditionals, CastClass cast_class,
-                      RowClasses& classes, RowDeciders& deciders, bool explicitly) {
+                      RowClasses& classes, const RowDeciders& deciders, bool explicitly) {
   for (const Conditional& conditional : conditionals) {
     for (const std::string& value : conditional.values) {
       const auto alias = std::ranges::find_if(conditional_aliases(), [&](const auto& known) {
@@ -171,9 +76,9 @@ void set_conditionals(const std::vector<Conditional>& conditionals, CastClass ca
       }
       for (const std::size_t row : resolve(alias->operators)) {
         const auto decider = deciders.find(row);
-        if (explicitly && decider != deciders.end() && decider->second.second != cast_class) {
+        if (explicitly && decider != deciders.end() && decider->second.cast_class != cast_class) {
           raise<ConfigError>(kInit, "conditional_fp32_ops: '", conditional.op, "' with '", value,
-                             "' is on another list already, as '", decider->second.first, "'");
+                             "' is on another list already, as '", decider->second.name, "'");
         }
         if (decider == deciders.end()) classes[row] = cast_class;
       }
@@ -193,14 +98,11 @@ RowClasses classes_of(const InitOptions& options, DType low) {
   const std::vector<Conditional> usual{{"Activation", "act_type", {"softrelu"}},
                                        {"LeakyReLU", "act_type", {"elu", "selu"}}};
   RowClasses classes = options.merged_lists ? merged_classes(low) : listed_classes(low);
-  RowDeciders deciders;
-  if (options.target_precision_ops) {
-    apply_change(change_of("target_precision_ops", CastClass::kLow, *options.target_precision_ops),
-                 classes, deciders);
-  }
-  if (options.fp32_ops) {
-    apply_change(change_of("fp32_ops", CastClass::kFloat, *options.fp32_ops), classes, deciders);
-  }
+  ListChanges changes(options.merged_lists ? std::nullopt : std::optional(low));
+  if (options.target_precision_ops)
+    changes.add("target_precision_ops", CastClass::kLow, *options.target_precision_ops);
+  if (options.fp32_ops) changes.add("fp32_ops", CastClass::kFloat, *options.fp32_ops);
+  const RowDeciders deciders = changes.apply(classes);
   if (options.conditional_fp32_ops) {
     set_conditionals(usual, CastClass::kNeutral, classes, deciders, /*explicitly=*/false);
     set_conditionals(*options.conditional_fp32_ops, CastClass::kFloat, classes, deciders, true);

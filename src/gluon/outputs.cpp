@@ -43,13 +43,16 @@ at::Tensor output_of(const at::Tensor& data, double grad_scale,
                      const std::function<at::Tensor()>& predict,
                      const std::function<at::Tensor(const at::Tensor&)>& gradient_of) {
   const amp::DisableCasts no_casts;
-  const bool records = at::GradMode::is_enabled() && data.requires_grad();
+  const bool trains = at::GradMode::is_enabled();
+  // Asked for data without a gradient, too: a program is wrong or not, whatever its data.
+  const double loss_scale = trains ? detail::output_scale(data) : 1;
+  const bool records = trains && data.requires_grad();
   at::Tensor result, gradient;
   {
     const at::NoGradGuard no_grad;
     result = predict();
     if (!records) return result;
-    gradient = gradient_of(result).mul(grad_scale * detail::output_scale());
+    gradient = gradient_of(result).mul(grad_scale * loss_scale);
   }
   return OutputNode::apply(data, result, gradient);
 }

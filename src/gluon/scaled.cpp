@@ -2,10 +2,15 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones_like.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <mutex>
+#include <unordered_set>
+#include <vector>
 
+#include "core/autograd_node.h"
 #include "core/scalar_type.h"
 #include "gluon/trainer_state.h"
 #include "mezzo/autocast.h"
@@ -15,40 +20,86 @@ namespace mezzo::gluon {
 namespace detail {
 namespace {
 
-struct ScaledTrainers {
+struct LiveTrainers {
   std::mutex mutex;
-  std::vector<TrainerState*> alive;
+  std::vector<TrainerState*> all;
 };
 
-ScaledTrainers& scaled_trainers() {
-  static ScaledTrainers* const trainers = new ScaledTrainers;  // trainers may outlive main
+LiveTrainers& live_trainers() {
+  static LiveTrainers* const trainers = new LiveTrainers;  // trainers may outlive main
   return *trainers;
+}
+
+/// The leaves of the graph that `data` was computed by.
+std::unordered_set<const c10::TensorImpl*> leaves_behind(const at::Tensor& data) {
+  using torch::autograd::Node;
+  std::unordered_set<const c10::TensorImpl*> leaves;
+  std::unordered_set<const Node*> seen;
+  std::vector<Node*> open;
+  const auto visit = [&](Node* node) {
+    if (node != nullptr && seen.insert(node).second) open.push_back(node);
+  };
+  const NodePointer start = torch::autograd::impl::gradient_edge(data).function;
+  visit(start.get());
+  while (!open.empty()) {
+    Node* const node = open.back();
+    open.pop_back();
+    if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node))
+      leaves.insert(leaf->variable.unsafeGetTensorImpl());
+    for (const auto& edge : node->next_edges()) visit(edge.function.get());
+  }
+  return leaves;
+}
+
+bool moves_one_of(const TrainerState& trainer,
+                  const std::unordered_set<const c10::TensorImpl*>& leaves) {
+  return std::ranges::any_of(trainer.replicas, [&](const NamedParameters& replica) {
+    return std::ranges::any_of(replica.tensors, [&](const at::Tensor& parameter) {
+      return leaves.contains(parameter.unsafeGetTensorImpl());
+    });
+  });
+}
+
+/// A trainer without a scale would not divide by another one's.
+void check_no_other_moves(const at::Tensor& data, const std::vector<TrainerState*>& without_scale) {
+  if (without_scale.empty() || !data.requires_grad()) return;
+  const auto leaves = leaves_behind(data);
+  for (const TrainerState* other : without_scale) {
+    if (!moves_one_of(*other, leaves)) continue;
+    raise<ConfigError>("gluon",
+                       "an output operator with 2 trainers, of which one has a loss scale, and the "
+                       "other moves parameters that the operator's data come from: its steps would "
+                       "not divide by the scale. Use an ordinary loss, or one trainer");
+  }
 }
 
 }  // namespace
 
-void enter_scaled(TrainerState& trainer) {
-  const std::lock_guard lock(scaled_trainers().mutex);
-  scaled_trainers().alive.push_back(&trainer);
+void enter_live(TrainerState& trainer) {
+  const std::lock_guard lock(live_trainers().mutex);
+  live_trainers().all.push_back(&trainer);
 }
 
-void leave_scaled(TrainerState& trainer) {
-  const std::lock_guard lock(scaled_trainers().mutex);
-  std::erase(scaled_trainers().alive, &trainer);
+void leave_live(TrainerState& trainer) {
+  const std::lock_guard lock(live_trainers().mutex);
+  std::erase(live_trainers().all, &trainer);
 }
 
-double output_scale() {
-  const std::lock_guard lock(scaled_trainers().mutex);
-  const std::vector<TrainerState*>& alive = scaled_trainers().alive;
-  if (alive.empty()) return 1;
-  if (alive.size() > 1) {
-    raise<ConfigError>("gluon", "an output operator with ", alive.size(),
+double output_scale(const at::Tensor& data) {
+  const std::lock_guard lock(live_trainers().mutex);
+  std::vector<TrainerState*> scaled, without_scale;
+  for (TrainerState* trainer : live_trainers().all)
+    (trainer->scaler ? scaled : without_scale).push_back(trainer);
+  if (scaled.empty()) return 1;
+  if (scaled.size() > 1) {
+    raise<ConfigError>("gluon", "an output operator with ", scaled.size(),
                        " trainers that have a loss scale: its gradient ignores what arrives from "
                        "above, and nothing says whose scale it should take. Use an ordinary loss "
                        "with scale_loss, or one trainer");
   }
-  alive.front()->mark_scaled();
-  return alive.front()->scaler->scale();
+  check_no_other_moves(data, without_scale);
+  if (data.requires_grad()) scaled.front()->mark_scaled();
+  return scaled.front()->scaler->scale();
 }
 
 }  // namespace detail
@@ -85,7 +136,6 @@ void init_trainer(Trainer& trainer, TrainerScale scale) {
   state.scaler.emplace(scale);
   if (state.loaded_scale) state.scaler->set_numbers(*state.loaded_scale);
   state.loaded_scale.reset();
-  detail::enter_scaled(state);
 }
 
 ScaledLoss scale_loss(const at::Tensor& loss, Trainer& trainer) {

@@ -93,7 +93,7 @@ TrainerState::TrainerState(torch::optim::Optimizer& optimizer, TrainerOptions gi
 }
 
 TrainerState::~TrainerState() {
-  leave_scaled(*this);
+  leave_live(*this);
   for (const NamedParameters& replica : replicas) casting::leave_casts(replica.tensors);
 }
 
@@ -104,6 +104,7 @@ void TrainerState::start() {
   factor = rescale_grad;
   share_weights_with_ranks();
   share_weights();
+  enter_live(*this);  // last: nobody leaves for a trainer that was not made
 }
 
 void TrainerState::share_weights_with_ranks() {

@@ -70,11 +70,14 @@ struct TrainerState {
   bool ranks_share_weights_ = false;
 };
 
-/// How many trainers have a loss scale now, and what output operators of MXNet are multiplied by:
-/// the only one's scale, whose gradients count as scaled from then on. Several: ConfigError.
-double output_scale();
-void enter_scaled(TrainerState& trainer);
-void leave_scaled(TrainerState& trainer);
+/// The factor that output operators of MXNet give the gradient of `data`: the scale of the only
+/// trainer that has one, whose gradients count as scaled from then on if `data` wants any; 1 without
+/// one.
+/// ConfigError for several, and for data that come from parameters of a trainer without a scale
+/// while another has one.
+double output_scale(const at::Tensor& data);
+void enter_live(TrainerState& trainer);
+void leave_live(TrainerState& trainer);
 
 /// Is a handle of init alive, on any thread?
 bool has_live_handle();

@@ -34,8 +34,9 @@ std::optional<Policy> with_float(const Policy& policy, std::string name) {
 /// may have been given what a low type had lost.
 std::vector<std::string> operators_before(const Trace& trace, int origin) {
   constexpr std::size_t kMost = 8;
-  std::vector<std::string> names{trace.name_of(origin)};
   std::vector<int> open{trace.anchor_of(origin)};
+  const bool has_operator = trace.unit(origin).forward >= 0;
+  std::vector<std::string> names{trace.unit(has_operator ? open.front() : origin).name};
   for (std::size_t i = 0; i < open.size() && names.size() < kMost; ++i) {
     for (const int before : trace.unit(open[i]).reads) {
       if (std::ranges::find(open, before) != open.end()) continue;

@@ -7,17 +7,23 @@
 #include <string_view>
 
 #include "core/scalar_type.h"
+#include "insight/unobserved.h"
 
 namespace mezzo::insight {
 
 namespace {
 
-/// Weights beyond this are not those of a network that trains.
+/// Weights beyond this may be what an operator cannot bear.
 constexpr double kExploded = 1e4;
 
 double largest(const TensorRange& range) {
   if (std::isnan(range.max)) return 0;
   return std::max(std::fabs(range.max), std::fabs(range.min));
+}
+
+double magnitude_of(const at::Tensor& weight) {
+  const Unobserved unobserved;
+  return largest(range_of(weight.detach()));
 }
 
 double largest_value(at::ScalarType type) {
@@ -113,14 +119,17 @@ bool is_slope_of_logarithm(const Operator* op) {
 }  // namespace
 
 Diagnosis diagnose(const CloseUp& call, bool backward, bool reads_fill,
-                   const std::vector<const NamedTensor*>& weights) {
+                   const std::vector<const NamedTensor*>& weights, const WeightHistory& history) {
   if (reads_fill) return {Cause::kInvalid, {}};
   if (!backward && is_moment_of_nothing(call.whole())) return {Cause::kDivisionByZero, {}};
   const Cause cause = cause_of(call.culprit());
   if (cause != Cause::kOverflow) return {cause, {}};
   if (backward) return {Cause::kGradientOverflow, {}};
   for (const NamedTensor* weight : weights) {
-    if (!weight->is_buffer && largest(range_of(weight->tensor.detach())) > kExploded)
+    const double size = weight->is_buffer ? 0 : magnitude_of(weight->tensor);
+    if (size <= kExploded) continue;
+    if (size > largest_value(call.output().dtype) || history.has_grown(weight->tensor) ||
+        history.fails_in_float())
       return {Cause::kExplodedWeights, weight->name};
   }
   return {cause, {}};

@@ -42,9 +42,9 @@ Explanation explain_here(const detail::Subject& subject, const std::function<at:
   }
   result.parameter = outcome.first_bad;
   const Trace& trace = observer.trace();
-  const Trace::Origin origin = trace.origin_of(outcome.bad_gradients);
+  const Trace::Origin origin = trace.origin_of(outcome.bad_gradients, outcome.bad_results);
   name_fault(step, paths, trace, origin, result);
-  const StepOutcome in_float = step.attempt({.all_float = true}, 1);
+  const StepOutcome& in_float = step.in_float();
   result.runs_in_float = in_float.ran;
   result.fails_in_float = in_float.ran && !in_float.passed;
   if (result.first && in_float.passed) {

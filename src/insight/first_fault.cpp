@@ -4,7 +4,6 @@
 
 #include "insight/cause.h"
 #include "insight/observer.h"
-#include "insight/unobserved.h"
 
 namespace mezzo::insight {
 
@@ -43,9 +42,10 @@ Operator describe(StepTrial& step, const ModulePaths& paths, const Trace& trace,
     if (std::string owner = module_of_inputs(paths, first.inputs); !owner.empty())
       first.module = std::move(owner);
   }
-  const Unobserved unobserved;
+  const WeightHistory history{[&](const at::Tensor& weight) { return step.has_grown(weight); },
+                              [&] { return step.fails_in_float(); }};
   Diagnosis diagnosis =
-      diagnose(call, unit.backward, unit.reads_fill, trace.weights_before(origin));
+      diagnose(call, unit.backward, unit.reads_fill, trace.weights_before(origin), history);
   into.cause = diagnosis.cause;
   if (!diagnosis.parameter.empty()) into.parameter = std::move(diagnosis.parameter);
   return first;
@@ -66,7 +66,7 @@ void blame_leaves(const std::vector<const BadLeaf*>& leaves, Explanation& into) 
 
 void name_fault(StepTrial& step, const ModulePaths& paths, const Trace& trace,
                 const Trace::Origin& origin, Explanation& into) {
-  if (origin.unit >= 0) {
+  if (origin.unit >= 0 && !origin.leaves_first()) {
     into.first = describe(step, paths, trace, origin.unit, into);
   } else {
     blame_leaves(origin.leaves, into);

@@ -207,7 +207,10 @@ void Observer::begin_operator(const at::RecordFunction& call) {
     }
   }
   const std::vector<double> scalars = scalars_in(call.inputs());
-  unit.reads_fill = std::ranges::any_of(scalars, [](double value) { return std::isinf(value); });
+  unit.gives_infinity =
+      std::ranges::any_of(scalars, [](double value) { return std::isinf(value); });
+  unit.gives_nan = std::ranges::any_of(scalars, [](double value) { return std::isnan(value); });
+  unit.reads_fill = unit.gives_infinity;
   const bool is_forward = !unit.backward;
   frame.unit = open_unit(std::move(unit));
   if (is_forward) trace_.note_start(frame.unit, frame.sequence);

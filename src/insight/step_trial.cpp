@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <unordered_set>
 #include <utility>
@@ -91,6 +92,23 @@ std::optional<Policy> StepTrial::policy() const {
   return std::nullopt;
 }
 
+const StepOutcome& StepTrial::in_float() {
+  if (!in_float_) in_float_ = attempt({.all_float = true}, 1);
+  return *in_float_;
+}
+
+bool StepTrial::has_grown(const at::Tensor& weight) const {
+  constexpr double kGrowth = 8;
+  for (const auto& optimizer : session_->optimizers()) {
+    const std::optional<double> first = optimizer->first_magnitudes().of(weight);
+    if (!first) continue;
+    const Unobserved unobserved;
+    const TensorRange now = range_of(weight.detach());
+    return std::max(std::fabs(now.max), std::fabs(now.min)) > kGrowth * *first;
+  }
+  return false;
+}
+
 StepOutcome StepTrial::attempt(const Precision& precision, double scale, Observer* observer) {
   try {
     return evaluate(precision, scale, observer);
@@ -126,7 +144,8 @@ StepOutcome StepTrial::evaluate(const Precision& precision, double scale, Observ
     if (outcome.bad_gradients.empty()) outcome.first_bad = names_[i];
     outcome.bad_gradients.push_back(gradients[i]);
   }
-  outcome.passed = outcome.bad_gradients.empty() && finiteness_of(loss.detach()).finite();
+  if (!finiteness_of(loss.detach()).finite()) outcome.bad_results.push_back(loss.detach());
+  outcome.passed = outcome.bad_gradients.empty() && outcome.bad_results.empty();
   return outcome;
 }
 

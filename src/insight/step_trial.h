@@ -26,7 +26,8 @@ struct StepOutcome {
   bool ran = true;      // no exception
   bool passed = false;  // it ran, and the loss and all gradients are finite
   std::vector<at::Tensor> bad_gradients = {};
-  std::string first_bad = {};  // the parameter of the first of them
+  std::vector<at::Tensor> bad_results = {};  // the loss, if it is not finite
+  std::string first_bad = {};                // the parameter of the first of them
 };
 
 /// The step of a training loop. While it lives, gradients are set aside; they, buffers and
@@ -49,6 +50,12 @@ class StepTrial {
 
   /// Runs it as it was. Throws what it throws.
   StepOutcome run(Observer& observer) { return evaluate({}, scale_, &observer); }
+  /// Runs it without casts and loss scale; asked again, it is not run again.
+  const StepOutcome& in_float();
+  bool fails_in_float() { return in_float().ran && !in_float().passed; }
+  /// Is a weight many times as large as when an optimizer first moved it?
+  bool has_grown(const at::Tensor& weight) const;
+
   /// Runs it in another way; where that throws, it has not passed.
   StepOutcome attempt(const Precision& precision, double scale, Observer* observer = nullptr);
 
@@ -72,6 +79,7 @@ class StepTrial {
   std::vector<at::Tensor> generators_;  // states at the step that failed
   double scale_ = 1;
   int runs_ = 0;
+  std::optional<StepOutcome> in_float_;
   std::vector<std::pair<at::Tensor, at::Tensor>> gradients_;  // of weights and masters, set aside
 };
 

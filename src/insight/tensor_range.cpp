@@ -168,4 +168,24 @@ bool is_additive_mask(const at::Tensor& tensor) {
   });
 }
 
+bool is_infinite_all(const at::Tensor& tensor) {
+  return tensor.numel() > 0 && range_of(tensor).infs == tensor.numel();
+}
+
+bool holds_positive_infinity(const at::Tensor& tensor) {
+  if (!has_values(tensor)) return false;
+  const at::Tensor host = on_host(tensor);
+  return with_values(host, [&](const auto* values) {
+    return std::any_of(values, values + host.numel(), [](auto each) {
+      return static_cast<double>(each) == std::numeric_limits<double>::infinity();
+    });
+  });
+}
+
+bool is_part_of_memory(const at::Tensor& tensor) {
+  if (tensor.is_sparse() || !tensor.has_storage()) return false;
+  const auto bytes = static_cast<std::size_t>(tensor.numel()) * tensor.itemsize();
+  return bytes < tensor.storage().nbytes();
+}
+
 }  // namespace mezzo::insight

@@ -32,4 +32,12 @@ double worst_error(const std::vector<at::Tensor>& values,
 /// Not finite, and all values other than infinities are zero: a mask that is added to scores.
 bool is_additive_mask(const at::Tensor& tensor);
 
+/// Is every value infinite?
+bool is_infinite_all(const at::Tensor& tensor);
+
+bool holds_positive_infinity(const at::Tensor& tensor);
+
+/// Are there elements of its memory that the tensor does not have?
+bool is_part_of_memory(const at::Tensor& tensor);
+
 }  // namespace mezzo::insight

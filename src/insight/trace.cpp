@@ -63,12 +63,32 @@ void Trace::read(int index, const at::Tensor& tensor, bool looks, int feeder) {
   if (key == nullptr) return;
   Unit& reader = unit(index);
   const auto known = memories_.find(key);
-  if (!reader.backward && known != memories_.end() && known->second.writer >= 0)
-    reader.reads.push_back(known->second.writer);
+  if (!reader.backward) {
+    const bool is_known = known != memories_.end() && known->second.writer >= 0;
+    const int writer = is_known ? known->second.writer : maker_of(tensor);
+    if (writer >= 0 && writer != index) reader.reads.push_back(writer);
+  }
   if (const NamedTensor* weight = paths_.find(key)) reader.weights.push_back(weight);
   if (!looks) return;
   const Finiteness values = finiteness_of(tensor);
   if (!values.finite()) read_spoiled(index, tensor, values, feeder);
+}
+
+/// The unit of a tensor that no operator was seen to write, by its graph: a gradient that
+/// autograd's own code brought. -1 where there is none.
+int Trace::maker_of(const at::Tensor& tensor) const {
+  constexpr std::size_t kMostNodes = 64;
+  if (tensor.grad_fn() == nullptr) return -1;
+  std::vector<const torch::autograd::Node*> open{tensor.grad_fn().get()};
+  for (std::size_t i = 0; i < open.size() && i < kMostNodes; ++i) {
+    const int made = forward_of(open[i]->sequence_nr());
+    if (made >= 0) return made;
+    for (const auto& edge : open[i]->next_edges()) {
+      const torch::autograd::Node* const node = edge.function.get();
+      if (node != nullptr && std::ranges::find(open, node) == open.end()) open.push_back(node);
+    }
+  }
+  return -1;
 }
 
 void Trace::read_spoiled(int index, const at::Tensor& tensor, Finiteness values, int feeder) {
@@ -93,8 +113,7 @@ void Trace::read_spoiled(int index, const at::Tensor& tensor, Finiteness values,
         unit(index).reads_fill = true;
         return;
       }
-      unit(index).leaves.push_back(static_cast<int>(leaves_.size()));
-      leaves_.push_back({weight, range_of(tensor)});
+      unit(index).leaves.push_back(add_leaf(index, weight, tensor));
       return;
     }
     const int made = infer_unit(tensor);
@@ -103,10 +122,30 @@ void Trace::read_spoiled(int index, const at::Tensor& tensor, Finiteness values,
     return;
   }
   if (place.is_fill && !values.nan) {
-    unit(index).reads_fill = true;
+    read_fill(index, tensor, place);
   } else if (place.spoiler != index) {
     unit(index).causes.push_back(place.spoiler);
   }
+}
+
+int Trace::add_leaf(int index, const NamedTensor* weight, const at::Tensor& tensor) {
+  leaves_.push_back({weight, range_of(tensor), index});
+  return static_cast<int>(leaves_.size()) - 1;
+}
+
+/// Infinities that the program wrote: a mask, all of a tensor, or a value among the data.
+void Trace::read_fill(int index, const at::Tensor& tensor, const Memory& place) {
+  Unit& reader = unit(index);
+  const bool is_data = !reader.backward && !tensor.requires_grad();
+  if (is_data && place.partly_filled && !is_additive_mask(tensor) && !is_infinite_all(tensor)) {
+    reader.leaves.push_back(add_leaf(index, nullptr, tensor));
+    return;
+  }
+  reader.reads_fill = true;
+  if (place.spoiler == index) return;
+  reader.fills.push_back(place.spoiler);
+  if (is_data && unit(place.spoiler).gives_infinity && holds_positive_infinity(tensor))
+    reader.fill_leaves.push_back(add_leaf(index, nullptr, tensor));
 }
 
 /// The unit of a result that no observer saw being written: that of an autograd function, whose
@@ -142,20 +181,39 @@ int Trace::infer_unit(const at::Tensor& tensor) {
   return made;
 }
 
+/// NaN, and lone values that are not finite, are data where an operator puts them into a tensor
+/// that autograd does not record: its readers see the tensor, and the place in it.
+bool Trace::takes_from_numbers(const Unit& writer, const at::Tensor& tensor) const {
+  if (writer.backward || tensor.requires_grad() || !writer.causes.empty()) return false;
+  if (writer.leaves.empty()) return writer.gives_nan;
+  return std::ranges::all_of(writer.leaves, [this](int leaf) {
+    const BadLeaf& each = leaves_[static_cast<std::size_t>(leaf)];
+    return each.weight == nullptr && each.range.sizes.empty();
+  });
+}
+
 void Trace::wrote(int index, const at::Tensor& tensor, bool looks) {
   if (memory_of(tensor) == nullptr) return;
   Memory& place = memory(tensor);
   place.writer = index;
   if (!looks) return;
   const Finiteness values = finiteness_of(tensor);
+  const Unit& writer = unit(index);
+  const bool is_part = is_part_of_memory(tensor);
   if (values.finite()) {
     place.spoiler = -1;
+    place.partly_filled = place.partly_filled && is_part;
     return;
   }
-  const Unit& writer = unit(index);
+  if (takes_from_numbers(writer, tensor)) {
+    place.spoiler = -1;
+    place.is_fill = false;
+    return;
+  }
   place.spoiler = index;
   place.is_fill =
       writer.reads_fill && !values.nan && writer.causes.empty() && writer.leaves.empty();
+  place.partly_filled = place.is_fill && is_part && (place.partly_filled || writer.gives_infinity);
 }
 
 void Trace::note_nodes(int index, std::uint64_t begin, std::uint64_t end) {
@@ -176,26 +234,47 @@ int Trace::first_after(std::uint64_t sequence) const {
   return found == starts_.end() ? -1 : found->second;
 }
 
-Trace::Origin Trace::origin_of(const std::vector<at::Tensor>& tensors) const {
-  Origin origin;
+bool Trace::Origin::leaves_first() const {
+  return !leaves.empty() && (unit < 0 || leaves.front()->reader <= unit);
+}
+
+/// From tensors that are not finite back to the first units and leaves; `over_fills`: from those
+/// that a fill value reached, back to the data that were filled.
+void Trace::walk_back(const std::vector<at::Tensor>& tensors, bool over_fills, Origin& into) const {
   std::unordered_set<int> seen;
   std::vector<int> open;
   for (const at::Tensor& tensor : tensors) {
     const auto found = memories_.find(memory_of(tensor));
-    if (found != memories_.end() && found->second.spoiler >= 0)
-      open.push_back(found->second.spoiler);
+    if (found == memories_.end() || found->second.spoiler < 0) continue;
+    if (over_fills && !found->second.is_fill) continue;
+    open.push_back(found->second.spoiler);
   }
   while (!open.empty()) {
     const int index = open.back();
     open.pop_back();
     if (!seen.insert(index).second) continue;
     const Unit& here = unit(index);
-    for (const int leaf : here.leaves)
-      origin.leaves.push_back(&leaves_[static_cast<std::size_t>(leaf)]);
-    open.insert(open.end(), here.causes.begin(), here.causes.end());
-    if (!here.causes.empty() || !here.leaves.empty()) continue;
-    if (origin.unit < 0 || index < origin.unit) origin.unit = index;
+    for (const int leaf : over_fills ? here.fill_leaves : here.leaves)
+      into.leaves.push_back(&leaves_[static_cast<std::size_t>(leaf)]);
+    const std::vector<int>& from = over_fills ? here.fills : here.causes;
+    open.insert(open.end(), from.begin(), from.end());
+    if (over_fills || !here.causes.empty() || !here.leaves.empty()) continue;
+    if (into.unit < 0 || index < into.unit) into.unit = index;
   }
+}
+
+Trace::Origin Trace::origin_of(const std::vector<at::Tensor>& gradients,
+                               const std::vector<at::Tensor>& results) const {
+  std::vector<at::Tensor> broken;
+  for (const at::Tensor& result : results) {
+    const auto found = memories_.find(memory_of(result));
+    if (found != memories_.end() && !found->second.is_fill) broken.push_back(result);
+  }
+  Origin origin;
+  walk_back(gradients, /*over_fills=*/false, origin);
+  walk_back(broken, /*over_fills=*/false, origin);
+  walk_back(results, /*over_fills=*/true, origin);
+  std::ranges::stable_sort(origin.leaves, {}, &BadLeaf::reader);
   return origin;
 }
 
@@ -211,7 +290,7 @@ int Trace::anchor_of(int index) const {
 
 const std::string& Trace::name_of(int index) const {
   const Unit& here = unit(index);
-  return here.forward >= 0 ? unit(anchor_of(index)).name : here.name;
+  return here.forward >= 0 ? unit(here.forward).name : here.name;
 }
 
 std::vector<const NamedTensor*> Trace::weights_before(int index) const {
@@ -277,7 +356,8 @@ std::vector<std::string> Trace::modules_around(int index) const {
 }
 
 std::string Trace::module_of(int index) const {
-  const int anchor = anchor_of(index);
+  const Unit& of = unit(index);
+  const int anchor = of.backward && of.forward >= 0 ? of.forward : anchor_of(index);
   const Unit& here = unit(anchor);
   if (!here.weights.empty()) return here.weights.front()->module;
   const std::string before = nearest(anchor, true), after = nearest(anchor, false);

@@ -23,16 +23,21 @@ struct Unit {
   int forward = -1;  // of a node: the unit of its forward operator
   int near = -1;     // a unit beside it in the graph, where it has no operator of its own
   bool reads_fill = false;                  // an infinity that the program passed as a fill value
+  bool gives_infinity = false;              // it was among the operator's own numbers
+  bool gives_nan = false;                   // so was a NaN
   std::vector<int> reads;                   // forward: the units that wrote its inputs
   std::vector<const NamedTensor*> weights;  // parameters and buffers among its inputs
   std::vector<int> causes;                  // units that made inputs that are not finite
   std::vector<int> leaves;                  // the same for inputs that no unit made
+  std::vector<int> fills;                   // units whose fill values came in
+  std::vector<int> fill_leaves;             // positive infinities that the data were filled with
 };
 
 /// An input that is not finite and that no operator made.
 struct BadLeaf {
   const NamedTensor* weight = nullptr;  // null: data
   TensorRange range;
+  int reader = -1;  // the first unit that read it
 };
 
 class Trace {
@@ -66,14 +71,19 @@ class Trace {
   struct Origin {
     int unit = -1;
     std::vector<const BadLeaf*> leaves;
+    /// Were the leaves read before the unit went wrong?
+    bool leaves_first() const;
   };
-  Origin origin_of(const std::vector<at::Tensor>& tensors) const;
+  /// `results`: of the forward pass, the loss, say. Where they are not finite, their fault came
+  /// before that of the gradients, and an infinity that the data were filled with is one.
+  Origin origin_of(const std::vector<at::Tensor>& gradients,
+                   const std::vector<at::Tensor>& results = {}) const;
 
   /// "layer3.conv2", "between layer3.conv2 and layer3.bn2", ...
   std::string module_of(int unit) const;
   /// The modules that such a name is made of, the nearest one before it first.
   std::vector<std::string> modules_around(int unit) const;
-  /// The name of the operator.
+  /// The name of the operator: of a node that of the forward operator whose derivative it is.
   const std::string& name_of(int unit) const;
   /// The forward unit that stands for it: its own, or that of the forward operator. The gradient of
   /// a cast belongs to the operator whose result was cast.
@@ -88,10 +98,16 @@ class Trace {
     int writer = -1;
     int spoiler = -1;  // what made values that are not finite, as far as they are there now
     bool is_fill = false;
+    bool partly_filled = false;  // an infinity was written into a part of it
   };
   Memory& memory(const at::Tensor& tensor);
   void read_spoiled(int unit, const at::Tensor& tensor, Finiteness values, int feeder);
+  void read_fill(int unit, const at::Tensor& tensor, const Memory& place);
+  int add_leaf(int unit, const NamedTensor* weight, const at::Tensor& tensor);
+  bool takes_from_numbers(const Unit& writer, const at::Tensor& tensor) const;
+  void walk_back(const std::vector<at::Tensor>& tensors, bool over_fills, Origin& into) const;
   int infer_unit(const at::Tensor& tensor);
+  int maker_of(const at::Tensor& tensor) const;
   std::string nearest(int unit, bool before) const;
 
   const ModulePaths& paths_;

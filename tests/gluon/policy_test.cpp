@@ -97,6 +97,94 @@ TEST(Init, EditsKeepTheRestOfTheList) {
   EXPECT_EQ(class_under(edited, "exp"), CastClass::kFloat);
 }
 
+struct Meant {
+  const char* name;
+  std::vector<const char*> operators;
+};
+
+/// Names of MXNet, and what programs on LibTorch call for them.
+const std::vector<Meant>& meant() {
+  static const std::vector<Meant> all{
+      {"dot", {"mm", "mv", "matmul", "dot", "tensordot", "vdot"}},
+      {"batch_dot", {"bmm", "baddbmm", "matmul"}},
+      {"linalg_gemm", {"addmm", "baddbmm", "addbmm"}},
+      {"linalg_gemm2", {"mm", "bmm", "matmul"}},
+      {"linalg_syrk", {"mm", "bmm", "matmul"}},
+      {"linalg_trmm", {"mm", "bmm", "matmul"}},
+      {"FullyConnected", {"F.linear", "addmm", "addmv", "matmul"}},
+      {"Convolution", {"conv1d", "conv2d.padding", "conv3d", "convolution", "conv_tbc"}},
+      {"Deconvolution", {"conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}},
+      {"norm", {"norm.ScalarOpt_dim", "linalg_vector_norm", "linalg_norm"}},
+      {"L2Normalization", {"norm.ScalarOpt_dim", "linalg_vector_norm"}},
+      {"softmax", {"softmax.int", "special_softmax"}},
+      {"log_softmax", {"log_softmax.int", "special_log_softmax"}},
+      {"max", {"max", "max.dim", "amax"}},
+      {"broadcast_div", {"div.Tensor", "true_divide.Tensor"}},
+      {"LayerNorm", {"layer_norm", "native_layer_norm"}},
+  };
+  return all;
+}
+
+TEST(Init, AListsNameMeansAllThatProgramsCallForIt) {
+  for (const char* dtype : {"float16", "bfloat16"}) {
+    for (const Meant& each : meant()) {
+      const std::vector<std::string> edit{std::string("+") + each.name}, whole{each.name};
+      for (const auto& names : {edit, whole}) {
+        const auto low = init({.target_dtype = dtype, .target_precision_ops = names}).policy();
+        const auto wide = init({.target_dtype = dtype, .fp32_ops = names}).policy();
+        const auto merged = init({.target_dtype = dtype, .fp32_ops = edit, .merged_lists = true});
+        for (const char* op : each.operators) {
+          EXPECT_EQ(low.classify(op), CastClass::kLow) << dtype << " " << names[0] << ": " << op;
+          EXPECT_EQ(wide.classify(op), CastClass::kFloat) << dtype << " " << names[0] << ": " << op;
+          EXPECT_EQ(merged.policy().classify(op), CastClass::kFloat) << each.name << ": " << op;
+        }
+      }
+    }
+  }
+}
+
+TEST(Init, MatrixProductsRunInTheTypeOfDotsList) {
+  const at::Tensor a = torch::ones({4, 4}), v = torch::ones({4}), batch = torch::ones({2, 4, 4});
+  {
+    const auto handle = init();
+    EXPECT_EQ(torch::mm(a, a).scalar_type(), at::kFloat);
+    EXPECT_EQ(torch::bmm(batch, batch).scalar_type(), at::kFloat);
+  }
+  {
+    const auto handle =
+        init({.target_precision_ops = std::vector<std::string>{"+dot", "+batch_dot"}});
+    for (const at::Tensor& product :
+         {torch::mm(a, a), torch::mv(a, v), torch::dot(v, v), torch::matmul(a, a),
+          torch::bmm(batch, batch), torch::tensordot(batch, a, {2}, {0})})
+      EXPECT_EQ(product.scalar_type(), at::kHalf) << product.sizes();
+  }
+  const auto handle = init({.fp32_ops = std::vector<std::string>{"+dot", "+batch_dot"}});
+  const at::Tensor low = a.to(at::kHalf);
+  EXPECT_EQ(torch::mm(low, low).scalar_type(), at::kFloat);
+  EXPECT_EQ(torch::matmul(low, low).scalar_type(), at::kFloat);
+}
+
+TEST(Init, ANameThatIsOnNoListLeavesNothingWhenItIsTakenOff) {
+  const InitOptions none{.target_precision_ops = std::vector<std::string>{"-dot", "-batch_dot"}};
+  EXPECT_EQ(class_under(none, "matmul"), CastClass::kLow) << "by FullyConnected";
+  EXPECT_EQ(class_under(none, "F.linear"), CastClass::kLow);
+}
+
+TEST(Init, NamesThatShareAnOperatorMayStandOnTwoLists) {
+  const InitOptions both{.target_precision_ops = std::vector<std::string>{"+FullyConnected"},
+                         .fp32_ops = std::vector<std::string>{"+dot", "+batch_dot"}};
+  EXPECT_EQ(class_under(both, "addmm"), CastClass::kLow);
+  EXPECT_EQ(class_under(both, "matmul"), CastClass::kLow);
+  EXPECT_EQ(class_under(both, "mm"), CastClass::kFloat);
+  EXPECT_EQ(class_under(both, "bmm"), CastClass::kFloat);
+  EXPECT_THAT(
+      [] {
+        (void)init({.target_precision_ops = std::vector<std::string>{"+FullyConnected"},
+                    .fp32_ops = std::vector<std::string>{"+F.linear"}});
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("another list")));
+}
+
 TEST(Init, ConditionsMayBeReplaced) {
   const InitOptions other{.conditional_fp32_ops =
                               std::vector<Conditional>{{"Activation", "act_type", {"tanh"}}}};

@@ -221,6 +221,38 @@ TEST(Scale, OutputOperatorsTakeTheOnlyTrainersScale) {
   EXPECT_NO_THROW(output(other));
 }
 
+TEST(Scale, OutputOperatorsAreAnErrorWithTwoTrainersWhateverTheirData) {
+  const auto handle = init();
+  const auto message = [](const char* text) { return ThrowsMessage<ConfigError>(HasSubstr(text)); };
+  One one, other;
+  Trainer first(one.params, "sgd"), second(other.params, "sgd");
+  const at::Tensor raw = torch::ones({2, 3}), label = torch::zeros({2, 3});
+  const auto outputs = [&](const at::Tensor& data) {
+    return std::vector<std::function<at::Tensor()>>{
+        [=] { return softmax_output(data, label); },
+        [=] { return linear_regression_output(data, label); },
+        [=] { return logistic_regression_output(data, label); },
+        [=] { return mae_regression_output(data, label); }};
+  };
+  for (const auto& output : outputs(raw * other.weight)) EXPECT_NO_THROW(output());
+  init_trainer(first);
+  // The second trainer's step would not divide by the first one's scale.
+  for (const auto& output : outputs(raw * other.weight))
+    EXPECT_THAT([&] { output(); }, message("would not divide"));
+  for (const auto& output : outputs(raw * one.weight)) EXPECT_NO_THROW(output());
+  first.zero_grad();
+  init_trainer(second);
+  for (const at::Tensor& data : {raw, raw * one.weight, raw * other.weight}) {
+    for (const auto& output : outputs(data)) {
+      EXPECT_THAT([&] { output(); }, message("2 trainers"));
+      EXPECT_THAT([&] { (void)scale_loss(output(), first); }, message("2 trainers"));
+      const torch::NoGradGuard no_grad;
+      EXPECT_NO_THROW(output());
+    }
+  }
+  EXPECT_FALSE(one.weight.grad().defined());
+}
+
 TEST(Scale, MisuseIsAnErrorThatSaysWhatToCall) {
   const auto message = [](const char* text) { return ThrowsMessage<ConfigError>(HasSubstr(text)); };
   One one;

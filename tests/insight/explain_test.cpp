@@ -172,8 +172,50 @@ TEST(Explain, AGradientPenaltyFailsInItsFirstOperator) {
   const Explanation why = explain_overflow(model, optimizer, loss);
   ASSERT_TRUE(why.first.has_value()) << why.to_text();
   EXPECT_EQ(why.first->name, "sqrt") << why.to_text();
+  EXPECT_EQ(why.first->module, "after stem") << why.to_text();
   EXPECT_TRUE(why.first->backward);
   EXPECT_EQ(why.cause, Cause::kDivisionByZero);
+}
+
+TEST(Explain, APenaltysOperatorsHaveAModuleAtEveryLevel) {
+  struct Penalty {
+    const char* name;
+    std::function<at::Tensor(const at::Tensor& gradient)> of;
+    const char* op;
+  };
+  const std::vector<Penalty> penalties{
+      {"root", [](const at::Tensor& g) { return g.pow(2).sum().sqrt(); }, "sqrt"},
+      {"rows", [](const at::Tensor& g) { return ((g * g).sum(1).sqrt() - 1).pow(2).mean(); },
+       "sqrt"},
+      {"fraction", [](const at::Tensor& g) { return g.abs().sum().reciprocal(); }, "reciprocal"},
+      {"logarithm", [](const at::Tensor& g) { return g.abs().sum().log(); }, "log"}};
+  for (const char* level : {"O0", "O1", "O2", "O3", "O4", "O5"}) {
+    for (const Penalty& penalty : penalties) {
+      for (const bool of_weight : {false, true}) {
+        Sandwich net([](const at::Tensor& x) { return x * 0; });
+        torch::optim::SGD sgd(net->parameters(), 0.01);
+        auto [model, optimizer] = amp::initialize(
+            net, sgd,
+            {.opt_level = level, .loss_scale = 16.0, .verbosity = 0, .check_finite = true});
+        const auto loss = [&, &model = model] {
+          const at::Tensor x = torch::ones({3, 4}).requires_grad_();
+          const at::Tensor y = model(x).sum();
+          const at::Tensor of = of_weight ? net->stem->weight : x;
+          const at::Tensor gradient = torch::autograd::grad({y}, {of}, {}, true, true)[0];
+          return y + penalty.of(gradient);
+        };
+        amp::scale_loss(loss(), optimizer).backward();
+        const amp::StepResult result = optimizer.step();
+        const Explanation why = explain_overflow(model, optimizer, loss);
+        SCOPED_TRACE(std::string(level) + penalty.name + (of_weight ? " w " : " x ") +
+                     why.to_text());
+        EXPECT_TRUE(result.skipped());
+        ASSERT_TRUE(why.first.has_value());
+        EXPECT_EQ(why.first->name, penalty.op);
+        EXPECT_EQ(why.first->module, "after stem");
+      }
+    }
+  }
 }
 
 TEST(Explain, ProgramsThatCastByHandRunInFloat) {

@@ -86,6 +86,10 @@ std::vector<Fault> sums();
 std::vector<Fault> poles();
 std::vector<Fault> flat_places();
 std::vector<Fault> nested();
+std::vector<Fault> data_in_the_program();
+std::vector<Fault> forward_first();
+std::vector<Fault> at_the_edge();
+std::vector<Fault> weights_that_are_large();
 
 inline void PrintTo(const Fault& fault, std::ostream* out) {
   *out << fault.name;

@@ -58,11 +58,61 @@ TEST(GalleryLoops, TheThirdLossOfThreeTakesTheLogarithmOfZero) {
   EXPECT_EQ(why.first->name, "log");
   EXPECT_EQ(why.first->module, "after head of network 1");
   EXPECT_EQ(why.loss_scale, 256);
-  EXPECT_TRUE(why.first->backward) << "no gradient comes from the infinite loss itself";
-  EXPECT_EQ(to_string(why.cause), "division_by_zero");
+  EXPECT_FALSE(why.first->backward) << "the loss itself is infinite before any gradient is";
+  EXPECT_EQ(to_string(why.cause), "log_of_zero");
   EXPECT_TRUE(why.fails_in_float);
   EXPECT_THAT(why.advice.front().text, testing::HasSubstr("logsigmoid"));
   EXPECT_TRUE(ThreeLosses(false).step().applied()) << "logsigmoid, as the advice says";
+}
+
+TEST(GalleryLoops, WeightsThatAreLargeInAClosureOfLbfgsOverflowTheirOperator) {
+  Sandwich net([](const at::Tensor& x) { return x / 1e4; });
+  {
+    const torch::NoGradGuard no_grad;
+    net->stem->weight.fill_(12000);
+  }
+  torch::optim::LBFGS lbfgs(net->parameters(), torch::optim::LBFGSOptions(1e-3).max_iter(3));
+  auto [model, optimizer] = amp::initialize(
+      net, lbfgs, {.opt_level = "O1", .loss_scale = 1.0, .verbosity = 0, .check_finite = true});
+  double input = 0.5;
+  const auto loss = [&, &model = model] { return model(torch::full({3, 4}, input)).pow(2).mean(); };
+  const auto step = [&, &optimizer = optimizer] {
+    return optimizer.step([&] {
+      optimizer.zero_grad();
+      const at::Tensor value = loss();
+      amp::scale_loss(value, optimizer).backward();
+      return value;
+    });
+  };
+  ASSERT_TRUE(step().applied());
+  input = 6;
+  ASSERT_TRUE(step().skipped());
+  const Explanation why = explain_overflow(model, optimizer, loss);
+  SCOPED_TRACE(why.to_text());
+  ASSERT_TRUE(why.first.has_value());
+  EXPECT_EQ(why.first->name, "addmm");
+  EXPECT_EQ(why.first->module, "stem");
+  EXPECT_EQ(to_string(why.cause), "overflow");
+  EXPECT_FALSE(why.fails_in_float);
+}
+
+TEST(GalleryLoops, BadDataAreNamedWithTheirPlace) {
+  Sandwich net{Step()};
+  torch::optim::SGD sgd(net->parameters(), 0.01);
+  auto [model, optimizer] = amp::initialize(net, sgd, {.opt_level = "O1", .verbosity = 0});
+  const auto loss = [&, &model = model] {
+    at::Tensor image = torch::arange(12).to(at::kFloat).reshape({3, 4});
+    image[1][2] = std::numeric_limits<float>::quiet_NaN();
+    return model((image - 3) / 5).sum();
+  };
+  amp::scale_loss(loss(), optimizer).backward();
+  ASSERT_TRUE(optimizer.step().skipped());
+  const Explanation why = explain_overflow(model, optimizer, loss);
+  EXPECT_EQ(to_string(why.cause), "bad_input");
+  EXPECT_FALSE(why.first.has_value());
+  EXPECT_THAT(why.advice.front().text,
+              testing::HasSubstr("a tensor of shape [3, 4] holds 1 NaN and 0 infinities, the first "
+                                 "at [1, 2]"));
 }
 
 }  // namespace

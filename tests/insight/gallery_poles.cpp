@@ -317,7 +317,6 @@ std::vector<Fault> flat_places() {
        .op = "div",
        .module = "after head",
        .cause = Cause::kDivisionByZero,
-       .backward = true,
        .in_float = true,
        .loss =
            [](const T& y) {

@@ -9,8 +9,10 @@ namespace {
 
 std::vector<Fault> gallery() {
   std::vector<Fault> all;
-  for (const auto& part : {overflows(), invalid_arguments(), derivatives(), data_and_weights(),
-                           layers(), rounding(), loops(), sums(), poles(), flat_places(), nested()})
+  for (const auto& part :
+       {overflows(), invalid_arguments(), derivatives(), data_and_weights(), layers(), rounding(),
+        loops(), sums(), poles(), flat_places(), nested(), data_in_the_program(), forward_first(),
+        at_the_edge(), weights_that_are_large()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

@@ -87,7 +87,7 @@ inline constexpr Meaning kMxnetNames[] = {
     {"div.Tensor",
      "_Div _contrib_div_sqrt_dim _div _npi_true_divide _scatter_elemwise_div "
      "_sparse_broadcast_div _sparse_elemwise_div broadcast_div elemwise_div softsign"},
-    {"dot mv mm matmul", "_npi_dot _sparse_dot"},
+    {"dot mv mm matmul", "_npi_dot _sparse_dot dot"},
     {"dropout", "Dropout"},
     {"dsplit", "_npi_dsplit"},
     {"dstack", "_npi_dstack"},
