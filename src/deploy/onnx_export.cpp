@@ -11,6 +11,7 @@
 
 #include "core/torch.h"
 #include "deploy/examples.h"
+#include "deploy/executor/literals.h"
 #include "deploy/kept_buffers.h"
 #include "deploy/onnx_job.h"
 #include "deploy/onnx_walk.h"
@@ -327,8 +328,9 @@ ExportReport export_onnx(const jit::Module& module, const Examples& examples, co
     raise<UnsupportedError>(kWho, "the module has no method forward()");
   const KeptBuffers kept(module);
   // A copy has its own modes, and shares the weights.
-  Job job{module.clone(), {examples.values()}, {}, 0, false, {}};
+  Job job{module.clone(), {}, {examples.values()}, {}, 0, false, {}};
   job.module.eval();
+  job.to_run = with_literals_kept(job.module);
   job.keeps_attributes = keeps_attributes(job.module);
   settle_arguments(&job);
   if (job.keeps_attributes) refuse_counting(job);
@@ -353,6 +355,7 @@ ExportReport export_call(const NetworkCall& call, const Examples& examples, cons
   const std::vector<AxisOfInputs> axes = axes_of(job, options.dynamic_axes, inputs);
   const KeptBuffers kept(traced.module);
   job.module = traced.module;
+  job.to_run = traced.to_run;
   job.runs = {traced.inputs};
   if (!traced.other_inputs.empty()) job.runs.push_back(traced.other_inputs);
   return export_job(std::move(job), path, options, inputs, axes);

@@ -18,7 +18,8 @@ inline constexpr const char* kWho = "export_onnx";
 
 /// The subject of an export.
 struct Job {
-  torch::jit::Module module;
+  torch::jit::Module module;                   // what is translated
+  torch::jit::Module to_run;                   // the same for LibTorch's executor
   std::vector<std::vector<c10::IValue>> runs;  // inputs: the examples, and others at other sizes
   std::vector<std::string> argument_names;     // of a script; empty for traces of C++ networks
   std::size_t given = 0;  // of a script: arguments that are inputs; the others have their defaults
@@ -29,9 +30,9 @@ struct Job {
 /// Does a method of the module write attributes? (onnx_objects.cpp)
 bool keeps_attributes(const torch::jit::Module& module);
 
-/// The module as it is before its first call, to be called once.
+/// The module as it is before its first call, to be called once. Weights and buffers are the job's.
 inline torch::jit::Module before_calls(const Job& job) {
-  return job.keeps_attributes ? job.module.clone() : job.module;
+  return job.keeps_attributes ? job.to_run.clone() : job.to_run;
 }
 
 /// Is an argument a number that is an input of the model? Numbers of scripts are.

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "deploy/executor/literals.h"
 #include "deploy/follow_sizes.h"
 #include "deploy/mirror.h"
 
@@ -111,13 +112,15 @@ Traced trace_with(const detail::NetworkCall& call, const Examples& examples,
   result.other_inputs = traced_values(follower->other_inputs());
   add_method(module, follower->first());
   for (const auto& [path, value] : prepared.floats()) replace_tensor(module, path, value);
+  jit::Module to_run = with_literals_kept(module);
   if (options.check_with) {
-    check_agreement(call, module, options.check_with->values(), options, where);
+    check_agreement(call, to_run, options.check_with->values(), options, where);
   }
   if (!follower->other_inputs().empty() && !options.train) {
-    check_agreement(call, module, follower->other_inputs(), options, where);
+    check_agreement(call, to_run, follower->other_inputs(), options, where);
   }
   result.module = options.share_parameters ? module : module.deepcopy();
+  result.to_run = options.share_parameters ? to_run : to_run.deepcopy();
   result.inputs = traced_values(values);
   return result;
 }
@@ -126,7 +129,7 @@ namespace detail {
 
 jit::Module trace_call(const NetworkCall& call, const Examples& examples,
                        const TraceOptions& options) {
-  return trace_with(call, examples, options, "trace").module;
+  return trace_with(call, examples, options, "trace").to_run;
 }
 
 }  // namespace detail

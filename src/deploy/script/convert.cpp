@@ -14,6 +14,7 @@
 #include <unordered_set>
 
 #include "core/raise.h"
+#include "deploy/executor/literals.h"
 #include "deploy/files/script_file.h"
 #include "deploy/script/apply.h"
 #include "deploy/script/check.h"
@@ -219,9 +220,9 @@ torch::jit::Module frozen(const torch::jit::Module& module) {
 void check_result(const torch::jit::Module& module, const torch::jit::Module& result,
                   const ScriptOptions& options, ScriptReport& report) {
   if (!options.check_with) return;
-  torch::jit::Module original = module;
+  torch::jit::Module original = with_literals_kept(module);
   if (options.device) {
-    original = module.deepcopy();
+    original = original.deepcopy();
     original.to(*options.device);
   }
   const double usual = options.target_dtype == at::kHalf ? 0.05 : 0.2;
@@ -261,6 +262,7 @@ torch::jit::Module convert(const torch::jit::Module& module, const ScriptOptions
   convert_methods(methods, result, options, classes.low(), made);
   methods.clear();
   if (options.freeze) result = frozen(result);
+  for (const torch::jit::Method& method : result.get_methods()) keep_literals(*method.graph());
 
   const std::vector<at::Tensor> after = tensors_of(result);
   made.bytes_after = bytes_of(after);
