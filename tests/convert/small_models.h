@@ -46,8 +46,8 @@ inline std::vector<float> step_values(std::size_t count, float step) {
   return values;
 }
 
-// The logarithm of the power of quiet audio.
-inline SmallModel quiet_spectrum() {
+// Signal, two transforms of it, and numbers that spectra need.
+inline GraphBuilder transformed_signal() {
   constexpr std::int64_t kTaps = 64;
   std::vector<float> re, im;
   for (std::int64_t band = 0; band < 16; ++band) {
@@ -63,11 +63,34 @@ inline SmallModel quiet_spectrum() {
   g.weight("im", im, {16, 1, kTaps}).weight("two", {2}, {}).weight("floor", {1e-12F}, {});
   const auto stride = [] { return integers_attribute("strides", {16}); };
   g.node("Conv", {"x", "re"}, {"r"}, stride()).node("Conv", {"x", "im"}, {"i"}, stride());
+  return g;
+}
+
+// The logarithm of the power of quiet audio.
+inline SmallModel quiet_spectrum() {
+  GraphBuilder g = transformed_signal();
   g.node("Mul", {"r", "r"}, {"rr"}).node("Mul", {"i", "i"}, {"ii"});
   g.node("Add", {"rr", "ii"}, {"s"}).node("Sqrt", {"s"}, {"a"}).node("Pow", {"a", "two"}, {"p"});
   g.node("Max", {"p", "floor"}, {"m"}).node("Log", {"m"}, {"y"});
   return {"quiet spectrum", model(g.output("y", Element::kFloat, {1, 16, 29}).take()),
           floats("x", {1, 1, 512}, wave_values(512, 0.003F))};
+}
+
+// The same where both transforms are joined and scaled before they are squared.
+inline SmallModel joined_spectrum() {
+  GraphBuilder g = transformed_signal();
+  g.weight("quiet", {0.01F}, {}).weight("lengths", uniform_values(16, 0.5F, 9), {1, 1, 16, 1});
+  g.initializer(tensor<std::int64_t>("front", Element::kInt64, {1}, {0}));
+  g.node("Unsqueeze", {"r", "front"}, {"r1"}).node("Unsqueeze", {"i", "front"}, {"i1"});
+  g.node("Concat", {"r1", "i1"}, {"c"}, attribute("axis", std::int64_t{0}))
+      .node("Mul", {"c", "lengths"}, {"z"});
+  g.node("Mul", {"z", "z"}, {"zz"}).node("ReduceSum", {"zz", "front"}, {"s"});
+  g.node("Sqrt", {"s"}, {"a"}).node("Max", {"a", "quiet"}, {"m"}).node("Log", {"m"}, {"y"});
+  std::vector<float> signal = wave_values(512, 1);
+  const std::vector<float> noise = uniform_values(512, 0.003F, 10);
+  for (std::size_t k = 0; k < 512; ++k) signal[k] += noise[k];
+  return {"joined spectrum", model(g.output("y", Element::kFloat, {1, 1, 16, 29}).take()),
+          floats("x", {1, 1, 512}, signal), 0.004};
 }
 
 // Rows of length one, where one row is zero.
@@ -211,8 +234,9 @@ inline SmallModel box_sizes() {
 inline void expect_small_models_stay_right(const Judges& libraries,
                                            const std::vector<std::string>& profiles) {
   namespace fs = std::filesystem;
-  for (const auto make : {quiet_spectrum, normalised_rows, angles_of_positions, disparities,
-                          warped_image, refined_boxes, nearest_codes, faint_edges, box_sizes}) {
+  for (const auto make :
+       {quiet_spectrum, joined_spectrum, normalised_rows, angles_of_positions, disparities,
+        warped_image, refined_boxes, nearest_codes, faint_edges, box_sizes}) {
     const SmallModel small = make();
     const fs::path folder = scratch_folder("small");
     save(folder / "in.onnx", small.model);

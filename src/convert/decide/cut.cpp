@@ -177,6 +177,7 @@ std::vector<bool> Cut::solve() const {
     bool has_reason = false;
     for (const std::int32_t i : members[p]) {
       const auto index = static_cast<std::size_t>(i);
+      has_reason = has_reason || high_[index].casts != 0;
       if (low_[index] != Cost{}) flow.add(kHigh, local[index], low_[index]);
       if (high_[index] != Cost{}) flow.add(local[index], kLow, high_[index]);
     }

@@ -44,7 +44,8 @@ class Cut {
   void pay_if_split(std::int32_t a, std::int32_t b, const Cost& cost);
 
   /// For every variable: is it low? Among the cheapest answers the one with most variables high.
-  /// Parts without any reason to be low stay high.
+  /// Parts without any reason to be low (one that must be, or one that costs Casts while it is
+  /// high) stay high.
   std::vector<bool> solve() const;
 
  private:

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "convert/decide/pin_context.h"
+#include "convert/decide/tables.h"
 #include "convert/onnx/concat.h"
 #include "convert/onnx/low.h"
 #include "convert/standard/operator_facts.h"
@@ -55,6 +56,7 @@ class Decider {
       result_.warnings.push_back(std::move(warning));
     map().slots.settle();
     result_.low = place_casts(graph_, policy_, map());
+    evidence.plan != nullptr ? plan_tables(*evidence.plan) : store_tables_low();
     result_.list = decisions_of(graph_, policy_, result_);
     std::ranges::sort(result_.float_weights);
     return std::move(result_);
@@ -289,6 +291,35 @@ class Decider {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       if (!kept->contains(graph_.key_of(graph_.nodes[n]))) continue;
       keep_float(static_cast<NodeId>(n), Level::kNumeric, "the search found that it must");
+    }
+  }
+
+  // Weights that stay float32 in the file have no bytes to save.
+  void store_tables_low() {
+    if (is_weights_only() || !policy_.options().cast_optional_params) return;
+    const std::vector<ValueId> tables = tables_of_weights(graph_, policy_, constants_, map());
+    if (tables.empty()) return;
+    std::vector<bool> low =
+        place_casts_for_tables(graph_, policy_, map(), constants_, tables, result_.low);
+    result_.for_tables.resize(low.size());
+    for (std::size_t slot = 0; slot < low.size(); ++slot)
+      result_.for_tables[slot] = low[slot] && !result_.low[slot];
+    result_.low = std::move(low);
+    result_.low_tables = tables_behind_casts(graph_, result_, tables);
+  }
+
+  // Plans name the tables that are stored low; those of older versions have none.
+  void plan_tables(const Plan& plan) {
+    std::set<std::string_view> planned;
+    for (const Decision& decision : plan.decisions) {
+      if (decision.variable == kStoredTable && decision.low) planned.insert(decision.key);
+    }
+    if (planned.empty()) return;
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      const auto id = static_cast<ValueId>(v);
+      if (!map().is_constant[v] || !planned.contains(question_about_table(graph_, id).key))
+        continue;
+      if (constants_.facts(id).overflowing == 0) result_.low_tables.push_back(id);
     }
   }
 

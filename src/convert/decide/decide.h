@@ -27,7 +27,9 @@ SlotMap map_slots(const Graph&, const ConvertPolicy&, const Constants&);
 
 struct Decisions {
   SlotMap map;
-  std::vector<bool> low;  // per slot
+  std::vector<bool> low;            // per slot
+  std::vector<bool> for_tables;     // per slot: low for the bytes of a table; empty: none is
+  std::vector<ValueId> low_tables;  // constants that are stored low behind a Cast, sorted
   std::vector<Decision> list;
   std::vector<std::string> warnings;
   /// Where only weights are stored low: plan keys, sorted, of the nodes whose weights are not.
@@ -36,6 +38,10 @@ struct Decisions {
 
   bool is_low(Slot slot) const {
     return slot != kNoSlot && low[static_cast<std::size_t>(map.slots.root(slot))];
+  }
+  bool is_for_table(Slot slot) const {
+    return slot != kNoSlot && !for_tables.empty() &&
+           for_tables[static_cast<std::size_t>(map.slots.root(slot))];
   }
   bool is_low_value(ValueId id) const { return is_low(map.native[static_cast<std::size_t>(id)]); }
   bool is_low_use(ValueId id, std::size_t use) const {
@@ -49,6 +55,11 @@ Decision question_about(const Graph&, const Node&, std::size_t variable);
 /// The decision about every type variable of every node, and who made it.
 std::vector<Decision> decisions_of(const Graph&, const ConvertPolicy&, const Decisions&);
 
+/// The question whether a constant is stored low behind a Cast. In the place of a type variable
+/// stands kStoredTable.
+Decision question_about_table(const Graph&, ValueId constant);
+inline constexpr std::string_view kStoredTable = "(table)";
+
 /// A type that no node has, but what goes into a body or a function, or comes out of it.
 struct Passage {
   Slot slot = kNoSlot;
@@ -58,8 +69,8 @@ struct Passage {
 /// The passages of a graph, each slot once.
 std::vector<Passage> passages_of(const Graph&, const SlotMap&);
 
-/// The part of a plan with which it decides again as it was decided: the list, and what passages
-/// became.
+/// The part of a plan with which it decides again as it was decided: the list, what passages
+/// became, and which tables are stored low.
 std::vector<Decision> planned_of(const Graph&, const Decisions&);
 
 /// The consequences for nodes that have nothing to decide, for the report: operators that nothing

@@ -20,7 +20,9 @@ void answer(const Decisions& decisions, Slot slot, Decision& decision) {
     decision.pin = pin->by;
   } else {
     decision.rule = "cut";
-    decision.why = decision.low ? "its neighbours are low: fewest casts" : "fewest casts";
+    decision.why = decisions.is_for_table(slot) ? "a table takes half the bytes"
+                   : decision.low               ? "its neighbours are low: fewest casts"
+                                                : "fewest casts";
   }
   if (const Pin* lost = slots.overruled(slot))
     decision.otherwise = concat({"low by ", name_of(lost->level), ": ", lost->why});
@@ -112,11 +114,26 @@ std::vector<Passage> passages_of(const Graph& graph, const SlotMap& map) {
   return list;
 }
 
+Decision question_about_table(const Graph& graph, ValueId constant) {
+  const Value& value = graph.value(constant);
+  Decision decision;
+  decision.node = graph.describe(value);
+  decision.key = concat({graph.key_of(value.scope), value.name});
+  decision.variable = kStoredTable;
+  return decision;
+}
+
 std::vector<Decision> planned_of(const Graph& graph, const Decisions& decisions) {
   std::vector<Decision> list = decisions.list;
   for (Passage& passage : passages_of(graph, decisions.map)) {
     answer(decisions, passage.slot, passage.question);
     list.push_back(std::move(passage.question));
+  }
+  for (const ValueId id : decisions.low_tables) {
+    Decision& decision = list.emplace_back(question_about_table(graph, id));
+    decision.low = true;
+    decision.rule = "cut";
+    decision.why = "a table takes half the bytes";
   }
   return list;
 }

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "convert/decide/cut.h"
-#include "convert/decide/decide.h"
+#include "convert/decide/tables.h"
 #include "convert/graph/sizes.h"
 #include "convert/graph/walk.h"
 #include "convert/standard/operator_facts.h"
@@ -32,11 +32,39 @@ class Placement {
     }
     for (std::size_t v = 0; v < graph_.values.size(); ++v) add_value(cut, static_cast<ValueId>(v));
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) add_node(cut, static_cast<NodeId>(n));
-    const std::vector<bool> answer = cut.solve();
-    return {answer.begin(), answer.begin() + static_cast<std::ptrdiff_t>(map_.slots.size())};
+    return answer_of(cut);
+  }
+
+  // All slots but these stay as they are.
+  std::vector<bool> solve_again(const std::vector<bool>& low, const std::vector<bool>& movers,
+                                const std::vector<ValueId>& tables, const Constants& constants) {
+    Cut cut(map_.slots.size());
+    for (Slot slot = 0; slot < static_cast<Slot>(map_.slots.size()); ++slot) {
+      if (map_.slots.root(slot) != slot || movers[static_cast<std::size_t>(slot)]) continue;
+      low[static_cast<std::size_t>(slot)] ? cut.pay_if_high(slot, Cut::kInfinite)
+                                          : cut.pay_if_low(slot, Cut::kInfinite);
+    }
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) add_value(cut, static_cast<ValueId>(v));
+    for (const ValueId table : tables) add_table(cut, table, constants);
+    return answer_of(cut);
   }
 
  private:
+  std::vector<bool> answer_of(const Cut& cut) const {
+    std::vector<bool> answer = cut.solve();
+    answer.resize(map_.slots.size());
+    return answer;
+  }
+
+  // A table is stored in float32 once, however many of its readers want it so.
+  void add_table(Cut& cut, ValueId id, const Constants& constants) const {
+    const std::int32_t stored = cut.add_variable();
+    cut.pay_if_high(stored, {static_cast<std::int64_t>(constants.count(id)) / kWeightsPerCast});
+    for (const Slot reader : map_.uses[static_cast<std::size_t>(id)]) {
+      if (reader != kNoSlot) cut.pay_if_split(map_.slots.root(reader), stored, Cut::kInfinite);
+    }
+  }
+
   int loop_depth(ScopeId id) const {
     int depth = 0;
     for (; id != kNone;
@@ -138,6 +166,15 @@ class Placement {
 
 std::vector<bool> place_casts(const Graph& graph, const ConvertPolicy& policy, const SlotMap& map) {
   return Placement(graph, policy, map).solve();
+}
+
+std::vector<bool> place_casts_for_tables(const Graph& graph, const ConvertPolicy& policy,
+                                         const SlotMap& map, const Constants& constants,
+                                         const std::vector<ValueId>& tables,
+                                         const std::vector<bool>& low) {
+  const std::vector<bool> movers = slots_of_moved_tables(graph, map, tables, low);
+  if (std::ranges::none_of(movers, [](bool moves) { return moves; })) return low;
+  return Placement(graph, policy, map).solve_again(low, movers, tables, constants);
 }
 
 }  // namespace mezzo::convert

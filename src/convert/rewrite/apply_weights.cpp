@@ -5,6 +5,7 @@
 
 #include "convert/decide/pins/objections.h"
 #include "convert/decide/pins/quantised.h"
+#include "convert/decide/tables.h"
 #include "convert/graph/graph_edits.h"
 #include "convert/onnx/concat.h"
 #include "convert/onnx/fields.h"
@@ -38,7 +39,7 @@ void Editor::outside_value(ValueId id, std::vector<Message>& first,
   }
   if (names.high.empty() || names.low.empty()) return;
   const bool made_low = is_constant(id) ? stored_low(id) : decisions_.is_low_value(id);
-  if (is_constant(id) && is_stored_rounded(id) && !made_low) {
+  if (is_constant(id) && is_stored_rounded(id) && !made_low && !is_stored_once(id)) {
     ++changes_.duplicated_weights;
     ++changes_.low_weights;
     count_rounding(id);
@@ -50,7 +51,15 @@ void Editor::outside_value(ValueId id, std::vector<Message>& first,
     }
     return;
   }
+  if (is_constant(id) && is_stored_once(id)) count_rounding(id);
   first.push_back(cast_node(id, made_low));
+}
+
+// Where readers in both types want its digits, a large weight is stored in float32 alone: a Cast
+// gives the same numbers as a rounded copy.
+bool Editor::is_stored_once(ValueId id) const {
+  return storage_ == Storage::kConverted && !bounds_.contains(id) && !stored_low(id) &&
+         is_worth_a_cast(constants_, id);
 }
 
 // The low tensor takes a name of its own, and a Cast the one that readers know.
@@ -59,13 +68,22 @@ void Editor::weights_only(ValueId id, std::vector<Message>& casts) {
   ++changes_.low_weights;
   count_rounding(id);
   std::string_view& name = twins_[static_cast<std::size_t>(id)].low;
-  name = document_.keep(names_->take(concat({value.name, suffix(true)})));
+  if (name.empty()) name = document_.keep(names_->take(concat({value.name, suffix(true)})));
   casts.push_back(cast_message(name, value.name, Element::kFloat, value.scope));
   report_cast(value, true, "weight stored in 16 bits");
 }
 
 void Editor::settle_weights_only() {
-  if (storage_ != Storage::kWeightsOnly) return;
+  if (storage_ == Storage::kRuntimeCast) return;
+  if (storage_ != Storage::kWeightsOnly) {
+    if (decisions_.low_tables.empty()) return;
+    stored_low_only_.resize(graph_.values.size());
+    for (const ValueId id : decisions_.low_tables) {
+      const bool is_trained = has_training_ && graph_.value(id).producer == kNone;
+      stored_low_only_[static_cast<std::size_t>(id)] = !is_trained && !output_label(id);
+    }
+    return;
+  }
   stored_low_only_.resize(graph_.values.size());
   for (std::size_t v = 0; v < graph_.values.size(); ++v) {
     const auto id = static_cast<ValueId>(v);
@@ -189,12 +207,13 @@ void Editor::edit_constant_node(const Node& node, Message& message, std::vector<
   Field* output = message.find(field::node::kOutput);
   if (!name.empty() && output->bytes != name) output->set_bytes(name);
   if (is_low_only || names.high.empty() || names.low.empty()) return;
-  if (is_stored_rounded(out) && !stored) {
+  if (is_stored_rounded(out) && !stored && !is_stored_once(out)) {
     ++changes_.duplicated_weights;
     ++changes_.low_weights;
     count_rounding(out);
     after.push_back(constant_node(names.low, rounded_value(node)));
   } else {
+    if (is_stored_once(out)) count_rounding(out);
     after.push_back(cast_node(out, stored));
   }
 }

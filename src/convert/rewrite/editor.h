@@ -78,6 +78,7 @@ class Editor {
     return !stored_low_only_.empty() && stored_low_only_[static_cast<std::size_t>(id)];
   }
   void settle_weights_only();
+  bool is_stored_once(ValueId id) const;
   // Treats constants besides rounding them. Settled before anything is edited too.
   void settle_bounds();
   Bounds bounds_for(ValueId id);
@@ -138,7 +139,7 @@ class Editor {
   Storage storage_;
   Changes& changes_;
   std::vector<Twins> twins_;
-  std::vector<bool> stored_low_only_;  // per value; empty if arithmetic goes low too
+  std::vector<bool> stored_low_only_;  // per value; empty: there is none
   // Per node and input: which of the value's uses that is. Shared constants have very many.
   std::vector<std::vector<std::size_t>> use_of_input_;
   std::unordered_map<ValueId, Bounds> bounds_;  // of constants that are not only rounded

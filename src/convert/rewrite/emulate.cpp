@@ -20,6 +20,10 @@ void Editor::name_emulated(ValueId id, Names& names) {
   Twins& twins = twins_[static_cast<std::size_t>(id)];
   twins.high = twins.low = value.name;
   const bool is_made = value.producer != kNone;
+  if (is_constant(id) && is_stored_low_only(id)) {
+    twins.high = twins.low = document_.keep(names.take(concat({value.name, "__rounded"})));
+    return;
+  }
   const bool reads_rounded = is_constant(id) || storage_ == Storage::kEmulated;
   if (is_rounded_where_made(id)) {
     // Outputs of nodes: the producer writes another name. Inputs: the readers read another one.

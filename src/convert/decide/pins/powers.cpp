@@ -30,7 +30,8 @@ class Powers {
       if (!context_.is_standard(node)) continue;
       if (adds(node)) distance(node);
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-        if (node.inputs[i] != kNone && tells_powers_apart(node, i)) look_back(node.inputs[i]);
+        if (node.inputs[i] != kNone && tells_powers_apart(node, i))
+          look_back(node.inputs[i], is_logarithm(node));
       }
     }
   }
@@ -148,8 +149,13 @@ class Powers {
     return moves_values(node.op) || adds_up(node.op) || is_scaled(node);
   }
 
+  // A logarithm shows every band alike, however quiet it is.
+  static bool is_logarithm(const Node& node) {
+    return node.op == "Log" || node.op == "ReduceLogSum";
+  }
+
   // From a reader back to squares, through one product at most: the sums over bands of a spectrum.
-  void look_back(ValueId from) {
+  void look_back(ValueId from, bool is_of_logarithm) {
     std::map<ValueId, int> products{{from, 0}};
     const auto visit = [&](ValueId id, const Node* node) -> WayStep {
       if (node == nullptr) return {context_.is_constant(id) ? Onward::kStop : Onward::kAll, false};
@@ -157,38 +163,80 @@ class Powers {
       const bool is_sum = is_product(node->op);
       // Distances: |a|^2 - 2 a a^T + |a|^2.
       if (is_sum && products[id] == 0 && multiplies_itself(*node)) return {Onward::kStop, true};
-      if (is_sum ? products[id] > 0 : !keeps_power(*node)) return {};
+      if (is_of_logarithm && is_power_of_transform(*node)) return {Onward::kAll, true};
+      if (is_sum ? products[id] > 0 : !(keeps_power(*node) || (is_of_logarithm && weighs(*node))))
+        return {};
       for (const ValueId in : node->inputs)
         products.try_emplace(in, products[id] + (is_sum ? 1 : 0));
-      return {Onward::kAll, false};
+      // What a power is divided by is no power to look at.
+      const bool divides =
+          is_of_logarithm && node->op == "Div" && context_.is_open(node->inputs[0]);
+      return {divides ? Onward::kFirst : Onward::kAll, false};
     };
     for (const ValueId id : ways_back_to_goals(graph_, from, {}, visit)) {
       const Node* node = context_.maker(id);
       if (node == nullptr) continue;
       context_.keep_node(context_.id_of(*node), kSquareWhy);
-      if (is_square(*node)) front_end(node->inputs[0]);
+      if (!is_of_logarithm) continue;
+      const bool is_power = is_square(*node) || is_power_of_transform(*node) ||
+                            (is_product(node->op) && multiplies_itself(*node));
+      if (is_power) front_end(*node);
     }
   }
 
-  // The product that a square is taken of, where it is the first one of the model: the transform
-  // of a signal. Rounding the signal would fill the quiet bands with noise.
-  void front_end(ValueId squared) {
-    const ValueId moved = walk_back(graph_, {squared}, {}, [](ValueId, const Node* node) {
-                            const bool is_moved = node != nullptr && moves_values(node->op);
-                            return is_moved ? Onward::kFirst : Onward::kStop;
-                          }).back();
-    const Node* product = context_.maker(moved);
-    if (product == nullptr || !is_product(product->op) || product->inputs.empty()) return;
+  static bool weighs(const Node& node) { return node.op == "Mul" || node.op == "Div"; }
+
+  // What is as large as a transform, or as its square, without being one: its magnitude, and its
+  // product with another one.
+  bool is_power_of_transform(const Node& node) {
+    if (node.op != "Abs" && node.op != "Mul") return false;
+    return std::ranges::all_of(node.inputs,
+                               [&](ValueId in) { return !ways_to_transforms(in).empty(); });
+  }
+
+  // The products that a power is made of, where they are the first ones of the model: transforms
+  // of a signal. Rounding the signal, or what joins and scales its transforms, would fill the
+  // quiet bands with noise.
+  void front_end(const Node& power) {
+    for (const ValueId in : power.inputs) {
+      for (const ValueId id : ways_to_transforms(in)) {
+        if (const Node* node = context_.maker(id))
+          context_.keep_node(context_.id_of(*node), kFrontEndWhy);
+      }
+    }
+  }
+
+  // The values between one and the transforms that it is made of, through all that joins, moves,
+  // scales and adds them, with both ends.
+  const std::vector<ValueId>& ways_to_transforms(ValueId from) {
+    const auto [found, is_new] = transforms_.try_emplace(from);
+    if (!is_new || from == kNone) return found->second;
+    found->second = ways_back_to_goals(graph_, from, {}, [&](ValueId id, const Node* node) {
+      if (node == nullptr)
+        return WayStep{context_.is_constant(id) ? Onward::kStop : Onward::kAll, false};
+      if (is_product(node->op)) return WayStep{Onward::kStop, is_first_product(*node)};
+      const bool goes_on = weighs(*node) || adds(*node) || adds_up(node->op) ||
+                           moves_values(node->op) || keeps_numbers(*node);
+      return WayStep{goes_on ? Onward::kAll : Onward::kStop, false};
+    });
+    return found->second;
+  }
+
+  // Is there no other product between the signal and this one? Norms of the signal only scale it.
+  bool is_first_product(const Node& product) const {
     bool is_first = true;
-    walk_back(graph_, {product->inputs[0]}, {}, [&](ValueId, const Node* node) {
-      if (node != nullptr && !is_between(node->op)) is_first = false;
+    walk_back(graph_, product.inputs, {}, [&](ValueId, const Node* node) {
+      const bool is_passed =
+          node == nullptr || is_between(node->op) || node->op.ends_with("Normalization");
+      is_first = is_first && is_passed;
       return is_first ? Onward::kAll : Onward::kStop;
     });
-    if (is_first) context_.keep_node(context_.id_of(*product), kFrontEndWhy);
+    return is_first;
   }
 
   const PinContext& context_;
   const Graph& graph_;
+  std::map<ValueId, std::vector<ValueId>> transforms_;  // the ways to them, asked for once
 };
 
 }  // namespace

@@ -137,6 +137,185 @@ TEST(Powers, BesideOtherProductsAreNoDifferences) {
   EXPECT_TRUE(decision_on(model(g.output("y").take()), "c").low);
 }
 
+// Two transforms beside each other, times lengths, squared, summed: a magnitude.
+TEST(Powers, OfJoinedAndScaledTransformsAreFloatUpToThem) {
+  for (const bool is_constant_factor : {true, false}) {
+    GraphBuilder g = spectrum();
+    g.weight("lengths", std::vector<float>(98, 0.5F), {2, 1, 49});
+    g.input("given", Element::kFloat, {2, 1, 49});
+    g.node("Unsqueeze", {"r"}, {"r1"}, integers_attribute("axes", {0}));
+    g.node("Unsqueeze", {"i"}, {"i1"}, integers_attribute("axes", {0}));
+    g.node("Concat", {"r1", "i1"}, {"both"}, attribute("axis", std::int64_t{0}));
+    g.node("Mul", {"both", is_constant_factor ? "lengths" : "given"}, {"z"});
+    g.node("Mul", {"z", "z"}, {"zz"}).node("ReduceSum", {"zz"}, {"s"}).node("Sqrt", {"s"}, {"p"});
+    Message made = decibels_of(std::move(g), "p");
+    for (const char* dtype : kTypes) {
+      expect_float(made, {"r", "i", "both", "z", "zz", "s", "p"}, dtype);
+      EXPECT_TRUE(decision_on(made, "y", {}, dtype).low);
+    }
+    EXPECT_THAT(decision_on(made, "z").why, HasSubstr("told apart"));
+  }
+}
+
+// All ways that models write the power of a transform, each from "r" and "i" to "p".
+std::vector<std::pair<const char*, GraphBuilder>> powers_of_transforms() {
+  std::vector<std::pair<const char*, GraphBuilder>> ways;
+  const auto add = [&](const char* name) -> GraphBuilder& {
+    return ways.emplace_back(name, spectrum()).second;
+  };
+  add("ReduceL2")
+      .node("Concat", {"r", "i"}, {"z"}, attribute("axis", 1))
+      .node("ReduceL2", {"z"}, {"p"}, integers_attribute("axes", {1}));
+  add("ReduceSumSquare")
+      .node("Concat", {"r", "i"}, {"z"}, attribute("axis", 1))
+      .node("ReduceSumSquare", {"z"}, {"p"}, integers_attribute("axes", {1}));
+  add("Abs").node("Neg", {"r"}, {"z"}).node("Abs", {"z"}, {"p"});
+  add("scaled in front")
+      .node("Mul", {"r", "half"}, {"z"})
+      .node("Pow", {"z", "two"}, {"s"})
+      .node("Pow", {"s", "half"}, {"p"});
+  add("divided in front").node("Div", {"r", "two"}, {"z"}).node("Pow", {"z", "two"}, {"p"});
+  add("an own factor").node("Mul", {"r", "half"}, {"z"}).node("Mul", {"z", "r"}, {"p"});
+  add("two signals").node("Mul", {"r", "i"}, {"z"}).node("Abs", {"z"}, {"p"});
+  add("a sum").node("Add", {"r", "i"}, {"z"}).node("Mul", {"z", "z"}, {"p"});
+  add("a bias").node("Add", {"r", "half"}, {"z"}).node("Mul", {"z", "z"}, {"p"});
+  add("weighed behind")
+      .node("Mul", {"r", "r"}, {"z"})
+      .node("ReduceMax", {"z"}, {"most"})
+      .node("Div", {"z", "most"}, {"p"});
+  add("padded")
+      .node("Transpose", {"r"}, {"z"}, integers_attribute("perm", {0, 2, 1}))
+      .node("ReduceSumSquare", {"z"}, {"p"}, integers_attribute("axes", {1}));
+  return ways;
+}
+
+TEST(Powers, OfTransformsAreSeenHoweverTheyAreWritten) {
+  for (auto& [name, graph] : powers_of_transforms()) {
+    const Message made = decibels_of(std::move(graph), "p");
+    for (const char* dtype : kTypes) {
+      SCOPED_TRACE(name);
+      expect_float(made, {"r", "z", "p"}, dtype);
+      EXPECT_TRUE(decision_on(made, "y", {}, dtype).low);
+    }
+  }
+}
+
+TEST(Powers, OfHalvesOfOneTransformAreFloatUpToIt) {
+  GraphBuilder g = spectrum();
+  g.node("Split", {"r"}, {"a", "b"}, attribute("axis", 1), attribute("num_outputs", 2));
+  g.node("Mul", {"a", "a"}, {"aa"})
+      .node("Mul", {"b", "b"}, {"bb"})
+      .node("Add", {"aa", "bb"}, {"s"});
+  g.node("Max", {"s", "floor"}, {"m"}).node("Log", {"m"}, {"y"});
+  const Message made = model(g.output("y", Element::kFloat, {}).take(), 18);
+  for (const char* dtype : kTypes) expect_float(made, {"r", "a", "aa", "bb", "s"}, dtype);
+}
+
+// The matrix of a discrete Fourier transform may stand on either side, and only what it is
+// multiplied with is a signal.
+TEST(Powers, OfATransformByAMatrixOnTheLeftAreFloatWhereItIsTheFirstProduct) {
+  for (const bool is_first : {true, false}) {
+    GraphBuilder g;
+    g.input("x").weight("dft").weight("w").weight("floor", {1e-10F}, {});
+    g.node("MatMul", {"x", "w"}, {"h"});
+    g.node("MatMul", {"dft", is_first ? "x" : "h"}, {"t"}).node("Mul", {"t", "t"}, {"p"});
+    g.node("MatMul", {"h", "w"}, {"other"}).output("other");
+    const Message made = decibels_of(std::move(g), "p");
+    for (const char* dtype : kTypes)
+      EXPECT_EQ(decision_on(made, "t", {}, dtype).low, !is_first) << dtype;
+  }
+}
+
+// The signal goes through a norm, which only scales it, and then through the transform.
+TEST(Powers, OfATransformBehindANormOfTheSignalAreFloat) {
+  GraphBuilder g;
+  g.input("x", Element::kFloat, {1, 1, 64}).weight("one", {1}, {1}).weight("zero", {0}, {1});
+  g.weight("re", std::vector<float>(64, 0.1F), {4, 1, 16}).weight("floor", {1e-12F}, {});
+  g.weight("w", std::vector<float>(49, 1), {49, 1});
+  g.node("InstanceNormalization", {"x", "one", "zero"}, {"n"}).node("Conv", {"n", "re"}, {"r"});
+  const Message made = decibels_of(std::move(g.node("Mul", {"r", "r"}, {"p"})), "p");
+  for (const char* dtype : kTypes) expect_float(made, {"r", "p"}, dtype);
+}
+
+// Energies divided by a power of their own mean, as PCEN has it: exp(-alpha log(mean)).
+TEST(Powers, ThatArePutInRelationToTheirMeanAreFloatUpToTheTransform) {
+  GraphBuilder g = spectrum();
+  g.node("Mul", {"r", "r"}, {"rr"}).node("MatMul", {"bands", "rr"}, {"e"});
+  g.node("ReduceMean", {"e"}, {"mean"}).node("Add", {"mean", "floor"}, {"safe"});
+  g.node("Log", {"safe"}, {"l"}).node("Mul", {"l", "half"}, {"k"}).node("Exp", {"k"}, {"d"});
+  g.node("Div", {"e", "d"}, {"y"}).output("y", Element::kFloat, {});
+  const Message made = model(g.take());
+  for (const char* dtype : kTypes) expect_float(made, {"r", "rr", "e", "mean"}, dtype);
+}
+
+// A branch takes the transform, another one the logarithm.
+TEST(Powers, OfTransformsInBodiesAreFloat) {
+  GraphBuilder g = spectrum();
+  g.input("which", Element::kBool, {});
+  const auto branch = [](const char* transform) {
+    GraphBuilder b(transform);
+    const std::string out = std::string("t_") + transform;
+    return b.node("Conv", {"x", transform}, {out}).output(out, Element::kFloat, {1, 4, 49}).take();
+  };
+  g.node("If", {"which"}, {"t"}, body_attribute("then_branch", branch("re")),
+         body_attribute("else_branch", branch("im")));
+  g.node("Mul", {"t", "half"}, {"z"}).node("Mul", {"z", "z"}, {"p"});
+  const Message made = decibels_of(std::move(g), "p");
+  for (const char* dtype : kTypes)
+    expect_float(made, {"t/then_branch/t_re", "t/else_branch/t_im", "z", "p"}, dtype);
+}
+
+// The whole of a projection whose squares nobody takes the logarithm of: F.normalize.
+TEST(Powers, ThatNoLogarithmReadsLeaveTheirProductLow) {
+  for (const bool is_written_out : {true, false}) {
+    GraphBuilder g;
+    g.input("x").weight("w").weight("least", {1e-6F}, {}).node("MatMul", {"x", "w"}, {"a"});
+    if (is_written_out) {
+      g.node("Mul", {"a", "a"}, {"q"}).node("ReduceSum", {"q"}, {"s"}).node("Sqrt", {"s"}, {"n"});
+    } else {
+      g.node("ReduceL2", {"a"}, {"n"}, integers_attribute("axes", {1}));
+    }
+    g.node("Max", {"n", "least"}, {"m"}).node("Div", {"a", "m"}, {"y"});
+    const Message made = model(g.output("y").take());
+    for (const char* dtype : kTypes) EXPECT_TRUE(decision_on(made, "a", {}, dtype).low) << dtype;
+    expect_float(made, {"n"}, "float16");
+  }
+}
+
+// A spectrum that a network reads as it is.
+TEST(Powers, OfAMagnitudeWithoutALogarithmLeaveTheTransformLow) {
+  GraphBuilder g = spectrum();
+  g.node("Mul", {"r", "r"}, {"rr"})
+      .node("Mul", {"i", "i"}, {"ii"})
+      .node("Add", {"rr", "ii"}, {"s"});
+  g.node("Sqrt", {"s"}, {"p"}).node("MatMul", {"p", "w"}, {"y"});
+  const Message made = model(g.output("y", Element::kFloat, {}).take());
+  for (const char* node : {"r", "i"}) EXPECT_TRUE(decision_on(made, node).low) << node;
+  expect_float(made, {"rr", "ii", "s", "p"}, "float16");
+}
+
+// What a power is divided by is none: the logarithm of cosines.
+TEST(Powers, ThatOnlyDivideBeforeALogarithmLeaveTheirProductLow) {
+  GraphBuilder g;
+  g.input("x").weight("w").weight("w2").weight("floor", {1e-6F}, {});
+  g.node("MatMul", {"x", "w"}, {"a"})
+      .node("ReduceL2", {"a"}, {"n"}, integers_attribute("axes", {1}));
+  g.node("Div", {"a", "n"}, {"c"}).node("MatMul", {"c", "w2"}, {"d"});
+  g.node("Max", {"d", "floor"}, {"m"}).node("Log", {"m"}, {"y"});
+  const Message made = model(g.output("y").take());
+  for (const char* dtype : kTypes) EXPECT_TRUE(decision_on(made, "a", {}, dtype).low) << dtype;
+}
+
+// Squares of layers that are not the first are rounded with them.
+TEST(Powers, OfLaterLayersLeaveThemLowThoughALogarithmReadsThem) {
+  GraphBuilder g;
+  g.input("x").weight("w").weight("w2").weight("half", {0.5F}, {});
+  g.node("MatMul", {"x", "w"}, {"a"}).node("MatMul", {"a", "w2"}, {"b"});
+  g.node("Mul", {"b", "half"}, {"z"}).node("Mul", {"z", "z"}, {"q"}).node("Log", {"q"}, {"y"});
+  const Message made = model(g.output("y").take());
+  for (const char* dtype : kTypes) EXPECT_TRUE(decision_on(made, "b", {}, dtype).low) << dtype;
+}
+
 TEST(Powers, OfActivationsAreNoSquaresToLookAt) {
   GraphBuilder g;
   g.input("x").weight("w").weight("c", {0.044F}, {});
