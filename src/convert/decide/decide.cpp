@@ -32,6 +32,7 @@ class Decider {
       pin_regions();
       pin_values();
       pin_choices();
+      keep_positions();
       pin_kept(evidence.kept);
     } else {
       pin_classes();
@@ -88,6 +89,14 @@ class Decider {
     }
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
       pin_all(static_cast<NodeId>(n), Level::kDefault, why);
+  }
+
+  // Rounding a weight of a product costs as much as rounding what it is multiplied with; rounding a
+  // frequency turns angles.
+  void keep_positions() {
+    if (policy_.is_without("positions")) return;
+    for (const NodeId id : readers_of_positions({graph_, policy_, constants_, map()}))
+      result_.float_weights.push_back(graph_.key_of(graph_.node(id)));
   }
 
   void warn_of_low_names() {

@@ -5,17 +5,11 @@
 
 #include "convert/graph/graph.h"
 #include "convert/onnx/concat.h"
+#include "convert/standard/onnxruntime_kernels.h"
+#include "convert/standard/operator_facts.h"
 
 namespace mezzo::convert {
 namespace {
-
-// Found with ONNX Runtime 1.31.1 on the models of libonnx-testdata; docs/convert.md has the
-// command.
-constexpr std::array kOrtGaps{
-    Gap{"EyeLike", 0, "", "", "ONNX Runtime has no kernel for it and casts nothing there"},
-    Gap{"ScatterElements", 0, "reduction", "none", "ONNX Runtime reduces no 16-bit values there"},
-    Gap{"ScatterND", 0, "reduction", "none", "ONNX Runtime reduces no 16-bit values there"},
-};
 
 constexpr std::array kTensorRtGaps{
     Gap{"NonZero", 0, "", "", "TensorRT computes it in float32"},
@@ -28,23 +22,47 @@ constexpr std::array kOpenVinoGaps{
 
 // One row a profile: nothing else asks for one by its name.
 constexpr std::array<Profile, 7> kProfiles{{
-    {.name = "portable", .avoids_joins = true},
+    {.name = "portable", .avoids_joins = true, .avoids_gaps = true},
     {.name = "spec"},
     {.name = "ort",
      .computes_bfloat16 = false,
      .must_load = true,
      .avoids_joins = true,
-     .gaps = kOrtGaps},
+     .avoids_gaps = true},
     {.name = "ort-cpu",
      .computes_half = false,
      .computes_bfloat16 = false,
      .weights_only = true,
      .must_load = true,
      .avoids_joins = true},
-    {.name = "ort-cuda", .avoids_joins = true, .gaps = kOrtGaps},
+    {.name = "ort-cuda", .avoids_joins = true, .avoids_gaps = true},
     {.name = "trt", .avoids_joins = true, .gaps = kTensorRtGaps},
     {.name = "openvino", .avoids_joins = true, .gaps = kOpenVinoGaps},
 }};
+
+std::size_t variable_of(const Schema& schema, std::string_view name) {
+  const auto found = std::ranges::find(schema.variables, name, &Variable::name);
+  return static_cast<std::size_t>(found - schema.variables.begin());
+}
+
+// Does the variable say where something is? Places stay float32, whatever is read there.
+bool is_of_places(const Node& node, std::size_t variable) {
+  const OperatorFacts* facts = find_facts(node.op);
+  if (facts == nullptr) return false;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const Formal* formal = node.schema->input(i);
+    if (formal != nullptr && formal->variable == variable && facts->places_by(i)) return true;
+  }
+  return false;
+}
+
+std::string without_kernel(const Node& node, const KernelGap& gap) {
+  if (!gap.is_valid)
+    return concat({node.op, ": checkers accept no 16-bit ", gap.variable, " there"});
+  const std::string when =
+      gap.attribute.empty() ? "" : concat({" with ", gap.attribute, "=", gap.value});
+  return concat({"ONNX Runtime has no 16-bit ", node.op, when});
+}
 
 }  // namespace
 
@@ -77,6 +95,21 @@ bool profile_allows(const Profile& profile, const Graph& graph, const Node& node
     }
   }
   return true;
+}
+
+void keep_to_kernels(const Profile& profile, const Graph& graph, const Node& node,
+                     const std::vector<Slot>& variables, Slots& slots) {
+  for (const KernelGap& gap : kernel_gaps(node.qualified_name(), node.schema->since)) {
+    const std::size_t variable = variable_of(*node.schema, gap.variable);
+    if (variable >= variables.size() || variables[variable] == kNoSlot) continue;
+    if (!gap.attribute.empty() && graph.attribute_text(node, gap.attribute) != gap.value) continue;
+    const std::size_t other = variable_of(*node.schema, gap.with);
+    if (other < variables.size() && variables[other] != kNoSlot) {
+      if (!is_of_places(node, variable)) slots.unite(variables[variable], variables[other]);
+    } else if (profile.avoids_gaps || !gap.is_valid) {
+      slots.pin(variables[variable], Label::kHigh, Level::kValidity, without_kernel(node, gap));
+    }
+  }
 }
 
 }  // namespace mezzo::convert

@@ -13,6 +13,7 @@ constexpr std::array kPinRules{
     PinRule{"divisors", "small numbers that keep divisors from zero", pin_guarded_divisors},
     PinRule{"positions", "angles of positions, differences of places", pin_positions},
     PinRule{"differences", "differences of near numbers", pin_differences},
+    PinRule{"masks", "masks that may be beyond the range", pin_masks},
     PinRule{"joins", "what ONNX Runtime joins wrongly", pin_joined_operators, true},
 };
 
