@@ -95,10 +95,6 @@ inline KernelCase kernel_case(const KernelGap& gap) {
     made.inputs = {{"x", Element::kFloat, {3, 3}, rising(9)}};
     made.outputs = {{3, 3}};
     made.attributes.push_back(attribute("dtype", 1));
-  } else if (gap.op == "BitCast") {
-    made.inputs = {{"x", Element::kFloat, {3}, rising(3)}};
-    made.outputs = {{3}};
-    made.attributes.push_back(attribute("to", 6));
   } else if (gap.op == "QuantizeLinear") {
     made.inputs = {{"x", Element::kFloat, {2, 3}, rising(6)},
                    {"step", Element::kFloat, {}, {0.01F}},
@@ -163,9 +159,7 @@ inline Message kernel_model(const KernelGap& gap, const std::set<std::string>& l
   for (std::size_t i = 0; i < made.outputs.size(); ++i) {
     const std::string name = "y" + std::to_string(i);
     if (given[i] != name) g.node("Cast", {given[i]}, {name}, attribute("to", 1));
-    const Element element = op == "BitCast"          ? Element::kInt32
-                            : op == "QuantizeLinear" ? Element::kUint8
-                                                     : Element::kFloat;
+    const Element element = op == "QuantizeLinear" ? Element::kUint8 : Element::kFloat;
     g.output(name, element, made.outputs[i]);
   }
   constexpr int kWithoutOwnOpset = 21, kFirstOpset = 13, kIr = 10;

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "convert/decide/pin_context.h"
+#include "convert/decide/profile.h"
 #include "convert/onnx/concat.h"
 #include "convert/onnx/low.h"
 #include "convert/standard/operator_facts.h"
@@ -54,6 +55,11 @@ class Decider {
     }
     for (std::string& warning : warnings_of_narrowed_ids(graph_, policy_))
       result_.warnings.push_back(std::move(warning));
+    map().slots.settle();
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      if (node.schema != nullptr) follow_kernels(node, variables(static_cast<NodeId>(n)), map().slots);
+    }
     map().slots.settle();
     result_.low = place_casts(graph_, policy_, map());
     result_.list = decisions_of(graph_, policy_, result_);

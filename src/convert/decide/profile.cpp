@@ -6,7 +6,6 @@
 #include "convert/graph/graph.h"
 #include "convert/onnx/concat.h"
 #include "convert/standard/onnxruntime_kernels.h"
-#include "convert/standard/operator_facts.h"
 
 namespace mezzo::convert {
 namespace {
@@ -45,15 +44,15 @@ std::size_t variable_of(const Schema& schema, std::string_view name) {
   return static_cast<std::size_t>(found - schema.variables.begin());
 }
 
-// Does the variable say where something is? Places stay float32, whatever is read there.
-bool is_of_places(const Node& node, std::size_t variable) {
-  const OperatorFacts* facts = find_facts(node.op);
-  if (facts == nullptr) return false;
-  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    const Formal* formal = node.schema->input(i);
-    if (formal != nullptr && formal->variable == variable && facts->places_by(i)) return true;
-  }
-  return false;
+Slot slot_of(const Schema& schema, const std::vector<Slot>& variables, std::string_view name) {
+  const std::size_t variable = variable_of(schema, name);
+  return variable < variables.size() ? variables[variable] : kNoSlot;
+}
+
+bool has_row(std::span<const KernelGap> gaps, std::string_view variable, std::string_view with) {
+  return std::ranges::any_of(gaps, [&](const KernelGap& gap) {
+    return gap.variable == variable && gap.with == with;
+  });
 }
 
 std::string without_kernel(const Node& node, const KernelGap& gap) {
@@ -99,16 +98,29 @@ bool profile_allows(const Profile& profile, const Graph& graph, const Node& node
 
 void keep_to_kernels(const Profile& profile, const Graph& graph, const Node& node,
                      const std::vector<Slot>& variables, Slots& slots) {
-  for (const KernelGap& gap : kernel_gaps(node.qualified_name(), node.schema->since)) {
-    const std::size_t variable = variable_of(*node.schema, gap.variable);
-    if (variable >= variables.size() || variables[variable] == kNoSlot) continue;
-    if (!gap.attribute.empty() && graph.attribute_text(node, gap.attribute) != gap.value) continue;
-    const std::size_t other = variable_of(*node.schema, gap.with);
-    if (other < variables.size() && variables[other] != kNoSlot) {
-      if (!is_of_places(node, variable)) slots.unite(variables[variable], variables[other]);
-    } else if (profile.avoids_gaps || !gap.is_valid) {
-      slots.pin(variables[variable], Label::kHigh, Level::kValidity, without_kernel(node, gap));
+  const std::span gaps = kernel_gaps(node.qualified_name(), node.schema->since);
+  for (const KernelGap& gap : gaps) {
+    const Slot slot = slot_of(*node.schema, variables, gap.variable);
+    if (slot == kNoSlot) continue;
+    if (!gap.with.empty()) {
+      const Slot other = slot_of(*node.schema, variables, gap.with);
+      if (other != kNoSlot && has_row(gaps, gap.with, gap.variable)) slots.unite(slot, other);
+      continue;
     }
+    if (!gap.attribute.empty() && graph.attribute_text(node, gap.attribute) != gap.value) continue;
+    if (profile.avoids_gaps || !gap.is_valid)
+      slots.pin(slot, Label::kHigh, Level::kValidity, without_kernel(node, gap));
+  }
+}
+
+void follow_kernels(const Node& node, const std::vector<Slot>& variables, Slots& slots) {
+  for (const KernelGap& gap : kernel_gaps(node.qualified_name(), node.schema->since)) {
+    const Slot slot = slot_of(*node.schema, variables, gap.variable);
+    if (gap.with.empty() || slot == kNoSlot) continue;
+    const Pin* other = slots.pin_of(slot_of(*node.schema, variables, gap.with));
+    if (other != nullptr && other->label == Label::kLow) continue;
+    slots.pin(slot, Label::kHigh, Level::kValidity,
+              concat({node.op, ": ", gap.variable, " is 16 bits wide with ", gap.with, " alone"}));
   }
 }
 

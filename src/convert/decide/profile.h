@@ -42,8 +42,12 @@ bool profile_allows(const Profile&, const Graph&, const Node&, Element low, std:
 
 /// Keeps the node to what ONNX Runtime's kernels take, `variables` being the slots of its schema's:
 /// type variables that it knows in one type alone become one slot, in every profile. Those that it
-/// runs in float32 alone are pinned where the profile avoids such, or no checker accepts another.
+/// runs in float32 alone are pinned where the profile avoids such, or checkers accept no other.
 void keep_to_kernels(const Profile&, const Graph&, const Node&, const std::vector<Slot>& variables,
                      Slots&);
+
+/// The same for type variables that may be low only where another one is: pinned where that is not
+/// pinned low. The slots must be settled, and are not afterwards.
+void follow_kernels(const Node&, const std::vector<Slot>& variables, Slots&);
 
 }  // namespace mezzo::convert

@@ -20,7 +20,6 @@ void Editor::run() {
   }
   settle_weights_only();
   settle_bounds();
-  settle_masks();
   edit_tree(0, main);
   for (auto& function : new_functions_) model.add(field::model::kFunctions, std::move(function));
 }

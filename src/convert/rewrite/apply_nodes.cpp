@@ -15,7 +15,7 @@ void Editor::report_cast(const Value& value, bool from_low, std::string_view rea
                             std::string(reason)});
 }
 
-void Editor::cast(ValueId id, bool from_low, std::vector<Message>& nodes) {
+Message Editor::cast_node(ValueId id, bool from_low) {
   const Value& value = graph_.value(id);
   const Twins& names = twins(id);
   std::string reader = "an output";
@@ -27,12 +27,8 @@ void Editor::cast(ValueId id, bool from_low, std::vector<Message>& nodes) {
     }
   }
   report_cast(value, from_low, concat({"read by ", reader}));
-  if (from_low) {
-    nodes.push_back(cast_message(names.low, names.high, Element::kFloat, value.scope));
-  } else {
-    const std::string_view from = bounded(id, names.high, nodes);
-    nodes.push_back(cast_message(from, names.low, low_, value.scope));
-  }
+  return from_low ? cast_message(names.low, names.high, Element::kFloat, value.scope)
+                  : cast_message(names.high, names.low, low_, value.scope);
 }
 
 Message Editor::cast_message(std::string_view from, std::string_view to, Element element,
@@ -115,7 +111,7 @@ void Editor::edit_outputs(const Node& node, Message& message, std::vector<Messag
     const bool has_both = !names.high.empty() && !names.low.empty();
     const ValueId source = low ? kNone : low_source(graph_, out, low_);
     const bool is_elided = source != kNone && names.low == graph_.value(source).name;
-    if (has_both && !is_elided) cast(out, low, after);
+    if (has_both && !is_elided) after.push_back(cast_node(out, low));
   }
   if (any_low) set_output_type(node, message);  // it may add a field: not while they are walked
 }

@@ -50,7 +50,7 @@ void Editor::outside_value(ValueId id, std::vector<Message>& first,
     }
     return;
   }
-  cast(id, made_low, first);
+  first.push_back(cast_node(id, made_low));
 }
 
 // The low tensor takes a name of its own, and a Cast the one that readers know.
@@ -195,7 +195,7 @@ void Editor::edit_constant_node(const Node& node, Message& message, std::vector<
     count_rounding(out);
     after.push_back(constant_node(names.low, rounded_value(node)));
   } else {
-    cast(out, stored, after);
+    after.push_back(cast_node(out, stored));
   }
 }
 

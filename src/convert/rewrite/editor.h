@@ -1,6 +1,6 @@
 // The editor behind apply(): one tree of scopes at a time, the main graph or one instance of a
 // function. Its parts: apply.cpp (names, scopes, declared types), apply_weights.cpp (constants),
-// apply_bounds.cpp (what is clamped or raised), apply_masks.cpp (masks out of range) and apply_nodes.cpp (nodes, casts, functions).
+// apply_bounds.cpp (what is clamped or raised) and apply_nodes.cpp (nodes, casts, functions).
 #pragma once
 
 #include <map>
@@ -88,10 +88,6 @@ class Editor {
   bool is_stored_rounded(ValueId id) const {
     return storage_ == Storage::kConverted || bounds_.contains(id);
   }
-  // Masks that rounding would make infinite. Settled before anything is edited too.
-  void settle_masks();
-  // The value under that name or, of such a mask, its copy within the range, made by added nodes.
-  std::string_view bounded(ValueId id, std::string_view from, std::vector<Message>& nodes);
   void raise_bound(NodeId id, const Node& node, Message& message);
   bool may_be_stored_low_only(ValueId id);
   // Does a body or a function give the value, in the low type, where `source` was not made by one
@@ -104,8 +100,7 @@ class Editor {
   void count_rounding(ValueId id);
   void count_rounding(const ConstantFacts& facts);
   void report_cast(const Value& value, bool from_low, std::string_view reason);
-  // Adds the Cast that makes the value's other type.
-  void cast(ValueId id, bool from_low, std::vector<Message>& nodes);
+  Message cast_node(ValueId id, bool from_low);
   Message cast_message(std::string_view from, std::string_view to, Element element, ScopeId scope);
   bool is_output(std::string_view name) const;
   // Readers of old models infer nothing through a Cast that names its type.
@@ -147,7 +142,6 @@ class Editor {
   // Per node and input: which of the value's uses that is. Shared constants have very many.
   std::vector<std::vector<std::size_t>> use_of_input_;
   std::unordered_map<ValueId, Bounds> bounds_;  // of constants that are not only rounded
-  std::vector<bool> far_masks_;                 // per value; empty if none is made low
   std::unordered_map<NodeId, bool> quantised_;  // asked of readers that have many inputs
   Names* names_ = nullptr;
   bool has_training_ = false;

@@ -53,9 +53,7 @@ void Editor::outside_emulated(ValueId id, std::vector<Message>& first) {
   const Value& value = graph_.value(id);
   const std::string_view name = twins(id).low;
   if (name == value.name) return;
-  if (is_constant(id)) return round_constant(id, first);
-  const std::string_view from = bounded(id, value.name, first);
-  round(from, name, value.scope, first);
+  is_constant(id) ? round_constant(id, first) : round(value.name, name, value.scope, first);
 }
 
 void Editor::outputs_emulated(const Node& node, Message& message, std::vector<Message>& after) {
@@ -70,12 +68,8 @@ void Editor::outputs_emulated(const Node& node, Message& message, std::vector<Me
       field.set_bytes(raw);
       round(raw, value.name, value.scope, after);
     } else if (twins(out).low != value.name) {
-      if (is_constant(out)) {
-        round_constant(out, after);
-      } else {
-        const std::string_view from = bounded(out, value.name, after);
-        round(from, twins(out).low, value.scope, after);
-      }
+      is_constant(out) ? round_constant(out, after)
+                       : round(value.name, twins(out).low, value.scope, after);
     }
   }
 }

@@ -15,7 +15,7 @@ struct KernelGap {
   int since;            ///< the version of the operator: the opset in which it came
   std::string_view attribute, value;  ///< only where the attribute has that value; empty: always
   std::string_view variable;
-  std::string_view with;  ///< it may be low where this one is low; empty: nowhere
+  std::string_view with;  ///< it may be low only where this one is; empty: nowhere
   bool is_valid;          ///< do checkers of the standard accept it?
 };
 

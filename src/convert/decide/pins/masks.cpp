@@ -1,9 +1,13 @@
-#include "convert/decide/pins/masks.h"
-
+// Masks: what is added to scores before their softmax, -1e9 where nothing is to be seen. A caller
+// gives them, or they are made with such a number, which in half is minus infinity: then a row that
+// is masked whole has no softmax. Between -1e9 and a score nothing is left of the score, which no
+// number of half does to it; so the sum stays float32, and what is multiplied goes low.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
+#include "convert/decide/pin_context.h"
 #include "convert/decide/pins/pins.h"
 #include "convert/graph/walk.h"
 #include "convert/onnx/low.h"
@@ -12,9 +16,12 @@
 namespace mezzo::convert {
 namespace {
 
+constexpr std::string_view kMaskWhy = "a mask that may be beyond the range";
+
+// Operators that take a mask, and the input that it is.
 struct MaskPlace {
   std::string_view op;
-  int input;
+  std::size_t input;
 };
 
 constexpr std::array kMaskPlaces{
@@ -27,64 +34,85 @@ constexpr std::array kMaskPlaces{
 
 class Masks {
  public:
-  Masks(const Graph& graph, const Constants& constants, Element low)
-      : graph_(graph), constants_(constants), low_(low) {}
+  explicit Masks(const PinContext& context) : context_(context), graph_(context.graph) {}
 
-  /// Calls `found` with each far mask and the ways back to what makes it far.
-  template <typename Found>
-  void each(const Found& found) const {
+  void run() {
     for (const Node& node : graph_.nodes) {
-      if (!node.is_described() || (is_sum(node) && !is_added_to_scores(node))) continue;
-      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-        if (!is_open(node.inputs[i]) || !is_place(node, static_cast<int>(i))) continue;
-        const std::vector<ValueId> way = way_from(node.inputs[i]);
-        if (!way.empty()) found(node.inputs[i], way);
+      if (is_sum(node)) {
+        masked_sum(node);
+      } else {
+        for (const MaskPlace& place : kMaskPlaces) {
+          if (node.schema != nullptr && place.op == node.qualified_name()) masked(node, place.input);
+        }
       }
     }
   }
 
  private:
-  bool is_open(ValueId id) const {
-    return id != kNone && is_float_based(graph_.value(id).type) && !constants_.is_constant(id);
+  bool is_sum(const Node& node) const {
+    return context_.is_standard(node) && node.inputs.size() == 2 &&
+           (node.op == "Add" || node.op == "Sub");
   }
 
-  static bool is_sum(const Node& node) {
-    return node.domain.empty() && (node.op == "Add" || node.op == "Sub");
+  // The type of the mask itself where it has one, as Attention's, or else of the whole operator.
+  void masked(const Node& node, std::size_t input) {
+    if (input >= node.inputs.size() || !keep_way(node.inputs[input])) return;
+    const Formal* formal = node.schema->input(input);
+    const auto& variables = context_.map.variables[static_cast<std::size_t>(context_.id_of(node))];
+    if (formal == nullptr || formal->variable >= variables.size()) return;
+    context_.map.slots.pin(variables[formal->variable], Label::kHigh, Level::kPattern,
+                           std::string(kMaskWhy));
   }
 
-  static bool is_place(const Node& node, int input) {
-    if (is_sum(node)) return node.op == "Add" || input == 1;
-    return std::ranges::any_of(kMaskPlaces, [&](const MaskPlace& place) {
-      return place.input == input && place.op == node.qualified_name();
-    });
+  void masked_sum(const Node& sum) {
+    const std::vector<ValueId> onward = way_to_softmax(sum);
+    if (onward.empty()) return;
+    bool is_masked = false;
+    for (std::size_t i = sum.op == "Sub" ? 1 : 0; i < 2; ++i)
+      is_masked = keep_way(sum.inputs[i]) || is_masked;
+    if (!is_masked) return;
+    for (const ValueId id : onward) {
+      if (const Node* node = context_.maker(id)) context_.keep_node(context_.id_of(*node), kMaskWhy);
+    }
   }
 
-  bool is_added_to_scores(const Node& sum) const {
-    bool are_scores = false;
+  // What the scores go through on their way to a softmax, and its result; nothing if there is none.
+  std::vector<ValueId> way_to_softmax(const Node& sum) const {
+    std::vector<ValueId> way = sum.outputs;
+    bool is_there = false;
     walk_on(graph_, sum.outputs, {}, [&](ValueId, const Use& use, const Node& reader) {
-      are_scores = are_scores || reader.op == "Softmax" || reader.op == "LogSoftmax";
+      const bool is_end = reader.op == "Softmax" || reader.op == "LogSoftmax";
       const bool is_passed = (moves_values(reader.op) && use.input == 0) || reader.op == "Add" ||
                              reader.op == "Max" || reader.op == "Where";
-      return is_passed && !are_scores ? Onward::kFirst : Onward::kStop;
+      if (is_end || is_passed) way.insert(way.end(), reader.outputs.begin(), reader.outputs.end());
+      is_there = is_there || is_end;
+      return is_passed ? Onward::kFirst : Onward::kStop;
     });
-    return are_scores;
+    return is_there ? way : std::vector<ValueId>();
   }
 
-  // To floats that a caller gives and arithmetic with numbers beyond the range, through all but
-  // products.
-  std::vector<ValueId> way_from(ValueId mask) const {
-    return ways_back_to_goals(graph_, mask, {}, [&](ValueId id, const Node* node) -> WayStep {
-      if (!is_float_based(graph_.value(id).type) || constants_.is_constant(id)) return {};
+  // Keeps what the mask is made of, up to floats that a caller gives and arithmetic with numbers
+  // beyond the range, through all but products; is there such a thing?
+  bool keep_way(ValueId mask) {
+    if (!context_.is_open(mask)) return false;
+    const auto visit = [&](ValueId id, const Node* node) -> WayStep {
+      if (!context_.is_open(id)) return {};
       const Value& value = graph_.value(id);
       if (value.is_scope_input && value.scope == 0) return {Onward::kStop, true};
       if (node == nullptr) return {Onward::kAll, false};
-      const bool is_passed = moves_values(node->op) || kind_of(node->op) == Kind::kElementwise;
       if (node->op == "Cast") return {Onward::kStop, is_of_doubles(*node)};
-      if (!is_passed) return {};
+      if (!moves_values(node->op) && kind_of(node->op) != Kind::kElementwise) return {};
       return {Onward::kAll, std::ranges::any_of(node->inputs, [&](ValueId in) {
-                return in != kNone && constants_.is_constant(in) && is_far(in);
+                return context_.is_constant(in) && is_far(in);
               })};
-    });
+    };
+    const std::vector<ValueId> way = ways_back_to_goals(graph_, mask, {}, visit);
+    for (const ValueId id : way) {
+      const Node* node = context_.maker(id);
+      if (node != nullptr) context_.keep_node(context_.id_of(*node), kMaskWhy);
+      if (node == nullptr && graph_.value(id).scope != 0) context_.keep_value(id, kMaskWhy);
+    }
+    return !way.empty();
   }
 
   bool is_of_doubles(const Node& cast) const {
@@ -93,38 +121,19 @@ class Masks {
   }
 
   bool is_far(ValueId constant) const {
-    return std::ranges::any_of(constants_.values(constant), [&](double value) {
-      return std::isfinite(value) && std::fabs(value) >= overflows_at(low_);
+    return std::ranges::any_of(context_.constants.values(constant), [&](double value) {
+      return std::isfinite(value) && std::fabs(value) >= overflows_at(context_.low());
     });
   }
 
+  const PinContext& context_;
   const Graph& graph_;
-  const Constants& constants_;
-  Element low_;
 };
 
 }  // namespace
 
-std::vector<bool> far_masks(const Graph& graph, const Constants& constants, Element low) {
-  std::vector<bool> are_masks(graph.values.size());
-  Masks(graph, constants, low).each([&](ValueId mask, const std::vector<ValueId>&) {
-    are_masks[static_cast<std::size_t>(mask)] = true;
-  });
-  return are_masks;
-}
-
-// All between the mask and what makes it far stays float32, so that the mask itself is what is
-// brought into the range.
 void pin_masks(const PinContext& context) {
-  constexpr std::string_view kWhy = "a mask that may be beyond the range";
-  Masks(context.graph, context.constants, context.low())
-      .each([&](ValueId, const std::vector<ValueId>& way) {
-        for (const ValueId id : way) {
-          if (const Node* node = context.maker(id)) context.keep_node(context.id_of(*node), kWhy);
-          if (context.native(id) != kNoSlot && context.maker(id) == nullptr)
-            context.keep_value(id, kWhy);
-        }
-      });
+  Masks(context).run();
 }
 
 }  // namespace mezzo::convert

@@ -26,7 +26,7 @@ void pin_differences(const PinContext&);
 /// Pins values that decide a choice or say where something is, and makes equalities.
 void pin_selections(const PinContext&);
 
-/// Masks that a caller gives, up to where they are added to scores.
+/// Masks that may be beyond the range, up to the softmax of what they are added to.
 void pin_masks(const PinContext&);
 
 /// Pins and equalities against what ONNX Runtime does wrong where it joins operators of float16,
