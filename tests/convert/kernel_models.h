@@ -66,8 +66,8 @@ inline KernelCase tree() {
   for (const char* ones : {"nodes_trueleafs", "nodes_falsenodeids", "nodes_falseleafs"})
     made.attributes.push_back(integers_attribute(ones, {1}));
   made.attributes.push_back(integers_attribute("leaf_targetids", {0, 0}));
-  made.attributes.push_back(tensor_attribute(
-      "nodes_modes", tensor<std::uint8_t>("modes", Element::kUint8, {1}, {0})));
+  made.attributes.push_back(
+      tensor_attribute("nodes_modes", tensor<std::uint8_t>("modes", Element::kUint8, {1}, {0})));
   made.attributes.push_back(tensor_attribute("nodes_splits", floats("splits", {1}, {0.5F})));
   made.attributes.push_back(tensor_attribute("leaf_weights", floats("weights", {2}, {1, 2})));
   made.attributes.push_back(attribute("n_targets", 1));
@@ -163,8 +163,8 @@ inline Message kernel_model(const KernelGap& gap, const std::set<std::string>& l
     g.output(name, element, made.outputs[i]);
   }
   constexpr int kWithoutOwnOpset = 21, kFirstOpset = 13, kIr = 10;
-  Message result = model(
-      g.take(), domain.empty() ? std::max(gap.since, kFirstOpset) : kWithoutOwnOpset, kIr);
+  Message result =
+      model(g.take(), domain.empty() ? std::max(gap.since, kFirstOpset) : kWithoutOwnOpset, kIr);
   if (!domain.empty())
     result.add(field::model::kOpsetImport,
                std::make_unique<Message>(opset_import(gap.since, domain)));

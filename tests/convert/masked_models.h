@@ -33,8 +33,7 @@ inline Message masked_attention(MaskKind kind, int opset = 23, float far = -1e9F
     const auto seed = static_cast<std::uint32_t>(name[1]);
     g.weight(name, uniform_values(64, 0.8F, seed), {8, 8});
   }
-  for (const char* name : {"q", "k", "v"})
-    g.node("MatMul", {"x", std::string("w") + name}, {name});
+  for (const char* name : {"q", "k", "v"}) g.node("MatMul", {"x", std::string("w") + name}, {name});
   std::string mask = "mask";
   if (kind == MaskKind::kMoved) {
     g.initializer(tensor<std::int64_t>("axes", Element::kInt64, {2}, {0, 1}));

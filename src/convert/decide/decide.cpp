@@ -58,7 +58,8 @@ class Decider {
     map().slots.settle();
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
-      if (node.schema != nullptr) follow_kernels(node, variables(static_cast<NodeId>(n)), map().slots);
+      if (node.schema != nullptr)
+        follow_kernels(node, variables(static_cast<NodeId>(n)), map().slots);
     }
     map().slots.settle();
     result_.low = place_casts(graph_, policy_, map());

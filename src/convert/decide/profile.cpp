@@ -50,9 +50,8 @@ Slot slot_of(const Schema& schema, const std::vector<Slot>& variables, std::stri
 }
 
 bool has_row(std::span<const KernelGap> gaps, std::string_view variable, std::string_view with) {
-  return std::ranges::any_of(gaps, [&](const KernelGap& gap) {
-    return gap.variable == variable && gap.with == with;
-  });
+  return std::ranges::any_of(
+      gaps, [&](const KernelGap& gap) { return gap.variable == variable && gap.with == with; });
 }
 
 std::string without_kernel(const Node& node, const KernelGap& gap) {

@@ -11,8 +11,8 @@ namespace mezzo::convert {
 
 /// A type variable of an operator that cannot be 16 bits wide, or only together with another one.
 struct KernelGap {
-  std::string_view op;  ///< "ScatterND", "ai.onnx.ml::TreeEnsemble"
-  int since;            ///< the version of the operator: the opset in which it came
+  std::string_view op;                ///< "ScatterND", "ai.onnx.ml::TreeEnsemble"
+  int since;                          ///< the version of the operator: the opset in which it came
   std::string_view attribute, value;  ///< only where the attribute has that value; empty: always
   std::string_view variable;
   std::string_view with;  ///< it may be low only where this one is; empty: nowhere

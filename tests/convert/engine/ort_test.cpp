@@ -113,7 +113,8 @@ TEST(OnnxRuntime, LoadsRunsAndAgreesOnTheWholeCorpus) {
       }
     }
     std::printf(
-        "io %s, profile %s: ONNX Runtime %s loads %d originals and %d results; %d of %d that were run agree\n",
+        "io %s, profile %s: ONNX Runtime %s loads %d originals and %d results; %d of %d that were "
+        "run agree\n",
         io, profile, runtime()->version().c_str(), originals, loaded, agreeing, compared);
     EXPECT_EQ(loaded, originals);
     EXPECT_GT(compared, 800);

@@ -149,7 +149,8 @@ TEST_F(ReportedModels, AnglesOfHighFrequenciesKeepTheirDigits) {
     Sample sample{{"x", is_made ? array(Element::kFloat, {8, 4}, uniform_values(32, 2, 4))
                                 : array(Element::kFloat, {8, 1}, uniform_values(8, 1, 4))}};
     if (kind == Angles::kCounted || kind == Angles::kGathered)
-      sample["x"] = array<std::int64_t>(Element::kInt64, {8, 1}, {0, 1, 17, 49, 120, 230, 300, 340});
+      sample["x"] =
+          array<std::int64_t>(Element::kInt64, {8, 1}, {0, 1, 17, 49, 120, 230, 300, 340});
     expect_right(many_frequencies(kind), sample,
                  "angles " + std::to_string(static_cast<int>(kind)));
   }
@@ -165,7 +166,8 @@ Message half_island(bool is_made, bool is_multiplied) {
   g.node("Cast", {is_made ? "m" : "x"}, {"h"}, attribute("to", 10));
   g.node("Add", {"h", "thousand"}, {"sum"}).node("Cast", {"sum"}, {"up"}, attribute("to", 1));
   g.node(is_multiplied ? "MatMul" : "Identity",
-         is_multiplied ? std::vector<std::string>{"up", "w"} : std::vector<std::string>{"up"}, {"y"});
+         is_multiplied ? std::vector<std::string>{"up", "w"} : std::vector<std::string>{"up"},
+         {"y"});
   return model(g.output("y", Element::kFloat, {4, 8}).take());
 }
 

@@ -42,7 +42,8 @@ class Masks {
         masked_sum(node);
       } else {
         for (const MaskPlace& place : kMaskPlaces) {
-          if (node.schema != nullptr && place.op == node.qualified_name()) masked(node, place.input);
+          if (node.schema != nullptr && place.op == node.qualified_name())
+            masked(node, place.input);
         }
       }
     }
@@ -72,7 +73,8 @@ class Masks {
       is_masked = keep_way(sum.inputs[i]) || is_masked;
     if (!is_masked) return;
     for (const ValueId id : onward) {
-      if (const Node* node = context_.maker(id)) context_.keep_node(context_.id_of(*node), kMaskWhy);
+      if (const Node* node = context_.maker(id))
+        context_.keep_node(context_.id_of(*node), kMaskWhy);
     }
   }
 

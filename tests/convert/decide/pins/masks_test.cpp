@@ -67,8 +67,7 @@ TEST(Masks, OfAnOperatorOfOneTypeKeepItFloat) {
          attribute("num_heads", 2));
   g.node("MatMul", {"attended", "w"}, {"y"}).output("y", Element::kFloat, {1, 6, 8});
   Message made = model(g.take());
-  made.add(field::model::kOpsetImport,
-           std::make_unique<Message>(opset_import(1, "com.microsoft")));
+  made.add(field::model::kOpsetImport, std::make_unique<Message>(opset_import(1, "com.microsoft")));
   EXPECT_FALSE(decision_on(made, "attended").low);
   EXPECT_TRUE(decision_on(made, "q").low);
 }
@@ -81,8 +80,7 @@ TEST(Masks, ComeOutTheSameFromASecondConversion) {
     save(folder / "in.onnx", masked_attention(kind));
     convert_model(folder / "in.onnx", folder / "once.onnx", options);
     convert_model(folder / "once.onnx", folder / "twice.onnx", options);
-    EXPECT_TRUE(contents(folder / "once.onnx") == contents(folder / "twice.onnx"))
-        << name_of(kind);
+    EXPECT_TRUE(contents(folder / "once.onnx") == contents(folder / "twice.onnx")) << name_of(kind);
   }
   fs::remove_all(folder.parent_path());
 }
