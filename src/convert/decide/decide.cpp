@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "convert/decide/pin_context.h"
+#include "convert/decide/profile.h"
 #include "convert/decide/tables.h"
 #include "convert/onnx/concat.h"
 #include "convert/onnx/low.h"
@@ -33,6 +34,7 @@ class Decider {
       pin_regions();
       pin_values();
       pin_choices();
+      keep_positions();
       pin_kept(evidence.kept);
     } else {
       pin_classes();
@@ -54,6 +56,12 @@ class Decider {
     }
     for (std::string& warning : warnings_of_narrowed_ids(graph_, policy_))
       result_.warnings.push_back(std::move(warning));
+    map().slots.settle();
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      if (node.schema != nullptr)
+        follow_kernels(node, variables(static_cast<NodeId>(n)), map().slots);
+    }
     map().slots.settle();
     result_.low = place_casts(graph_, policy_, map());
     evidence.plan != nullptr ? plan_tables(*evidence.plan) : store_tables_low();
@@ -90,6 +98,14 @@ class Decider {
     }
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
       pin_all(static_cast<NodeId>(n), Level::kDefault, why);
+  }
+
+  // Rounding a weight of a product costs as much as rounding what it is multiplied with; rounding a
+  // frequency turns angles.
+  void keep_positions() {
+    if (policy_.is_without("positions")) return;
+    for (const NodeId id : readers_of_positions({graph_, policy_, constants_, map()}))
+      result_.float_weights.push_back(graph_.key_of(graph_.node(id)));
   }
 
   void warn_of_low_names() {

@@ -253,6 +253,7 @@ class Mapper {
     std::string why = "BitCast reads the bits of float32";
     const bool allowed = node.op != "BitCast" &&
                          profile_allows(policy_.profile(), graph_, node, policy_.low(), &why);
+    keep_to_kernels(policy_.profile(), graph_, node, variables, map_.slots);
     Slot first = kNoSlot;
     for (const Slot slot : variables) {
       if (slot == kNoSlot) continue;

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "convert/decide/decide.h"
 #include "convert/graph/constants.h"
@@ -54,5 +55,9 @@ struct PinRule {
 
 /// All of them, in the order in which they pin (decide/pins/).
 std::span<const PinRule> pin_rules();
+
+/// The nodes whose weights are frequencies and places: numbers that show every digit. They stay
+/// float32 even where only weights are stored low.
+std::vector<NodeId> readers_of_positions(const PinContext&);
 
 }  // namespace mezzo::convert

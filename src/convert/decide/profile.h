@@ -5,7 +5,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "convert/decide/slots.h"
 #include "convert/graph/graph.h"
 
 namespace mezzo::convert {
@@ -25,6 +27,7 @@ struct Profile {
   bool weights_only = false;  ///< 16 bits are a way of storing, nothing else
   bool must_load = false;     ///< what ONNX Runtime on this machine refuses is no result
   bool avoids_joins = false;  ///< keeps clear of what ONNX Runtime joins wrongly
+  bool avoids_gaps = false;   ///< keeps clear of what ONNX Runtime has no kernel for
   std::span<const Gap> gaps = {};
 };
 
@@ -36,5 +39,15 @@ std::string profile_names();
 
 /// Does the target run this node in the low type? `why` says why not.
 bool profile_allows(const Profile&, const Graph&, const Node&, Element low, std::string* why);
+
+/// Keeps the node to what ONNX Runtime's kernels take, `variables` being the slots of its schema's:
+/// type variables that it knows in one type alone become one slot, in every profile. Those that it
+/// runs in float32 alone are pinned where the profile avoids such, or checkers accept no other.
+void keep_to_kernels(const Profile&, const Graph&, const Node&, const std::vector<Slot>& variables,
+                     Slots&);
+
+/// The same for type variables that may be low only where another one is: pinned where that is not
+/// pinned low. The slots must be settled, and are not afterwards.
+void follow_kernels(const Node&, const std::vector<Slot>& variables, Slots&);
 
 }  // namespace mezzo::convert

@@ -70,12 +70,13 @@ std::vector<Array> rounded_reference(const OrtSession& session, const Case& data
 }
 
 TEST(OnnxRuntime, LoadsRunsAndAgreesOnTheWholeCorpus) {
-  for (const char* io : {"keep", "low"}) {
+  using Mode = std::pair<const char*, const char*>;
+  for (const auto& [io, profile] : {Mode{"keep", "ort"}, {"low", "ort"}, {"low", "portable"}}) {
     const fs::path folder = scratch_folder("ort");
     const fs::path out = folder / "out.onnx";
     Options options;
     options.io = io;
-    options.profile = "ort";
+    options.profile = profile;
     options.cast_optional_params = true;
     options.verify = "none";
     int originals = 0, loaded = 0, compared = 0, agreeing = 0;
@@ -112,8 +113,9 @@ TEST(OnnxRuntime, LoadsRunsAndAgreesOnTheWholeCorpus) {
       }
     }
     std::printf(
-        "io %s: ONNX Runtime %s loads %d originals and %d results; %d of %d that were run agree\n",
-        io, runtime()->version().c_str(), originals, loaded, agreeing, compared);
+        "io %s, profile %s: ONNX Runtime %s loads %d originals and %d results; %d of %d that were "
+        "run agree\n",
+        io, profile, runtime()->version().c_str(), originals, loaded, agreeing, compared);
     EXPECT_EQ(loaded, originals);
     EXPECT_GT(compared, 800);
     fs::remove_all(folder.parent_path());

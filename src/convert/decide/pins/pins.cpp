@@ -15,6 +15,7 @@ constexpr std::array kPinRules{
     PinRule{"differences", "differences of near numbers", pin_differences},
     PinRule{"states", "states of loops that add to themselves", pin_states},
     PinRule{"offsets", "what numbers share before a normalisation", pin_offsets},
+    PinRule{"masks", "masks that may be beyond the range", pin_masks},
     PinRule{"joins", "what ONNX Runtime joins wrongly", pin_joined_operators, true},
 };
 

@@ -32,6 +32,9 @@ void pin_states(const PinContext&);
 /// Pins values that decide a choice or say where something is, and makes equalities.
 void pin_selections(const PinContext&);
 
+/// Masks that may be beyond the range, up to the softmax of what they are added to.
+void pin_masks(const PinContext&);
+
 /// Pins and equalities against what ONNX Runtime does wrong where it joins operators of float16,
 /// for profiles that it runs. The slots must be settled, and are not afterwards.
 void pin_joined_operators(const PinContext&);

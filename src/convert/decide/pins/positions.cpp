@@ -22,15 +22,23 @@ class Positions {
  public:
   explicit Positions(const PinContext& context) : context_(context), graph_(context.graph) {}
 
-  void run() {
+  struct Kept {
+    NodeId node;
+    std::string_view why;
+  };
+
+  std::vector<Kept> run() {
     for (const Node& node : graph_.nodes) {
       if (!context_.is_standard(node)) continue;
       if (node.op == "Sin" || node.op == "Cos") angle(node);
       if (node.op == "Sub") difference(node);
     }
+    return std::move(kept_);
   }
 
  private:
+  static constexpr std::uint64_t kMostValues = 1U << 22U;
+
   // Does a value come from a count: Range, a Cast of integers, a constant that counts?
   bool is_count(ValueId id) {
     if (id == kNone) return false;
@@ -51,7 +59,6 @@ class Positions {
   }
 
   bool counts(ValueId id) const {
-    constexpr std::uint64_t kMostValues = 1U << 22U;
     constexpr std::size_t kFewest = 8;
     const std::uint64_t count = context_.constants.count(id);
     if (count < kFewest || count > kMostValues) return false;
@@ -75,9 +82,40 @@ class Positions {
   }
 
   // Back from a sine or a cosine to counts, or to what a caller gives, through one product at most:
-  // positions times frequencies.
+  // positions times frequencies. A frequency of thousands shows every digit of what it multiplies,
+  // however many products made that.
   void angle(const Node& node) {
-    keep_way_to_counts(node.inputs.empty() ? kNone : node.inputs[0], true, kAngleWhy);
+    const ValueId from = node.inputs.empty() ? kNone : node.inputs[0];
+    constexpr double kSeen = 0.01, kLost = 0.5;  // of a radian
+    if (!reaches(from, kSeen)) {
+      keep_way_to_counts(from, {.inputs_count = true}, kAngleWhy);
+    } else {
+      const int products = reaches(from, kLost) ? static_cast<int>(kFarthestWalk) : 1;
+      keep_way_to_counts(from, {true, products, kSeen}, kAngleWhy);
+    }
+  }
+
+  // Is an angle made with a constant whose rounding turns it by that much?
+  bool reaches(ValueId angle, double turn) {
+    bool does = false;
+    const auto look = [&](ValueId id) { does = does || is_far(id, turn); };
+    walk_back(graph_, {angle}, {}, [&](ValueId id, const Node* node) {
+      look(id);
+      if (node != nullptr && is_product(node->op)) std::ranges::for_each(node->inputs, look);
+      return node == nullptr || is_between(node->op) ? Onward::kAll : Onward::kStop;
+    });
+    return does;
+  }
+
+  bool is_far(ValueId id, double turn) {
+    if (!context_.is_constant(id)) return false;
+    const double rounding = context_.low() == Element::kFloat16 ? 0x1p-11 : 0x1p-8;
+    const auto [found, is_new] = largest_.try_emplace(id, 0);
+    if (is_new && context_.constants.count(id) <= kMostValues) {
+      for (const float value : context_.constants.floats(id))
+        found->second = std::max(found->second, std::fabs(static_cast<double>(value)));
+    }
+    return found->second * rounding > turn;
   }
 
   // Expected places less own places, as matching has them.
@@ -88,8 +126,8 @@ class Positions {
       const ValueId other = node.inputs[1 - side];
       if (own == kNone || other == kNone || context_.is_constant(other)) continue;
       if (!is_count(source(own))) continue;
-      if (keep_way_to_counts(other, false, kPlaceWhy))
-        context_.keep_node(context_.id_of(node), kPlaceWhy);
+      if (keep_way_to_counts(other, {}, kPlaceWhy))
+        kept_.push_back({context_.id_of(node), kPlaceWhy});
     }
   }
 
@@ -111,23 +149,30 @@ class Positions {
            context_.is_constant(node.inputs[1]);
   }
 
-  // Keeps all between a value and the counts that it is made of; was there one? Inputs of the model
-  // count where `inputs_count`.
-  bool keep_way_to_counts(ValueId from, bool inputs_count, std::string_view why) {
+  struct Goals {
+    bool inputs_count = false;  // what a caller gives counts, too
+    int products = 1;           // on the way
+    double turn = 0;            // constants that are as far count, too; 0: none
+  };
+
+  // Keeps all between a value and the counts that it is made of; was there one?
+  bool keep_way_to_counts(ValueId from, const Goals& goals, std::string_view why) {
     if (from == kNone) return false;
     std::map<ValueId, int> products{{from, 0}};
     const auto visit = [&](ValueId id, const Node* node) -> WayStep {
-      if (is_count(id) || (inputs_count && is_given(id))) return {Onward::kStop, true};
+      const bool is_far_factor = goals.turn > 0 && is_far(id, goals.turn);
+      if (is_far_factor || is_count(id) || (goals.inputs_count && is_given(id)))
+        return {Onward::kStop, true};
       if (node == nullptr) return {context_.is_open(id) ? Onward::kAll : Onward::kStop, false};
       const bool is_sum = is_product(node->op);
-      if (is_sum ? products[id] > 0 : !is_between(node->op)) return {};
+      if (is_sum ? products[id] >= goals.products : !is_between(node->op)) return {};
       for (const ValueId in : node->inputs)
         products.try_emplace(in, products[id] + (is_sum ? 1 : 0));
       return {Onward::kAll, false};
     };
     const std::vector<ValueId> way = ways_back_to_goals(graph_, from, {}, visit);
     for (const ValueId id : way) {
-      if (const Node* node = context_.maker(id)) context_.keep_node(context_.id_of(*node), why);
+      if (const Node* node = context_.maker(id)) kept_.push_back({context_.id_of(*node), why});
     }
     return !way.empty();
   }
@@ -141,12 +186,20 @@ class Positions {
   const PinContext& context_;
   const Graph& graph_;
   std::map<ValueId, bool> counting_;
+  std::map<ValueId, double> largest_;
+  std::vector<Kept> kept_;
 };
 
 }  // namespace
 
 void pin_positions(const PinContext& context) {
-  Positions(context).run();
+  for (const auto& [node, why] : Positions(context).run()) context.keep_node(node, why);
+}
+
+std::vector<NodeId> readers_of_positions(const PinContext& context) {
+  std::vector<NodeId> readers;
+  for (const auto& [node, why] : Positions(context).run()) readers.push_back(node);
+  return readers;
 }
 
 }  // namespace mezzo::convert

@@ -1,0 +1,31 @@
+#include "convert/standard/onnxruntime_kernels.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace mezzo::convert {
+namespace {
+
+#include "convert/standard/onnxruntime_kernels.inc"
+
+using Version = std::pair<std::string_view, int>;
+
+constexpr Version version_of(const KernelGap& gap) {
+  return {gap.op, gap.since};
+}
+
+static_assert(std::ranges::is_sorted(kKernelGaps, {}, version_of),
+              "bisected: keep sorted by operator and version");
+
+}  // namespace
+
+std::span<const KernelGap> kernel_gaps() {
+  return kKernelGaps;
+}
+
+std::span<const KernelGap> kernel_gaps(std::string_view op, int since) {
+  const auto found = std::ranges::equal_range(kKernelGaps, Version(op, since), {}, version_of);
+  return {found.begin(), found.end()};
+}
+
+}  // namespace mezzo::convert
