@@ -25,8 +25,10 @@ struct OperatorError {
   std::string name = {};    ///< as Operator::name
   std::string module = {};  ///< as Operator::module
   bool backward = false;    ///< of its derivative?
-  /// On the inputs of the float run, in the types that the level gives them: with the rounding of
-  /// the casts. Zero if the level computes the operator in float.
+  /// Against float on the same inputs: those of the float run, of which those that the level has in
+  /// its low type come rounded in both. Weights and floats that the level casts for the operator do
+  /// not: the rounding of these casts is the operator's own. Zero if the operator is exact, or the
+  /// level computes it in float.
   double own = 0;
   double accumulated = 0;  ///< on the inputs that the level's run had: with all before it
   at::ScalarType dtype = at::kFloat;  ///< of the result at that level
@@ -89,8 +91,8 @@ MEZZO_API ShadowRun shadow(const Subject& subject, const std::function<at::Tenso
 /// @endcond
 
 /// Runs one step as the model's level does, and again in float, with the masters' values where the
-/// weights are low, on the same random numbers. In the float run every operator is computed a
-/// second time as the level would on the same inputs, forward and backward.
+/// weights are low, on the same random numbers. In the float run every operator is computed twice
+/// more, as the level would and in float, on the same rounded inputs, forward and backward.
 ///
 /// `models` is a Model that `initialize` returned (or a DistributedDataParallel around one), a
 /// tuple or a vector of them; `loss` computes an unscaled loss by calling them. It is called

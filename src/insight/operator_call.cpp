@@ -162,6 +162,8 @@ Repeat OperatorCall::repeat(const InputTypes& types, const std::optional<CastRul
     const int here = place++;
     const auto index = static_cast<std::size_t>(here);
     at::Tensor leaf = tensor.detach();
+    // Before the leaf, so that gradients are not rounded.
+    if (index < types.held.size()) leaf = leaf.to(types.held[index]).to(at::kFloat);
     const bool trains = at::GradMode::is_enabled() && tensor.requires_grad();
     if (trains) leaf.requires_grad_(true);
     result.leaves.push_back(trains ? leaf : at::Tensor());

@@ -43,6 +43,7 @@ struct InputTypes {
   int rounded = -1;                        // this one alone goes through its type and back
   bool back = false;                       // all go through their types and back
   bool scaled = false;  // all go through a float8 type and back, each with a scale of its own
+  std::vector<at::ScalarType> held = {};  // by place: float numbers that this type holds come in
 };
 
 class OperatorCall {

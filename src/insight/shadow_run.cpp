@@ -27,7 +27,23 @@ double cast_seconds(const at::Tensor& tensor, at::ScalarType type) {
 }
 
 bool is_low_result(const std::vector<at::Tensor>& results) {
-  return !results.empty() && is_low(results.front().scalar_type());
+  return std::ranges::any_of(results,
+                             [](const at::Tensor& result) { return is_low(result.scalar_type()); });
+}
+
+/// Gradients with the rounding that the level's derivative finds in them. Those that are beyond the
+/// range of the type come as they are: the loss is the derivative's, which got no better ones.
+std::vector<at::Tensor> as_arrived(const std::vector<at::Tensor>& gradients,
+                                   const std::vector<at::Tensor>& results) {
+  const Unobserved unobserved;
+  std::vector<at::Tensor> arrived = gradients;
+  for (std::size_t i = 0; i < std::min(arrived.size(), results.size()); ++i) {
+    const at::ScalarType type = results[i].scalar_type();
+    if (!arrived[i].defined() || !is_low(type)) continue;
+    const at::Tensor rounded = arrived[i].to(type).to(at::kFloat);
+    if (worst_error({rounded}, {arrived[i]}) <= row_of(type)->epsilon) arrived[i] = rounded;
+  }
+  return arrived;
 }
 
 /// An operator call at the level.
@@ -125,9 +141,11 @@ class FloatRun final : public CallListener {
     const LevelCall& partner = level_[static_cast<std::size_t>(open_)];
     Pair pair{.level = &partner, .name = call.name(), .exact = call.repeat()};
     if (!pair.exact.ran || !partner.repeat.ran) return;
-    const bool is_low_here = is_low_result(partner.outputs);
-    pair.low = is_low_here ? call.repeat({.types = partner.types}, partner.rules) : pair.exact;
-    if (is_low_here) look_at_casts(call, pair);
+    if (is_low_result(partner.outputs)) {
+      pair.low = call.repeat({.types = partner.types}, partner.rules);
+      pair.same = call.repeat({.held = held_by(partner)});
+      look_at_casts(call, pair);
+    }
     pairs_.push_back(std::move(pair));
     follows_ = true;
   }
@@ -144,18 +162,17 @@ class FloatRun final : public CallListener {
       const LevelCall& level = *pair.level;
       OperatorError error{.name = pair.name, .module = level.module};
       if (!level.outputs.empty()) error.dtype = level.outputs.front().scalar_type();
+      const bool is_low_here = is_low_result(level.outputs);
       if (!level.again && !pair.exact.outputs.empty()) {
-        error.own = worst_error(pair.low.outputs, pair.exact.outputs);
+        const Repeat& same = pair.same.ran ? pair.same : pair.exact;
+        error.own = is_low_here ? worst_error(pair.low.outputs, same.outputs) : 0;
         error.accumulated = worst_error(level.outputs, pair.exact.outputs);
         all.push_back(error);
       }
-      const bool is_same = !is_low_result(level.outputs);
-      std::vector<at::Tensor> low;
-      if (!is_same) low = gradients_of(pair.low, *pair.arriving);
       const std::vector<at::Tensor> exact = gradients_of(pair.exact, *pair.arriving);
       if (exact.empty() || level.gradients.empty()) continue;
       error.backward = true;
-      error.own = is_same ? 0 : worst_error(low, exact);
+      error.own = is_low_here ? own_backward(pair, exact) : 0;
       error.accumulated = worst_error(level.gradients, exact);
       all.push_back(error);
     }
@@ -166,9 +183,27 @@ class FloatRun final : public CallListener {
   struct Pair {
     const LevelCall* level;
     std::string name;
-    Repeat exact, low = {};
+    Repeat exact;
+    Repeat low = {}, same = {};  // as the level does, and in float on the same rounded inputs
     Arriving arriving = {};
   };
+
+  /// The types that round the inputs before the level's call gets them. Weights have no operator
+  /// before them, and casts that the level makes for the call are its own.
+  static std::vector<at::ScalarType> held_by(const LevelCall& level) {
+    std::vector<at::ScalarType> held = level.types;
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      if (!level.parameters[i].empty()) held[i] = at::kFloat;
+    }
+    return held;
+  }
+
+  /// `exact`: the gradients in float.
+  static double own_backward(const Pair& pair, const std::vector<at::Tensor>& exact) {
+    if (!pair.same.ran) return worst_error(gradients_of(pair.low, *pair.arriving), exact);
+    const std::vector<at::Tensor> arrived = as_arrived(*pair.arriving, pair.level->outputs);
+    return worst_error(gradients_of(pair.low, arrived), gradients_of(pair.same, arrived));
+  }
 
   /// The same call of the level's run, which may have some that this one lacks.
   int partner_of(const OperatorCall& call, bool again) {
