@@ -1,6 +1,7 @@
 // Images made larger and smaller.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "convert/from_mxnet/rows.h"
 
@@ -71,25 +72,72 @@ Operands bilinear_resize(Call& call) {
                    {x.element, dims})};
 }
 
+/// The weights that average an axis into `count` places, [size, count]: place i takes what lies
+/// from floor(i * size / count) to ceil((i + 1) * size / count).
+Operand averaging_weights(Call& call, const Operand& x, std::int64_t axis, std::int64_t count) {
+  const std::int64_t known = x.dims->at(static_cast<std::size_t>(axis));
+  if (known >= 0) {
+    std::vector<float> weights(static_cast<std::size_t>(known * count), 0);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t begin = i * known / count, end = ((i + 1) * known + count - 1) / count;
+      for (std::int64_t place = begin; place < end; ++place)
+        weights[static_cast<std::size_t>(place * count + i)] =
+            static_cast<float>(1.0 / static_cast<double>(end - begin));
+    }
+    return call.writer.floats({known, count}, weights);
+  }
+  Dims numbers(static_cast<std::size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const Operand size = call.size(x, axis), total = call.writer.integers({count});
+  const Operand begins = call.broadcast("Mul", call.writer.integers(numbers), size);
+  const Operand begin = call.broadcast("Div", begins, total);
+  const Operand reach = call.broadcast("Add", begins, size);
+  const Operand end =
+      call.broadcast("Div", call.broadcast("Add", reach, call.writer.integers({count - 1})), total);
+  const Operand places =
+      call.add("Range", {call.writer.integer(0), call.squeeze(size, {0}), call.writer.integer(1)},
+               {}, {Element::kInt64, Dims{kUnknownSize}});
+  const Operand from = call.unsqueeze(places, {1});
+  const Form truth{Element::kBool, Dims{kUnknownSize, count}};
+  const Operand begun = call.add("GreaterOrEqual", {from, begin}, {}, truth);
+  const Operand open = call.add("Less", {from, end}, {}, truth);
+  const Operand inside = call.add("And", {begun, open}, {}, truth);
+  const Operand length = call.broadcast("Sub", end, begin);
+  return call.broadcast("Div", call.cast(inside, x.element), call.cast(length, x.element));
+}
+
+/// Places of different lengths, and sizes that only a run shows, as products with weights.
+Operand averaged_by_products(Call& call, const Operand& x, const Dims& wanted, Dims dims) {
+  const Operand across = averaging_weights(call, x, 3, wanted[1]);
+  dims[3] = wanted[1];
+  const Operand narrow = call.add("MatMul", {x, across}, {}, {x.element, dims});
+  const Operand down = call.transpose(averaging_weights(call, x, 2, wanted[0]), {1, 0});
+  dims[2] = wanted[0];
+  return call.add("MatMul", {down, narrow}, {}, {x.element, dims});
+}
+
 Operands adaptive_pooling(Call& call) {
   const Operand& x = call.input(0);
   Dims dims = image_dims(call, x);
   Dims wanted = call.list("output_size", {1, 1});
   if (wanted.empty()) wanted = {1, 1};
   if (wanted.size() == 1) wanted.push_back(wanted.front());
+  constexpr std::int64_t kMost = 1 << 16;
+  for (const std::int64_t count : wanted) {
+    if (count < 1 || count > kMost || wanted.size() != 2)
+      call.refuse("output_size cannot be; expected one or two sizes above 0");
+  }
   if (wanted == Dims{1, 1}) {
     dims[2] = dims[3] = 1;
     return {call.add("GlobalAveragePool", {x}, {}, {x.element, dims})};
   }
   Dims kernel;
   for (const std::size_t i : {0U, 1U}) {
-    if (dims[i + 2] < 0 || wanted[i] < 1 || dims[i + 2] % wanted[i] != 0)
-      call.refuse(
-          "sizes that are not a multiple of output_size, or not known; give the shapes of "
-          "the data (--input NAME=SHAPE)");
+    if (dims[i + 2] <= 0 || dims[i + 2] % wanted[i] != 0)
+      return {averaged_by_products(call, x, wanted, dims)};
     kernel.push_back(dims[i + 2] / wanted[i]);
-    dims[i + 2] = wanted[i];
   }
+  dims[2] = wanted[0], dims[3] = wanted[1];
   return {call.add("AveragePool", {x}, {{"kernel_shape", kernel}, {"strides", kernel}},
                    {x.element, dims})};
 }

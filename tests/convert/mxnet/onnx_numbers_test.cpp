@@ -106,9 +106,9 @@ TEST(MxnetNumbers, EveryOperatorOfNumpyModeGivesMxnetsInFloat) {
 }
 
 // The results of a graph on samples, through the ONNX model.
-std::vector<Array> results_of(const Checkpoint& checkpoint, const Sample& inputs) {
-  InputShapes shapes;
-  for (const auto& [input, array] : inputs) shapes[input] = array.dims;
+std::vector<Array> results_of(const Checkpoint& checkpoint, const Sample& inputs,
+                              InputShapes shapes = {}) {
+  for (const auto& [input, array] : inputs) shapes.emplace(input, array.dims);
   const fs::path out =
       fs::temp_directory_path() / ("mezzo_results_" + std::to_string(::getpid()) + ".onnx");
   convert::Options options;
@@ -228,6 +228,65 @@ TEST(MxnetNumbers, AMaskedSoftmaxGivesTheMaskedNothing) {
       results_of(of_two("masked_log_softmax", {{"temperature", "2.0"}}), inputs)[0].values();
   EXPECT_NEAR(log[0], std::log(first), 1e-6);
   EXPECT_EQ(log[1], -HUGE_VAL);
+}
+
+// Averages over what lies from floor(i * size / count) to ceil((i + 1) * size / count).
+std::vector<double> averages_of(const Array& images, const NumberDims& wanted) {
+  const std::vector<double> x = images.values();
+  const std::int64_t height = images.dims[2], width = images.dims[3];
+  std::vector<double> averages;
+  for (std::int64_t image = 0; image < images.dims[0] * images.dims[1]; ++image) {
+    for (std::int64_t i = 0; i < wanted[0]; ++i) {
+      for (std::int64_t j = 0; j < wanted[1]; ++j) {
+        double sum = 0, count = 0;
+        for (std::int64_t r = i * height / wanted[0]; r * wanted[0] < (i + 1) * height; ++r) {
+          for (std::int64_t s = j * width / wanted[1]; s * wanted[1] < (j + 1) * width; ++s) {
+            sum += x[static_cast<std::size_t>((image * height + r) * width + s)];
+            ++count;
+          }
+        }
+        averages.push_back(sum / count);
+      }
+    }
+  }
+  return averages;
+}
+
+TEST(MxnetNumbers, AveragesToSizesThatDoNotDivideOrThatNobodyTells) {
+  const auto pooled = [](const std::string& size, const Array& x, const NumberDims& shape) {
+    const Checkpoint checkpoint{Symbol({{.op = "null", .name = "x"},
+                                        {.op = "_contrib_AdaptiveAvgPooling2D",
+                                         .name = "it",
+                                         .attrs = {{"output_size", size}},
+                                         .inputs = {{0, 0, 0}}}},
+                                       {{1, 0, 0}}),
+                                {},
+                                {}};
+    return results_of(checkpoint, {{"x", x}}, {{"x", shape}})[0];
+  };
+  for (const NumberDims& dims :
+       {NumberDims{2, 3, 6, 8}, {1, 2, 5, 7}, {1, 2, 9, 4}, {1, 1, 1, 2}}) {
+    const Array x = array_of(dims, numbers_of(dims[0] * dims[1] * dims[2] * dims[3]));
+    const NumberDims shapes[] = {
+        dims, {0, dims[1], 0, 0}, {0, dims[1], dims[2], 0}, {0, dims[1], 0, dims[3]}};
+    for (const NumberDims& shape : shapes) {
+      for (const auto& [size, wanted] : {std::pair<std::string, NumberDims>{"(1, 1)", {1, 1}},
+                                         {"1", {1, 1}},
+                                         {"3", {3, 3}},
+                                         {"(6,)", {6, 6}},
+                                         {"(2, 3)", {2, 3}},
+                                         {"(3, 4)", {3, 4}},
+                                         {"(1, 8)", {1, 8}}}) {
+        const Array got = pooled(size, x, shape);
+        EXPECT_EQ(got.dims, (NumberDims{dims[0], dims[1], wanted[0], wanted[1]})) << size;
+        const std::vector<double> averages = averages_of(x, wanted), values = got.values();
+        ASSERT_EQ(values.size(), averages.size()) << size;
+        for (std::size_t i = 0; i < values.size(); ++i)
+          EXPECT_NEAR(values[i], averages[i], 1e-6)
+              << size << " of " << dims[2] << " x " << dims[3];
+      }
+    }
+  }
 }
 
 TEST(MxnetNumbers, ActivationsThatOnly2xHasAreTheirFormulas) {
