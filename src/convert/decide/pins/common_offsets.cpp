@@ -14,7 +14,7 @@ namespace mezzo::convert {
 namespace {
 
 /// An offset counts from so many times the spread on: below, rounding costs what it costs anyway.
-constexpr double kManyTimes = 4;
+constexpr double kManyTimes = 8;
 /// Numbers of which nothing is known spread like this, as layers leave them.
 constexpr double kUsualSpread = 1;
 /// Larger constants are tables of embeddings and weights, which training has centred.

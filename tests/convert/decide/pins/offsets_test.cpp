@@ -58,6 +58,19 @@ TEST(Offsets, OfChannelsAreFloatBeforeNormalisationsOfThem) {
   }
 }
 
+TEST(Offsets, OfWhatIsSkippedAreFloatBeforeTheNormalisationOfTheSum) {
+  GraphBuilder g = graph_of_fours(0.3F);
+  g.weight("offset", {100}, {}).node("MatMul", {"x", "v"}, {"p"}).node("Add", {"p", "offset"}, {"a"});
+  g.node("MatMul", {"x", "w"}, {"q"}).in_domain("com.microsoft");
+  g.node("SkipLayerNormalization", {"q", "a", "gamma", "beta"}, {"l"});
+  g.node("MatMul", {"l", "w"}, {"y"});
+  Message made = model(g.output("y", Element::kFloat, {8, 4}).take());
+  made.add(field::model::kOpsetImport,
+           std::make_unique<Message>(opset_import(1, "com.microsoft")));
+  expect_kept(made, {"a", "l"});
+  expect_all_low(made, {"p", "q", "y"});
+}
+
 TEST(Offsets, OfTablesAreFloat) {
   expect_kept(normalised_table(50), {"e", "l"});
   for (const char* node : {"e", "l"})
