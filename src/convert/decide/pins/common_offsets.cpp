@@ -14,7 +14,7 @@ namespace mezzo::convert {
 namespace {
 
 /// An offset counts from so many times the spread on: below, rounding costs what it costs anyway.
-constexpr double kManyTimes = 4;
+constexpr double kManyTimes = 8;
 /// Numbers of which nothing is known spread like this, as layers leave them.
 constexpr double kUsualSpread = 1;
 /// Larger constants are tables of embeddings and weights, which training has centred.
@@ -99,7 +99,7 @@ void CommonOffsets::flow_into(ScopeId scope) {
 std::uint8_t CommonOffsets::made_by(const Node& node) {
   const ValueId first = node.inputs.empty() ? kNone : node.inputs[0];
   const Kind kind = kind_of(node.op);
-  if (kind == Kind::kProduct) return of_bias(node);
+  if (kind == Kind::kProduct || has_scale(node)) return of_bias(node);
   if (node.op == "Cast" && first != kNone && !is_float_based(graph_.value(first).type)) {
     const Element from = graph_.value(first).type.element;
     return from == Element::kBool ? kNoOffset : kGivenOffset;
@@ -145,14 +145,15 @@ std::uint8_t CommonOffsets::of_addends(const Node& node) {
 }
 
 std::uint8_t CommonOffsets::of_bias(const Node& node) {
-  constexpr std::array<std::string_view, 3> kWithBias{"Conv", "ConvTranspose", "Gemm"};
+  constexpr std::array<std::string_view, 3> kProducts{"Conv", "ConvTranspose", "Gemm"};
   constexpr std::size_t kBias = 2;
-  const bool has_bias = std::ranges::find(kWithBias, node.op) != kWithBias.end() &&
-                        node.inputs.size() > kBias && context_.is_constant(node.inputs[kBias]);
-  if (!has_bias) return kNoOffset;
-  // Weights are read only beside a bias that might be one.
+  const bool is_norm = has_scale(node);
+  const bool may_have_one = is_norm || std::ranges::find(kProducts, node.op) != kProducts.end();
+  if (!may_have_one || node.inputs.size() <= kBias || !context_.is_constant(node.inputs[kBias]))
+    return kNoOffset;
+  // Weights are read only beside a bias that might be an offset.
   if (beside(node.inputs[kBias], 0) == kNoOffset) return kNoOffset;
-  return beside(node.inputs[kBias], gain_of(node));
+  return beside(node.inputs[kBias], is_norm ? size_of_constant(node.inputs[1]) : gain_of(node));
 }
 
 // The offset that a constant is to numbers that spread like this.
@@ -209,10 +210,36 @@ std::uint8_t CommonOffsets::of_table(ValueId table) {
   return found->second;
 }
 
-// The spread of what a value holds, where weights tell.
+// The spread of what a value holds, where weights, factors and scales tell.
 double CommonOffsets::gain_before(ValueId id) {
-  const Node* node = context_.maker(unmoved(graph_, id));
-  return node != nullptr && is_product(node->op) ? gain_of(*node) : kUsualSpread;
+  double factor = 1;
+  for (std::size_t i = 0; i < kFarthestWalk; ++i) {
+    const Node* node = context_.maker(unmoved(graph_, id));
+    if (node == nullptr) break;
+    if (is_product(node->op)) return factor * gain_of(*node);
+    if (has_scale(*node)) return factor * size_of_constant(node->inputs[1]);
+    const bool is_multiplied = node->op == "Mul" && node->inputs.size() == 2;
+    if (!is_multiplied) break;
+    const std::size_t constant = context_.is_constant(node->inputs[0]) ? 0 : 1;
+    if (!context_.is_constant(node->inputs[constant])) break;
+    factor *= size_of_constant(node->inputs[constant]);
+    id = node->inputs[1 - constant];
+  }
+  return factor * kUsualSpread;
+}
+
+// Is it a normalisation by constants?
+bool CommonOffsets::has_scale(const Node& node) const {
+  constexpr std::array<std::string_view, 5> kNorms{"BatchNormalization", "GroupNormalization",
+                                                   "InstanceNormalization", "LayerNormalization",
+                                                   "RMSNormalization"};
+  return std::ranges::find(kNorms, node.op) != kNorms.end() && node.inputs.size() > 1 &&
+         context_.is_constant(node.inputs[1]);
+}
+
+double CommonOffsets::size_of_constant(ValueId constant) {
+  const std::optional<Moments>& known = moments(constant);
+  return known ? std::hypot(known->mean, known->deviation) : kUsualSpread;
 }
 
 // The spread of a product's results for operands that spread as usual.

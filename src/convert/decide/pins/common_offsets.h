@@ -23,7 +23,7 @@ enum Offset : std::uint8_t {
 bool takes_mean_away(const PinContext&, const Node&);
 
 /// The offsets of all values of a graph, as far as its constants and inputs tell. Products of
-/// matrices have none but those of their bias.
+/// matrices, and normalisations, have none but those of their bias.
 class CommonOffsets {
  public:
   explicit CommonOffsets(const PinContext&);
@@ -49,6 +49,8 @@ class CommonOffsets {
   std::uint8_t of_table(ValueId);
   std::uint8_t beside(ValueId constant, double gain);
   const std::optional<Moments>& moments(ValueId constant);
+  bool has_scale(const Node&) const;
+  double size_of_constant(ValueId);
   double gain_before(ValueId);
   double gain_of(const Node& product);
 

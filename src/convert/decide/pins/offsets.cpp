@@ -78,7 +78,9 @@ class Offsets {
       context_.keep_value(id, kOffsetWhy);
       if (node == nullptr) return Onward::kAll;
       context_.keep_node(context_.id_of(*node), kOffsetWhy);
-      return is_product(node->op) ? Onward::kStop : Onward::kAll;
+      const Kind kind = kind_of(node->op);
+      const bool is_source = kind == Kind::kProduct || kind == Kind::kOther;
+      return is_source ? Onward::kStop : Onward::kAll;
     };
     walk_back(graph_, {from}, bounds, visit, &seen);
   }

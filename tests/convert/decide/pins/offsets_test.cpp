@@ -32,6 +32,31 @@ TEST(Offsets, OfAConstantAreFloatUpToTheNormalisation) {
   EXPECT_EQ(decision_on(shifted_norm(100, 0.3F, "Softmax"), "a").pin, "offsets");
 }
 
+// p * 0.003 + 1: as far from its spread as 100 +- 0.3.
+TEST(Offsets, AreMeasuredByTheFactorsBeforeThem) {
+  const auto scaled = [](float factor) {
+    GraphBuilder g = graph_of_fours();
+    g.weight("factor", {factor}, {}).weight("offset", {1}, {});
+    g.node("MatMul", {"x", "w"}, {"p"}).node("Mul", {"p", "factor"}, {"m"});
+    g.node("Add", {"m", "offset"}, {"a"});
+    return norm_and_product(g);
+  };
+  expect_kept(scaled(0.003F), {"a", "l"});
+  for (const char* node : {"a", "l"}) EXPECT_NE(decision_on(scaled(0.3F), node).pin, "offsets");
+}
+
+TEST(Offsets, OfTheNormalisationBeforeAreFloat) {
+  const auto twice = [](float bias) {
+    GraphBuilder g = graph_of_fours();
+    g.weight("small", {0.3F, 0.3F, 0.3F, 0.3F}, {4}).weight("bias", {bias, bias, bias, bias}, {4});
+    g.node("MatMul", {"x", "w"}, {"p"}).node("LayerNormalization", {"p", "small", "bias"}, {"n"});
+    g.node("MatMul", {"n", "w"}, {"q"}).node("Add", {"n", "q"}, {"a"});
+    return norm_and_product(g);
+  };
+  expect_kept(twice(100), {"n", "a", "l"});
+  expect_all_low(twice(0.5F), {"n", "a", "l"});
+}
+
 TEST(Offsets, OfABiasKeepItsProductFloat) {
   expect_kept(biased_norm({100, 100.5F, 99.5F, 100}), {"a", "l"});
   expect_all_low(biased_norm({100, 100.5F, 99.5F, 100}), {"y"});
@@ -56,6 +81,20 @@ TEST(Offsets, OfChannelsAreFloatBeforeNormalisationsOfThem) {
     EXPECT_EQ(decision.pin, "offsets") << norm;
     EXPECT_TRUE(decision_on(biased_channels(norm, {0.3F, -0.2F}), "p", {}, "bfloat16").low) << norm;
   }
+}
+
+TEST(Offsets, OfWhatIsSkippedAreFloatBeforeTheNormalisationOfTheSum) {
+  GraphBuilder g = graph_of_fours(0.3F);
+  g.weight("offset", {100}, {})
+      .node("MatMul", {"x", "v"}, {"p"})
+      .node("Add", {"p", "offset"}, {"a"});
+  g.node("MatMul", {"x", "w"}, {"q"}).in_domain("com.microsoft");
+  g.node("SkipLayerNormalization", {"q", "a", "gamma", "beta"}, {"l"});
+  g.node("MatMul", {"l", "w"}, {"y"});
+  Message made = model(g.output("y", Element::kFloat, {8, 4}).take());
+  made.add(field::model::kOpsetImport, std::make_unique<Message>(opset_import(1, "com.microsoft")));
+  expect_kept(made, {"a", "l"});
+  expect_all_low(made, {"p", "q", "y"});
 }
 
 TEST(Offsets, OfTablesAreFloat) {
