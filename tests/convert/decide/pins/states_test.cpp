@@ -9,10 +9,10 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::vector<std::string> kLowTypes{"float16", "bfloat16"};
+const std::vector<std::string> kBothTypes{"float16", "bfloat16"};
 
-void expect_float(const Message& made, const std::vector<std::string>& nodes,
-                  const std::vector<std::string>& dtypes = kLowTypes) {
+void expect_float_in_body(const Message& made, const std::vector<std::string>& nodes,
+                          const std::vector<std::string>& dtypes = kBothTypes) {
   for (const std::string& dtype : dtypes) {
     for (const std::string& node : nodes) {
       const Decision decision = decision_on(made, "last/body/" + node, {}, dtype);
@@ -22,8 +22,8 @@ void expect_float(const Message& made, const std::vector<std::string>& nodes,
   }
 }
 
-void expect_low(const Message& made, const std::vector<std::string>& nodes,
-                const std::vector<std::string>& dtypes = kLowTypes) {
+void expect_low_in_body(const Message& made, const std::vector<std::string>& nodes,
+                        const std::vector<std::string>& dtypes = kBothTypes) {
   for (const std::string& dtype : dtypes) {
     for (const std::string& node : nodes)
       EXPECT_TRUE(decision_on(made, "last/body/" + node, {}, dtype).low) << node << ' ' << dtype;
@@ -32,21 +32,21 @@ void expect_low(const Message& made, const std::vector<std::string>& nodes,
 
 TEST(States, ThatAddUpAreFloatAndTheProductsThatTheyAddGoLow) {
   for (const LoopKind kind : {LoopKind::kScan, LoopKind::kLoop}) {
-    expect_float(sum_of_products(kind), {"s2"});
-    expect_low(sum_of_products(kind), {"p"});
+    expect_float_in_body(sum_of_products(kind), {"s2"});
+    expect_low_in_body(sum_of_products(kind), {"p"});
   }
   // Opset 8 has no bfloat16.
-  expect_float(sum_of_products(LoopKind::kOldScan), {"s2"}, {"float16"});
-  expect_low(sum_of_products(LoopKind::kOldScan), {"p"}, {"float16"});
+  expect_float_in_body(sum_of_products(LoopKind::kOldScan), {"s2"}, {"float16"});
+  expect_low_in_body(sum_of_products(LoopKind::kOldScan), {"p"}, {"float16"});
 }
 
 TEST(States, ThatAreMeansCountsAndDecayedSumsAreFloat) {
-  expect_float(running_mean(), {"k2", "d", "q", "m2"});
-  expect_float(decayed_sum(), {"t", "s2"});
-  expect_float(one_state([](GraphBuilder& body) {
-                 body.node("Sub", {"s", "row"}, {"s2"});
-               }),
-               {"s2"});
+  expect_float_in_body(running_mean(), {"k2", "d", "q", "m2"});
+  expect_float_in_body(decayed_sum(), {"t", "s2"});
+  expect_float_in_body(one_state([](GraphBuilder& body) {
+                         body.node("Sub", {"s", "row"}, {"s2"});
+                       }),
+                       {"s2"});
 }
 
 TEST(States, ThatPassWhatOnlyMovesAreFloatIfTheyAddUpAsWell) {
@@ -57,9 +57,9 @@ TEST(States, ThatPassWhatOnlyMovesAreFloatIfTheyAddUpAsWell) {
       body.node("Add", {"s", "row"}, {"a"}).node(op, inputs, {"s2"});
     });
   };
-  expect_float(through("Identity", {}), {"a", "s2"});
-  expect_float(through("Relu", {}), {"a", "s2"});
-  expect_float(through("Where", {"flags", "s"}), {"a", "s2"});
+  expect_float_in_body(through("Identity", {}), {"a", "s2"});
+  expect_float_in_body(through("Relu", {}), {"a", "s2"});
+  expect_float_in_body(through("Where", {"flags", "s"}), {"a", "s2"});
 }
 
 TEST(States, ThatAreSummedWithSomethingJoinedAreFloat) {
@@ -68,18 +68,18 @@ TEST(States, ThatAreSummedWithSomethingJoinedAreFloat) {
     body.node("ReduceMean", {"c"}, {"m"}, integers_attribute("axes", {0}));
     body.node("Expand", {"m", "shape"}, {"s2"});
   });
-  expect_float(made, {"c", "m", "s2"});
+  expect_float_in_body(made, {"c", "m", "s2"});
 }
 
 TEST(States, ThatAProductAddsToAreFloat) {
   const Message made = one_state([](GraphBuilder& body) {
     body.node("Gemm", {"row", "w", "s"}, {"s2"});
   });
-  expect_float(made, {"s2"});
+  expect_float_in_body(made, {"s2"});
 }
 
 TEST(States, ThatFeedEachOtherAreFloat) {
-  expect_float(resonator(), {"y0", "y1b"});
+  expect_float_in_body(resonator(), {"y0", "y1b"});
 }
 
 TEST(States, ThatBranchesAndFunctionsAddToAreFloat) {
@@ -97,7 +97,7 @@ TEST(States, ThatScattersAddToAreFloatAndThoseThatTheyReplaceAreNot) {
     body.node("ScatterElements", {"s", "places", "p"}, {"s2"}, attribute("reduction", reduction));
     return loop_of_state(body, 18);
   };
-  expect_float(scattered("add"), {"s2"});
+  expect_float_in_body(scattered("add"), {"s2"});
   EXPECT_THAT(decision_on(scattered("none"), "last/body/s2").why,
               testing::Not(HasSubstr("adds to itself")));
 }
@@ -109,9 +109,9 @@ TEST(States, ThatAMatrixKeepsAreFloatAndThoseThatItLetsFadeGoLow) {
     body.node("MatMul", {"s", "m"}, {"p"}).node("Add", {"p", "row"}, {"s2"});
     return loop_of_state(body, 17, [&](GraphBuilder& g) { g.weight("m", matrix); });
   };
-  expect_low(linear({0.3F, 0.2F, -0.1F, 0.4F}), {"p"});
-  expect_low(linear({1, 2, 3, 4}), {"p"});
-  expect_float(linear({0.99995F, -0.01F, 0.01F, 0.99995F}), {"p", "s2"});
+  expect_low_in_body(linear({0.3F, 0.2F, -0.1F, 0.4F}), {"p"});
+  expect_low_in_body(linear({1, 2, 3, 4}), {"p"});
+  expect_float_in_body(linear({0.99995F, -0.01F, 0.01F, 0.99995F}), {"p", "s2"});
 }
 
 TEST(States, OfCellsGoLow) {
@@ -119,7 +119,7 @@ TEST(States, OfCellsGoLow) {
     body.node("MatMul", {"s", "w"}, {"u"}).node("Add", {"u", "row"}, {"a"});
     body.node("Tanh", {"a"}, {"s2"});
   });
-  expect_low(made, {"u"});
+  expect_low_in_body(made, {"u"});
   const Decision decision = decision_on(made, "last/body/s2");
   EXPECT_THAT(decision.why, testing::Not(HasSubstr("adds to itself")));
 }
@@ -137,8 +137,8 @@ TEST(States, ThatOnlyMoveGoLow) {
 }
 
 TEST(States, AreMultipliedByGatesOfFloatAndProductsOfGatesGoLow) {
-  expect_float(gated_state(), {"z", "left", "zs", "s2"});
-  expect_low(gated_state(), {"uz", "un"});
+  expect_float_in_body(gated_state(), {"z", "left", "zs", "s2"});
+  expect_low_in_body(gated_state(), {"uz", "un"});
 }
 
 TEST(States, AreLowWhereTheCallerLeavesThePinOut) {
