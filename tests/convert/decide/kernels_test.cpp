@@ -125,8 +125,9 @@ TEST_F(Kernels, ReductionsOfScatteredValuesStayFloatAndCopiesDoNot) {
     const Message made = model(g.node("MatMul", {"s", "w"}, {"y"}).take(), 18);
     auto scattered = decided(made, "ScatterND");
     EXPECT_EQ(scattered["T"].low, is_copy) << reduction;
-    if (!is_copy)
+    if (!is_copy) {
       EXPECT_THAT(scattered["T"].why, HasSubstr("no 16-bit ScatterND with reduction=add"));
+    }
     EXPECT_TRUE(decided(made, "MatMul")["T"].low);
   }
 }

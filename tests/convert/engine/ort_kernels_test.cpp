@@ -80,7 +80,8 @@ TEST_F(OnnxRuntimeKernels, RunWhatIsConvertedOfTheTablesOperators) {
       for (const bool optimise : {true, false}) {
         const auto got = outputs(folder_ / "out.onnx", sample, optimise);
         EXPECT_TRUE(got) << io << ' ' << gap.op << gap.since;
-        if (got) EXPECT_TRUE(agrees((*expected)[0], (*got)[0])) << io << ' ' << gap.op << gap.since;
+        if (!got) continue;
+        EXPECT_TRUE(agrees((*expected)[0], (*got)[0])) << io << ' ' << gap.op << gap.since;
       }
     }
   }

@@ -194,7 +194,7 @@ Message shared_scales(bool is_joined) {
   g.node("Conv", {"x", "w"}, {"c"});
   if (is_joined) {
     g.weight("front", {1, 1}, {2}).weight("back", {2.1F, 2.3F}, {2});
-    g.node("Concat", {"front", "back"}, {"scales"}, attribute("axis", 0));
+    g.node("Concat", {"front", "back"}, {"scales"}, attribute("axis", std::int64_t{0}));
   } else {
     g.weight("scales", {1, 1, 2.1F, 2.3F}, {4});
   }
