@@ -161,7 +161,7 @@ TEST_F(ReportedModels, AnIslandOfHalfStaysWhatItWas) {
   const Sample sample{{"x", array(Element::kFloat, {4, 8}, uniform_values(32, 3, 6))}};
   for (const bool is_made : {false, true}) {
     for (const bool is_multiplied : {false, true}) {
-      // What is rounded to whole steps of half may fall on the next one behind a rounded product.
+      // Behind a rounded product a sum may fall on the next step of half.
       const double most = is_made && !is_multiplied ? 0.2 : 2e-3;
       expect_right(half_island(is_made, is_multiplied), sample, "island", most);
     }

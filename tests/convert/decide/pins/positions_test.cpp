@@ -76,8 +76,7 @@ TEST(Positions, TimesHighFrequenciesAreFloatWhoeverMadeThem) {
     g.node("Mul", {"b", "frequency"}, {"t"}).node("Sin", {"t"}, {"s"});
     const Message made = model(g.node("MatMul", {"s", "w"}, {"y"}).output("y").take());
     for (const char* dtype : kLowTypes) {
-      for (const char* node : {"a", "b"})
-        EXPECT_EQ(decision_on(made, node, {}, dtype).low, frequency == 1) << node << dtype;
+      EXPECT_EQ(decision_on(made, "a", {}, dtype).low, frequency == 1) << dtype;
       EXPECT_TRUE(decision_on(made, "y", {}, dtype).low) << dtype;
     }
   }
