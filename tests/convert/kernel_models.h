@@ -19,7 +19,7 @@ namespace mezzo::convert {
 struct KernelInput {
   std::string name;  // empty: left out
   Element element = Element::kFloat;
-  std::vector<std::int64_t> dims;
+  std::vector<std::int64_t> dims = {};
   std::vector<float> floats = {};
   std::vector<std::int64_t> integers = {};
 

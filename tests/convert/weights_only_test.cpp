@@ -200,5 +200,26 @@ TEST_F(WeightsOnly, WhatAsksForLowArithmeticIsAWarning) {
                           HasSubstr("included_names changes nothing")));
 }
 
+// Rounding a frequency turns angles, however small it is: positions are large.
+TEST_F(WeightsOnly, FrequenciesInFrontOfSinesStayFloat) {
+  for (const float highest : {1.0F, 31416.0F}) {
+    std::vector<float> frequencies(64);
+    for (std::size_t i = 0; i < frequencies.size(); ++i)
+      frequencies[i] = highest / static_cast<float>(i + 3);
+    GraphBuilder g;
+    g.input("x", Element::kFloat, {8, 1}).weight("frequencies", frequencies, {1, 64});
+    g.weight("w", std::vector<float>(512, 0.1F), {64, 8});
+    g.node("Mul", {"x", "frequencies"}, {"angle"}).node("Cos", {"angle"}, {"c"});
+    g.node("MatMul", {"c", "w"}, {"y"});
+    const Message made = model(g.output("y", Element::kFloat, {8, 8}).take());
+    for (const char* dtype : {"float16", "bfloat16"}) {
+      options_.target_dtype = dtype;
+      convert(made);
+      EXPECT_EQ(types()["frequencies"], "float32") << dtype;
+      EXPECT_FALSE(types().contains("w")) << dtype;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mezzo::convert

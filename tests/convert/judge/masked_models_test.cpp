@@ -55,7 +55,7 @@ TEST_F(MaskedModels, DoSoInPieces) {
   }
 }
 
-// What is hidden by minus infinity has no share at all.
+// Minus infinity hides a place for good.
 TEST_F(MaskedModels, KeepInfinities) {
   std::vector<float> values(36, 0.0F);
   values[1] = values[9] = values[35] = -std::numeric_limits<float>::infinity();

@@ -78,7 +78,7 @@ class Masks {
     }
   }
 
-  // What the scores go through on their way to a softmax, and its result; nothing if there is none.
+  // The values from a sum of scores on to the result of a softmax; nothing if there is none.
   std::vector<ValueId> way_to_softmax(const Node& sum) const {
     std::vector<ValueId> way = sum.outputs;
     bool is_there = false;

@@ -10,6 +10,8 @@
 namespace mezzo::convert {
 namespace {
 
+constexpr std::string_view kIndexWhy = "its result becomes an index or a size";
+
 class Patterns {
  public:
   explicit Patterns(const PinContext& context)
@@ -23,6 +25,7 @@ class Patterns {
       const Node& node = graph_.nodes[n];
       if (!node.domain.empty() || node.schema == nullptr) continue;
       if (is_float_to_integer(node)) indices(static_cast<NodeId>(n));
+      if (node.op == "Resize" || node.op == "Upsample") scales(node);
       if (node.op == "Sub") norm_in_pieces(node);
       if (is_matrix_product(node)) positions(static_cast<NodeId>(n));
       if (stores_float_weights(graph_, node)) continue;
@@ -52,16 +55,25 @@ class Patterns {
 
   // Floats that become indices or sizes: everything elementwise on the way to them.
   void indices(NodeId start) {
-    constexpr std::string_view kWhy = "its result becomes an index or a size";
-    keep(start, kWhy);
+    keep(start, kIndexWhy);
+    made_of(graph_.node(start).inputs);
+  }
+
+  // Scales say how large the result is, one element more or less.
+  void scales(const Node& node) {
+    const std::size_t input = node.inputs.size() > 2 ? 2 : 1;
+    if (input < node.inputs.size() && node.inputs[input] != kNone) made_of({node.inputs[input]});
+  }
+
+  void made_of(const std::vector<ValueId>& floats) {
     const auto visit = [&](ValueId id, const Node* node) {
       if (!is_float_based(type_of(id))) return Onward::kStop;
       if (node == nullptr) return Onward::kAll;
       if (!is_between(node->op) && node->op != "Range") return Onward::kStop;
-      keep(graph_.value(id).producer, kWhy);
+      keep(graph_.value(id).producer, kIndexWhy);
       return Onward::kAll;
     };
-    walk_back(graph_, graph_.node(start).inputs, {.farthest = graph_.values.size()}, visit, &seen_);
+    walk_back(graph_, floats, {.farthest = graph_.values.size()}, visit, &seen_);
   }
 
   // x - mean(x): a normalisation in pieces. Its input, usually a sum of residuals, stays float32

@@ -67,6 +67,21 @@ TEST(Positions, OfLaterLayersAreNoPositions) {
   EXPECT_TRUE(decision_on(made, "b").low);
 }
 
+// A frequency of thousands shows every digit of what it multiplies.
+TEST(Positions, TimesHighFrequenciesAreFloatWhoeverMadeThem) {
+  for (const float frequency : {1.0F, 31416.0F}) {
+    GraphBuilder g;
+    g.input("x").weight("w").weight("frequency", {frequency, frequency / 2}, {1, 2});
+    g.node("MatMul", {"x", "w"}, {"a"}).node("MatMul", {"a", "w"}, {"b"});
+    g.node("Mul", {"b", "frequency"}, {"t"}).node("Sin", {"t"}, {"s"});
+    const Message made = model(g.node("MatMul", {"s", "w"}, {"y"}).output("y").take());
+    for (const char* dtype : kLowTypes) {
+      EXPECT_EQ(decision_on(made, "a", {}, dtype).low, frequency == 1) << dtype;
+      EXPECT_TRUE(decision_on(made, "y", {}, dtype).low) << dtype;
+    }
+  }
+}
+
 // The expected place less the own one, as stereo matching has it.
 Message disparity(const char* way) {
   GraphBuilder g;
