@@ -1,6 +1,7 @@
 // Decisions: every type variable of every node gets float32 or the low type.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -43,6 +44,7 @@ struct Decisions {
     return slot != kNoSlot && !for_tables.empty() &&
            for_tables[static_cast<std::size_t>(map.slots.root(slot))];
   }
+  bool is_low_table(ValueId id) const { return std::ranges::binary_search(low_tables, id); }
   bool is_low_value(ValueId id) const { return is_low(map.native[static_cast<std::size_t>(id)]); }
   bool is_low_use(ValueId id, std::size_t use) const {
     return is_low(map.uses[static_cast<std::size_t>(id)][use]);

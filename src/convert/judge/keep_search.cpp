@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "convert/onnx/hash.h"
 
@@ -12,8 +13,16 @@ std::vector<std::string> candidates_of(const Graph& graph, const ConvertPolicy& 
                                        const Decisions& decisions) {
   std::vector<std::string> candidates;
   if (!policy.options().weights_only) {
+    // Whoever reads a table that is stored low reads rounded numbers, too.
+    std::set<std::string> readers;
+    for (const ValueId table : decisions.low_tables) {
+      for (const Use& use : graph.value(table).uses) {
+        if (use.node != kNone) readers.insert(graph.key_of(graph.node(use.node)));
+      }
+    }
     for (const Decision& decision : decisions.list) {
-      if (decision.low && (candidates.empty() || candidates.back() != decision.key))
+      const bool is_rounded = decision.low || readers.contains(decision.key);
+      if (is_rounded && (candidates.empty() || candidates.back() != decision.key))
         candidates.push_back(decision.key);
     }
     return candidates;

@@ -26,8 +26,9 @@ Rounding rounding_of(const Graph& graph, const Decisions& decisions, const Conve
         return std::ranges::binary_search(decisions.float_weights,
                                           graph.key_of(graph.node(uses[u].node)));
       };
+      const auto id = static_cast<ValueId>(v);
       const bool is_low = weights_only ? decisions.map.is_constant[v] && !is_float_weight()
-                                       : decisions.is_low_use(static_cast<ValueId>(v), u);
+                                       : decisions.is_low_use(id, u) || decisions.is_low_table(id);
       auto& inputs = rounding.inputs[static_cast<std::size_t>(uses[u].node)];
       inputs[static_cast<std::size_t>(uses[u].input)] = is_low;
     }

@@ -19,8 +19,8 @@ namespace {
 // Numbers beyond this were not learned: they count or measure something.
 constexpr double kLargestLearned = 256;
 
-// What rounding costs the rows of a table, beside what tells the numbers of a row apart. A common
-// offset of a row would be worth nothing to a norm, and its rounding much.
+// The cost of rounding to the rows of a table, beside their numbers and beside what tells those of
+// a row apart: a common offset is nothing to a norm, and the errors of what stands on it much.
 class RowsOfTable {
  public:
   RowsOfTable(Element low, std::size_t rows, std::size_t width)
@@ -49,21 +49,29 @@ class RowsOfTable {
   void look_at() {
     rounded_ = row_;
     round_in_place(low_, rounded_);
-    double sum = 0, squares = 0, errors = 0;
+    double sum = 0, sum_of_errors = 0;
     for (std::size_t i = 0; i < width_; ++i) {
-      const double value = row_[i];
-      const double error = value - rounded_[i];
-      sum += value;
-      squares += value * value;
-      errors += error * error;
-      has_fraction_ = has_fraction_ || value != std::floor(value);
-      is_inexact_ = is_inexact_ || error != 0;
+      rounded_[i] = row_[i] - rounded_[i];
+      sum += row_[i];
+      sum_of_errors += rounded_[i];
+      has_fraction_ = has_fraction_ || row_[i] != std::floor(row_[i]);
+      is_inexact_ = is_inexact_ || rounded_[i] != 0;
     }
-    const double spread = squares - sum * sum / static_cast<double>(width_);
-    const double unit = low_ == Element::kFloat16 ? 0x1p-11 : 0x1p-8;
+    const double mean = sum / static_cast<double>(width_);
+    const double mean_error = sum_of_errors / static_cast<double>(width_);
+    double squares = 0, spread = 0, errors = 0, spread_of_errors = 0;
+    for (std::size_t i = 0; i < width_; ++i) {
+      squares += square(row_[i]);
+      spread += square(row_[i] - mean);
+      errors += square(rounded_[i]);
+      spread_of_errors += square(rounded_[i] - mean_error);
+    }
+    const double most = square(low_ == Element::kFloat16 ? 0x1p-10 : 0x1p-7);
     ++rows_;
-    if (errors > 4 * unit * unit * spread) ++harmed_rows_;
+    if (errors > most * squares || spread_of_errors > most * spread) ++harmed_rows_;
   }
+
+  static double square(double value) { return value * value; }
 
   Element low_;
   std::size_t width_, step_;

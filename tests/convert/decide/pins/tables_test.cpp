@@ -116,6 +116,13 @@ TEST_P(Tables, OfRowsThatANormReadsAreLowWithACastBehindTheirGather) {
   EXPECT_THAT(report.casts, testing::Contains(testing::Field(&CastReport::value, "rows")));
 }
 
+// Errors that all numbers of a row share are nothing to a norm; a padding row is all zeros.
+TEST_P(Tables, OfEqualRowsAreLow) {
+  expect_low(before_norm(
+      values_of([](std::int64_t row, std::int64_t) { return 0.1 * static_cast<double>(row % 7); }),
+      gathered));
+}
+
 // Everything that moves rows, in front of what is float32.
 TEST_P(Tables, AreLowWhateverMovesThem) {
   const std::vector<std::pair<const char*, Between>> ways{
