@@ -25,7 +25,7 @@ inline void add_low_dtype_option(CLI::App& app, std::optional<DType>& to,
              for (const DType low : kLowTypes) names.push_back(row_of(low).name);
              throw CLI::ValidationError("--dtype", "'" + text + "' is neither " +
                                                        low_type_names(" nor ") +
-                                                       did_you_mean(text, names));
+                                                       (to ? "" : did_you_mean(text, names)));
            }
          },
          description)

@@ -90,7 +90,8 @@ class Reader {
     if (!dtype || !is_low(*dtype)) {
       std::vector<std::string_view> names;
       for (const DType low : kLowTypes) names.push_back(name_of(low));
-      fail(*node, "dtype is '", text, "'; expected ", low_type_names(), did_you_mean(text, names));
+      fail(*node, "dtype is '", text, "'; expected ", low_type_names(),
+           dtype ? "" : did_you_mean(text, names));
     }
     return *dtype;
   }

@@ -40,6 +40,17 @@ TEST(Level, TheTableIsTheOneOfTheOriginals) {
   }
 }
 
+TEST(Level, AnUnknownNameIsAnsweredWithTheNearestOne) {
+  for (const auto& [name, meant] : {std::pair{"o1", "'O1'"}, {"03", "'O3'"}, {"O4 ", "'O4'"}}) {
+    try {
+      level_named(name);
+      FAIL() << name;
+    } catch (const ConfigError& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr(std::string("did you mean ") + meant));
+    }
+  }
+}
+
 TEST(Level, AnUnknownNameIsAnErrorThatSaysLetterNotZero) {
   for (const char* name : {"01", "O6", "", "o1", "O1 "}) {
     try {

@@ -8,7 +8,7 @@
 
 namespace mezzo::convert::mxnet {
 
-/// What is wrong with a node's attributes, as the end of a message; nothing if MXNet can read them,
+/// The first fault of a node's attributes, as the end of a message; nothing if MXNet can read them,
 /// or the operator is not known. `is_newer`: the graph is of MXNet 2.x, which has more attributes,
 /// and more words for some.
 std::optional<std::string> fault_of_attributes(const Node& node, bool is_newer);

@@ -8,7 +8,7 @@
 
 namespace mezzo::convert::mxnet {
 
-/// What messages call the two; empty where they did not come from files.
+/// The names of the two in messages; empty where they did not come from files.
 struct Origins {
   std::string graph = {}, params = {};
 };

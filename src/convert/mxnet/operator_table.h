@@ -1,4 +1,4 @@
-// What MXNet 1.9.1 says of its operators: their tensors, their attributes, and how those are
+// Facts of MXNet 1.9.1 about its operators: their tensors, their attributes, and how those are
 // written. The table is made by tools/make_mxnet_operators.py.
 #pragma once
 
