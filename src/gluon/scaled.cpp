@@ -133,6 +133,8 @@ void init_trainer(Trainer& trainer, TrainerScale scale) {
     raise<ConfigError>(kInitTrainer,
                        "this trainer has a loss scale already; call it once for each trainer");
   }
+  // Output operators of other threads look for trainers that have one.
+  const std::lock_guard lock(detail::live_trainers().mutex);
   state.scaler.emplace(scale);
   if (state.loaded_scale) state.scaler->set_numbers(*state.loaded_scale);
   state.loaded_scale.reset();

@@ -71,10 +71,9 @@ struct TrainerState {
 };
 
 /// The factor that output operators of MXNet give the gradient of `data`: the scale of the only
-/// trainer that has one, whose gradients count as scaled from then on if `data` wants any; 1 without
-/// one.
-/// ConfigError for several, and for data that come from parameters of a trainer without a scale
-/// while another has one.
+/// trainer that has one, whose gradients count as scaled from then on if `data` wants any; 1
+/// without one. ConfigError for several, and for data that come from parameters of a trainer
+/// without a scale while another has one.
 double output_scale(const at::Tensor& data);
 void enter_live(TrainerState& trainer);
 void leave_live(TrainerState& trainer);

@@ -63,10 +63,13 @@ void Trace::read(int index, const at::Tensor& tensor, bool looks, int feeder) {
   if (key == nullptr) return;
   Unit& reader = unit(index);
   const auto known = memories_.find(key);
+  const bool is_known = known != memories_.end() && known->second.writer >= 0;
   if (!reader.backward) {
-    const bool is_known = known != memories_.end() && known->second.writer >= 0;
     const int writer = is_known ? known->second.writer : maker_of(tensor);
     if (writer >= 0 && writer != index) reader.reads.push_back(writer);
+  } else if (const int writer = is_known ? known->second.writer : feeder;
+             writer >= 0 && writer != index && unit(writer).backward) {
+    reader.fed_by.push_back(writer);
   }
   if (const NamedTensor* weight = paths_.find(key)) reader.weights.push_back(weight);
   if (!looks) return;
@@ -321,8 +324,10 @@ std::string Trace::nearest(int start, bool before) const {
     }
   }
   const auto read_by = [this](int index) {
-    std::vector<int> from = unit(index).reads;
-    if (unit(index).backward && unit(index).forward >= 0) from.push_back(unit(index).forward);
+    const Unit& here = unit(index);
+    if (!here.backward) return here.reads;
+    std::vector<int> from = here.fed_by;
+    if (here.forward >= 0) from.push_back(here.forward);
     return from;
   };
   std::unordered_set<int> seen{start};

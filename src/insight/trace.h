@@ -26,6 +26,7 @@ struct Unit {
   bool gives_infinity = false;              // it was among the operator's own numbers
   bool gives_nan = false;                   // so was a NaN
   std::vector<int> reads;                   // forward: the units that wrote its inputs
+  std::vector<int> fed_by;                  // of a node: those that wrote its gradients
   std::vector<const NamedTensor*> weights;  // parameters and buffers among its inputs
   std::vector<int> causes;                  // units that made inputs that are not finite
   std::vector<int> leaves;                  // the same for inputs that no unit made
