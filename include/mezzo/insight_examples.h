@@ -117,13 +117,23 @@ struct IsValueArgument<T> : std::bool_constant<IsValueArgument<typename T::key_t
 template <mezzo::amp::detail::OrderedDictLike T>
 struct IsValueArgument<T> : std::true_type {};
 
+/// Calls forward through what stands for the network. An nn::AnyModule stands for itself.
+template <typename M, typename... Args>
+void run_forward(M& network, Args&... args) {
+  if constexpr (requires { network->forward(args...); }) {
+    static_cast<void>(network->forward(args...));
+  } else {
+    static_cast<void>(mezzo::amp::detail::bare_network(network).forward(args...));
+  }
+}
+
 /// The network as its calls on values see it.
 template <typename M>
 struct ValueCall {
   M model;
   template <typename... Args>
   requires Takes<M, Args...>
-  void forward(Args&... args) { static_cast<void>(model->forward(args...)); }
+  void forward(Args&... args) { run_forward(model, args...); }
 };
 
 [[noreturn]] MEZZO_API void raise_typed_examples();
@@ -161,18 +171,17 @@ void add_call_on_values(const M& model, std::vector<c10::IValue> values, Example
 
 template <typename M>
 void add_calls_on_tensors(const M& model, const Examples& tensors, ExampleCalls& into) {
+  if (tensors.empty()) return;
   if constexpr (Takes<M, at::Tensor>) {
     for (const at::Tensor& tensor : tensors) {
-      into.push_back([network = model, example = tensor]() mutable {
-        static_cast<void>(network->forward(example));
-      });
+      into.push_back(
+          [network = model, example = tensor]() mutable { run_forward(network, example); });
     }
   } else if constexpr (Takes<M, Examples>) {
-    into.push_back([network = model, example = tensors]() mutable {
-      static_cast<void>(network->forward(example));
-    });
+    into.push_back(
+        [network = model, example = tensors]() mutable { run_forward(network, example); });
   } else {
-    if (!tensors.empty()) add_call_on_values(model, {tensors.begin(), tensors.end()}, into);
+    add_call_on_values(model, {tensors.begin(), tensors.end()}, into);
   }
 }
 
@@ -189,7 +198,7 @@ void add_example_calls(const M& model, const E& examples, ExampleCalls& into) {
     add_call_on_values(model, examples, into);
   } else if constexpr (kTakesElements<M, E>) {
     into.push_back([network = model, example = examples]() mutable {
-      std::apply([&](auto&... each) { static_cast<void>(network->forward(each...)); }, example);
+      std::apply([&](auto&... each) { run_forward(network, each...); }, example);
     });
   } else if constexpr (requires {
                          { examples.values() } -> std::convertible_to<std::vector<c10::IValue>>;
@@ -198,9 +207,8 @@ void add_example_calls(const M& model, const E& examples, ExampleCalls& into) {
   } else if constexpr (RangeOfTuples<M, E>) {
     for (const auto& each : examples) add_example_calls(model, each, into);
   } else if constexpr (Takes<M, E>) {
-    into.push_back([network = model, example = examples]() mutable {
-      static_cast<void>(network->forward(example));
-    });
+    into.push_back(
+        [network = model, example = examples]() mutable { run_forward(network, example); });
   } else {
     static_assert(ExampleRange<E>,
                   "forward takes no such argument; give a tuple of its arguments, or a range of "

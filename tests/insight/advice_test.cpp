@@ -8,11 +8,17 @@
 namespace mezzo::insight {
 namespace {
 
-/// Steps that fail in half and pass in float.
-std::vector<Fault> half_faults() {
-  std::vector<Fault> all;
+/// Steps that pass in float and fail at O2 and O3, and at O1 where that computes them in half.
+struct HalfFault {
+  Fault fault;
+  bool at_o1 = true, at_o3 = true;
+};
+
+std::vector<HalfFault> half_faults() {
+  std::vector<HalfFault> all;
+  bool at_o1 = true;
   const auto add = [&](const std::string& name, double input, Step middle) {
-    all.push_back({.name = name, .input = input, .middle = std::move(middle)});
+    all.push_back({{.name = name, .input = input, .middle = std::move(middle)}, at_o1});
   };
   add("scores", 300, [](const at::Tensor& x) { return torch::mm(torch::mm(x, x.t()) / 3, x); });
   add("scores_in_softmax", 300,
@@ -21,23 +27,28 @@ std::vector<Fault> half_faults() {
     const at::Tensor y = x.unsqueeze(0);
     return torch::bmm(torch::bmm(y, y.transpose(1, 2)).softmax(2), y)[0];
   });
+  at_o1 = false;
   add("exponential", 12, [](const at::Tensor& x) { return x.exp() / 1e4; });
+  at_o1 = true;
   add("exponential_in_place", 12, [](const at::Tensor& x) { return x.clone().exp_() / 1e4; });
+  at_o1 = false;
   add("square", 300, [](const at::Tensor& x) { return x.square().sqrt(); });
   add("power", 300, [](const at::Tensor& x) { return x.pow(2) / 1e3; });
+  at_o1 = true;
   add("product", 300, [](const at::Tensor& x) { return x * x / 1e3; });
   add("product_in_place", 300, [](const at::Tensor& x) { return (x + 0).mul_(x) / 1e3; });
-  add("division", 3, [](const at::Tensor& x) { return (x / 1e-5).div(1e3); });
-  add("division_by_small_values", 3, [](const at::Tensor& x) { return (x / (x * 1e-6)).div(1e4); });
-  add("norm", 3e4, [](const at::Tensor& x) { return x / x.norm(); });
-  add("norm_of_rows", 3e4, [](const at::Tensor& x) { return x / x.pow(2).sum(1, true).sqrt(); });
+  add("division", 3, [](const at::Tensor& x) { return x / 1e-5 * x / 1e6; });
+  add("division_by_small_values", 3, [](const at::Tensor& x) { return x / (x * 1e-6) * x / 1e6; });
+  at_o1 = false;
+  add("norm", 3e4, [](const at::Tensor& x) { return x * x.norm() / 1e6; });
   add("variance", 400, [](const at::Tensor& x) {
     const at::Tensor y = x * torch::arange(8).to(x.scalar_type());
     return y / (y.pow(2).mean(1, true) - y.mean(1, true).pow(2) + 1).sqrt();
   });
-  add("sum", 6e4, [](const at::Tensor& x) { return x / x.sum(1, true); });
+  add("sum", 6e4, [](const at::Tensor& x) { return x * x.sum(1, true) / 1e6; });
   add("running_sum", 3e4, [](const at::Tensor& x) { return x.cumsum(1) / 1e4; });
   add("running_product", 30, [](const at::Tensor& x) { return x.cumprod(1) / 1e12; });
+  at_o1 = true;
   add("convolution", 6e4, [](const at::Tensor& x) {
     return torch::conv1d(x.unsqueeze(1), torch::ones({1, 1, 3}).to(x.scalar_type()), {}, 1, 1)
                .squeeze(1) /
@@ -68,35 +79,32 @@ std::vector<Fault> half_faults() {
     y = torch::linear(y, torch::full({8, 3}, 2).to(y.scalar_type()));
     return y / 1e15;
   });
-  all.push_back({.name = "before_the_network", .input = 300, .before = [](const at::Tensor& x) {
-                   return x * x / 1e3;
-                 }});
-  all.push_back({.name = "large_input", .input = 1e5});
-  all.push_back({.name = "large_bias", .input = 1, .spoil = [](SandwichImpl& net) {
-                   net.stem->bias.fill_(7e4);
-                 }});
-  all.push_back({.name = "bias_that_adds_up", .input = 3e4, .spoil = [](SandwichImpl& net) {
-                   net.stem->bias.fill_(4e4);
-                 }});
-  all.push_back({.name = "large_weights", .input = 4, .spoil = [](SandwichImpl& net) {
-                   net.stem->weight.fill_(12000);
-                 }});
-  all.push_back({.name = "last_layer", .input = 3e4, .spoil = [](SandwichImpl& net) {
-                   net.head->weight.fill_(1);
-                 }});
-  all.push_back({.name = "loss_outside", .input = 100, .loss = [](const at::Tensor& y) {
-                   return y.pow(2).sum().pow(2) / 1e8;
-                 }});
-  all.push_back({.name = "loss_of_a_large_factor", .input = 1, .loss = [](const at::Tensor& y) {
-                   return y.sum() * 1e5;
-                 }});
+  all.push_back({{.name = "before_the_network",
+                  .input = 300,
+                  .before = [](const at::Tensor& x) { return x * x / 1e3; }},
+                 false});
+  all.push_back({{.name = "large_input", .input = 1e5}});
+  const auto add_weights = [&](const std::string& name, double input, bool at_o3, auto spoil) {
+    all.push_back({{.name = name, .input = input, .spoil = spoil}, true, at_o3});
+  };
+  // O3 has no masters that hold it.
+  add_weights("large_bias", 1, false, [](SandwichImpl& net) { net.stem->bias.fill_(7e4); });
+  add_weights("bias_that_adds_up", 3e4, true, [](SandwichImpl& net) { net.stem->bias.fill_(4e4); });
+  add_weights("large_weights", 4, true, [](SandwichImpl& net) { net.stem->weight.fill_(12000); });
+  add_weights("last_layer", 3e4, true, [](SandwichImpl& net) { net.head->weight.fill_(1); });
+  all.push_back({{.name = "loss_outside", .input = 1e4, .loss = [](const at::Tensor& y) {
+                    return y.pow(2).sum().pow(2) / 1e8;
+                  }}});
+  all.push_back({{.name = "loss_of_a_large_factor",
+                  .loss = [](const at::Tensor& y) { return y.sum() * 1e5; }}});
   return all;
 }
 
 std::vector<Fault> at_levels() {
   std::vector<Fault> all;
   for (const std::string level : {"O1", "O2", "O3"}) {
-    for (Fault fault : half_faults()) {
+    for (auto [fault, at_o1, at_o3] : half_faults()) {
+      if ((level == "O1" && !at_o1) || (level == "O3" && !at_o3)) continue;
       fault.name += "_at_" + level;
       fault.level = level;
       fault.scale = 1;
@@ -111,7 +119,7 @@ class FirstAdvice : public testing::TestWithParam<Fault> {};
 TEST_P(FirstAdvice, KeepsAnOperatorOrAModuleInFloat) {
   const Fault& fault = GetParam();
   Scene scene(fault);
-  if (!scene.step().skipped()) GTEST_SKIP() << "this level bears it";
+  ASSERT_TRUE(scene.step().skipped()) << "the fault itself is missing";
   const Explanation why = scene.explain();
   SCOPED_TRACE(why.to_text());
   ASSERT_TRUE(why.reproduced);

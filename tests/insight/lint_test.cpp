@@ -150,7 +150,7 @@ const Guards& useless_guards() {
       {"add", "div", [](const T& y) { return y / (y.relu() + torch::full({1}, 1e-8)); }},
       {"add", "div", [](const T& y) { return y / torch::mul(y.abs() + 1e-8, 2).sum(1, true); }},
       {"add", "sqrt", [](const T& y) { return (y.relu() + 1e-8).sqrt(); }},
-      {"add", "rsqrt", [](const T& y) { return y * (y.var(1, true) + 1e-10).rsqrt(); }},
+      {"add", "rsqrt", [](const T& y) { return y * (y.square().mean(1, true) + 1e-10).rsqrt(); }},
       {"add", "log", [](const T& y) { return (y.softmax(1) + 1e-8).log(); }},
       {"add", "log2", [](const T& y) { return (y.softmax(1) + 1e-9).log2(); }},
       {"add", "log", [](const T& y) { return (1 - y.sigmoid() + 1e-8).log(); }},
@@ -278,6 +278,16 @@ TEST(Lint, TakesWhatForwardTakes) {
   expect_calls<Switched, T>(std::tuple{Switched{x}, x});
   expect_calls<Switched>(std::vector<Switched>{{x}, {x}});
   expect_calls<c10::IValue>(std::vector<c10::IValue>{x});
+}
+
+TEST(Lint, TakesNetworksOfAnyKind) {
+  const T x = torch::ones({2, 8});
+  torch::nn::AnyModule any{torch::nn::Linear(8, 8)};
+  torch::optim::SGD sgd(any.ptr()->parameters(), 0.1);
+  EXPECT_THAT(places(lint(any, sgd, {x})), testing::IsEmpty());
+  torch::nn::LSTM lstm(8, 8);
+  torch::optim::SGD of_lstm(lstm->parameters(), 0.1);
+  EXPECT_THAT(places(lint(lstm, of_lstm, std::tuple{torch::ones({3, 2, 8})})), testing::IsEmpty());
 }
 
 TEST(Lint, TakesExamplesInBraces) {

@@ -89,14 +89,14 @@ TEST(DiagnoseWatched, TellsDeadFromVanishedByTheFloatRun) {
   EXPECT_THAT(findings[2].evidence, HasSubstr("'b.weight'"));
 }
 
-Run at_scale(Run run, double scale) {
+report::Run at_scale(report::Run run, double scale) {
   for (report::StepWatched& step : run.watched) step.scale = scale;
   return run;
 }
 
 TEST(DiagnoseWatched, WhereNoParameterHasAnyGradientAtASmallScaleTheyVanished) {
   for (const double scale : {0.5, 1.0, 128.0}) {
-    const Run run = at_scale(watched_run("O1", gradient(1, 0), gradient(1, 0)), scale);
+    const report::Run run = at_scale(watched_run("O1", gradient(1, 0), gradient(1, 0)), scale);
     const auto findings = diagnose(report_with({run}));
     ASSERT_THAT(kinds_of(findings), ElementsAre("vanishing")) << scale;
     EXPECT_THAT(findings[0].evidence, HasSubstr("all gradients of 'a.weight' are zero"));
@@ -114,13 +114,14 @@ TEST(DiagnoseWatched, ZerosBesideGradientsAtTheEndOfTheTypeVanished) {
 }
 
 TEST(DiagnoseWatched, ZerosAreNoLossWhereNoScaleCouldHelp) {
-  const Run wide =
+  const report::Run wide =
       at_scale(watched_run("O4", gradient(1, 0, "bfloat16"), gradient(1, 0, "bfloat16")), 1);
   EXPECT_THAT(kinds_of(diagnose(report_with({wide}))), ElementsAre("dead"));
-  const Run scaled = at_scale(watched_run("O1", gradient(1, 0), gradient(1, 0)), 65536);
+  const report::Run scaled = at_scale(watched_run("O1", gradient(1, 0), gradient(1, 0)), 65536);
   EXPECT_THAT(kinds_of(diagnose(report_with({scaled}))), ElementsAre("dead"));
   // No backward pass came to them.
-  const Run unused = at_scale(watched_run("O1", Magnitudes{.type = "float16"}, gradient(0, 0)), 1);
+  const report::Run unused =
+      at_scale(watched_run("O1", Magnitudes{.type = "float16"}, gradient(0, 0)), 1);
   EXPECT_THAT(kinds_of(diagnose(report_with({unused}))), ElementsAre("dead"));
 }
 
@@ -134,7 +135,7 @@ TEST(DiagnoseWatched, ZerosCountWhereValuesGoOnBelowTheLeastNumber) {
 }
 
 TEST(DiagnoseWatched, ParametersThatVanishInSomeStepsWholeAreFound) {
-  Run run = watched_run("O1", gradient(1, 0), gradient(0, 0));
+  report::Run run = watched_run("O1", gradient(1, 0), gradient(0, 0));
   run.watched.front().rows[1].gradients = gradient(0.5, 0.5);
   const auto findings = diagnose(report_with({run}));
   ASSERT_THAT(kinds_of(findings), ElementsAre("vanishing"));
@@ -142,7 +143,7 @@ TEST(DiagnoseWatched, ParametersThatVanishInSomeStepsWholeAreFound) {
 }
 
 TEST(DiagnoseWatched, AComparisonWithFloatTellsWhatIsLost) {
-  Run run = watched_run("O1", gradient(1, 0), gradient(0, 0));
+  report::Run run = watched_run("O1", gradient(1, 0), gradient(0, 0));
   ASSERT_THAT(kinds_of(diagnose(report_with({run}))), ElementsAre("dead"));
   run.compared.push_back({.level = "O1",
                           .operators = {{.name = "addmm",
