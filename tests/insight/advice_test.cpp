@@ -37,8 +37,6 @@ std::vector<HalfFault> half_faults() {
   at_o1 = true;
   add("product", 300, [](const at::Tensor& x) { return x * x / 1e3; });
   add("product_in_place", 300, [](const at::Tensor& x) { return (x + 0).mul_(x) / 1e3; });
-  add("division", 3, [](const at::Tensor& x) { return x / 1e-5 * x / 1e6; });
-  add("division_by_small_values", 3, [](const at::Tensor& x) { return x / (x * 1e-6) * x / 1e6; });
   at_o1 = false;
   add("norm", 3e4, [](const at::Tensor& x) { return x * x.norm() / 1e6; });
   add("variance", 400, [](const at::Tensor& x) {

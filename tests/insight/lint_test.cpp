@@ -158,7 +158,7 @@ const Guards& useless_guards() {
       {"add", "pow", [](const T& y) { return (y.relu() + 1e-8).pow(0.5); }},
       {"add", "reciprocal", [](const T& y) { return y * (y.relu() + 1e-8).reciprocal(); }},
       // Not zero, but its inverse is too large.
-      {"add", "reciprocal", [](const T& y) { return y * (1 / (y.relu() + 1e-6)); }},
+      {"add", "reciprocal", [](const T& y) { return y * (y.relu() + 1e-6).reciprocal(); }},
       {"clamp_min", "div", [](const T& y) { return y / y.relu().clamp_min(1e-8); }},
       {"clamp", "log", [](const T& y) { return y.softmax(1).clamp(1e-8, 1).log(); }},
       {"clamp_min_", "log", [](const T& y) { return y.softmax(1).clamp_min_(1e-12).log(); }},
