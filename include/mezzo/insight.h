@@ -4,6 +4,7 @@
 #include "mezzo/insight_candidates.h"
 #include "mezzo/insight_diagnosis.h"
 #include "mezzo/insight_dry_run.h"
+#include "mezzo/insight_examples.h"
 #include "mezzo/insight_explain.h"
 #include "mezzo/insight_lint.h"
 #include "mezzo/insight_lint_script.h"

@@ -27,7 +27,8 @@ struct Finding {
 /// - "high_scale": the scale began far above what the gradients allow, and steps were lost on the
 ///   way down;
 /// - "vanishing": gradients lie below the numbers of their type in half of the watched steps or
-///   more, or are zero if those of the float run are not (needs watch());
+///   more, or are zero if those of the float run are not; without a float run, if a small scale and
+///   the other parameters' gradients show that they fell below float16 (needs watch());
 /// - "dead": no gradient but zero reaches a parameter in any watched step (needs watch());
 /// - "skips": the explanations of skipped steps, the most frequent first (needs events
 ///   report::SkipExplained, or the messages of Options::explain_skips);

@@ -15,13 +15,11 @@
 
 #include "mezzo/export.h"
 #include "mezzo/insight_diagnosis.h"
+#include "mezzo/insight_examples.h"
 #include "mezzo/model.h"
 #include "mezzo/optimizer.h"
 
 namespace mezzo::insight {
-
-/// Inputs of the network, each for one call of its forward.
-using Examples = std::vector<at::Tensor>;
 
 /// @cond
 namespace detail {
@@ -57,7 +55,9 @@ MEZZO_API std::vector<Finding> lint(const LintSubject& subject);
 /// - "range": weights that are not finite, or that float16 cannot hold (error);
 /// - "unowned": trainable parameters that the optimizer does not hold (warning);
 /// - "optimizer_eps": an epsilon that is zero in the type in which O3 keeps the state (warning);
-/// - "epsilon": an epsilon of a norm that is zero in float16 (warning);
+/// - "epsilon": an epsilon of a norm that is zero in float16, or one that a call of the network
+///   adds, or bounds a tensor by, before it divides by that or takes a root or logarithm of it
+///   (warning);
 /// - "mask": a number beyond the range of float16 that a call of the network fills or adds
 /// (warning);
 /// - "buffer": a float buffer that O2, O3 and O5 would cast: tables, statistics of one's own
@@ -66,10 +66,18 @@ MEZZO_API std::vector<Finding> lint(const LintSubject& subject);
 /// - "custom_function": an autograd function that no policy knows (info);
 /// - "sizes": sizes of weights that are no multiples of 8, which matrix units do not like (info).
 ///
-/// `examples`, where the network takes one tensor, are run through it without a trace: generators
-/// and buffers are given back. Without them "mask" and "custom_function" are not found.
-template <class M, class O>
-std::vector<Finding> lint(const M& model, O& optimizer, const Examples& examples = {}) {
+/// `examples` are run through the network without a trace: generators and buffers are given back.
+/// Without them "mask", "custom_function" and epsilons outside of norms are not found. They are
+/// - a list of tensors, each for one call; of a network that takes several tensors, or a list of
+///   them, the arguments of one call;
+/// - a std::tuple of the arguments of one call, of whatever types `forward` takes, or a range of
+///   such tuples;
+/// - the only argument of `forward`, or a range of such;
+/// - values in braces, `{x, mask, 0.5}`, or of TorchScript, as deploy::trace takes them:
+///   std::vector<c10::IValue>, deploy::Examples, or a range of these.
+/// Throws ConfigError for values that `forward` does not take, and what it throws.
+template <class M, class O, class E = detail::BracedExamples>
+std::vector<Finding> lint(const M& model, O& optimizer, const E& examples = {}) {
   detail::LintSubject subject;
   detail::add_network(model, subject);
   if constexpr (std::is_base_of_v<torch::optim::Optimizer, O>) {
@@ -77,12 +85,7 @@ std::vector<Finding> lint(const M& model, O& optimizer, const Examples& examples
   } else {
     subject.optimizer = &optimizer.inner();
   }
-  if constexpr (requires(M & network, const at::Tensor& example) { network->forward(example); }) {
-    for (const at::Tensor& example : examples) {
-      subject.calls.push_back(
-          [network = model, example]() mutable { static_cast<void>(network->forward(example)); });
-    }
-  }
+  detail::add_example_calls(model, examples, subject.calls);
   return detail::lint(subject);
 }
 

@@ -8,14 +8,13 @@
 
 #include "amp/session.h"
 #include "insight/cause.h"
-#include "insight/observer.h"
+#include "insight/float_search.h"
 
 namespace mezzo::insight {
 
 namespace {
 
 constexpr int kMostScales = 4;
-constexpr int kMostRounds = 4;
 
 /// The policy with an operator in float; nothing if it cannot say so, or says so already.
 std::optional<Policy> with_float(const Policy& policy, std::string name) {
@@ -30,9 +29,20 @@ std::optional<Policy> with_float(const Policy& policy, std::string name) {
   }
 }
 
+/// The names of these operators that a policy could keep in float and does not yet.
+std::vector<std::string> lowered(const Policy& policy, const std::vector<std::string>& operators) {
+  std::vector<std::string> names;
+  for (const std::string& name : operators) {
+    if (std::ranges::find(names, name) == names.end() && with_float(policy, name))
+      names.push_back(name);
+  }
+  return names;
+}
+
 /// An operator, then those that its inputs came from, nearest first: what rounds in float already
 /// may have been given what a low type had lost.
 std::vector<std::string> operators_before(const Trace& trace, int origin) {
+  if (origin < 0) return {};
   constexpr std::size_t kMost = 8;
   std::vector<int> open{trace.anchor_of(origin)};
   const bool has_operator = trace.unit(origin).forward >= 0;
@@ -45,6 +55,20 @@ std::vector<std::string> operators_before(const Trace& trace, int origin) {
     }
   }
   return names;
+}
+
+/// The operators of the forward pass.
+std::vector<std::string> operators_of(const Trace& trace) {
+  std::vector<std::string> names;
+  for (int i = 0; i < trace.size(); ++i) {
+    if (!trace.unit(i).backward) names.push_back(trace.unit(i).name);
+  }
+  return names;
+}
+
+Policy keeping(Policy policy, const std::vector<std::string>& names) {
+  for (const std::string& name : names) policy = with_float(policy, name).value_or(policy);
+  return policy;
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -64,15 +88,38 @@ std::string path_alone(const std::string& module) {
   return module.substr(0, module.find(" of network "));
 }
 
+/// The modules at a fault, the nearest first: that of weights that are to blame, or those around an
+/// operator.
+std::vector<std::string> modules_at(const Trace& trace, const Trace::Origin& origin) {
+  std::vector<std::string> modules;
+  if (origin.unit >= 0) modules = trace.modules_around(origin.unit);
+  for (const BadLeaf* leaf : origin.leaves) {
+    if (leaf->weight != nullptr) modules.push_back(leaf->weight->module);
+  }
+  std::ranges::transform(modules, modules.begin(), path_alone);
+  return modules;
+}
+
+std::vector<std::string> modules_in(const ModulePaths& paths) {
+  std::vector<std::string> modules;
+  for (const NamedTensor& each : paths.all()) {
+    std::string path = path_alone(each.module);
+    if (std::ranges::find(modules, path) == modules.end()) modules.push_back(std::move(path));
+  }
+  return modules;
+}
+
 }  // namespace
 
-Advisor::Advisor(StepTrial& step, const ModulePaths& paths, const Trace& trace, int origin)
+Advisor::Advisor(StepTrial& step, const ModulePaths& paths, const Trace& trace,
+                 const Trace::Origin& origin)
     : step_(step), paths_(paths), trace_(trace), origin_(origin) {}
 
-std::vector<Advice> Advisor::advice(const Operator& first, Cause cause,
+std::vector<Advice> Advisor::advice(const Operator* first, Cause cause,
                                     const std::string& parameter) {
   std::vector<Advice> found;
-  if (first.backward) try_scale(found);
+  const bool backward = first != nullptr && first->backward;
+  if (backward) try_scale(found);
   const auto& plan = step_.session().plan();
   bool helps = false;
   if (plan.policy) {
@@ -88,8 +135,8 @@ std::vector<Advice> Advisor::advice(const Operator& first, Cause cause,
   if (found.empty())
     found.push_back(
         {.text = "run this step in float (opt_level \"O0\"), where it passes", .tried = true});
-  if (!first.backward || cause != Cause::kGradientOverflow)
-    found.push_back({.text = remedy(cause, &first, parameter)});
+  if (!backward || cause != Cause::kGradientOverflow)
+    found.push_back({.text = remedy(cause, first, parameter)});
   return found;
 }
 
@@ -126,59 +173,44 @@ bool Advisor::try_scale(std::vector<Advice>& into) {
 }
 
 bool Advisor::try_policy(std::vector<Advice>& into) {
-  std::optional<Policy> policy = step_.policy();
-  std::vector<std::string> names;
-  const auto extend = [&](const Trace& trace, int origin) {
-    for (const std::string& name : operators_before(trace, origin)) {
-      const std::optional<Policy> wider = with_float(*policy, name);
-      if (!wider) continue;
-      policy = wider;
-      names.push_back(name);
-      return true;
-    }
-    return false;
-  };
-  if (!policy || !extend(trace_, origin_)) return false;
-  for (int round = 0; round < kMostRounds && step_.may_run(); ++round) {
-    Observer observer(paths_);
-    const StepOutcome outcome = step_.attempt({.policy = policy}, step_.scale(), &observer);
-    if (outcome.passed) {
-      into.push_back({.text = "keep " + joined(names) + " in float: policy.with(\"" +
-                              names.front() + "\", CastClass::kFloat)" +
-                              (names.size() > 1 ? ", ..." : ""),
-                      .policy = policy,
-                      .tried = true});
-      return true;
-    }
-    const int origin = observer.trace().origin_of(outcome.bad_gradients).unit;
-    if (origin < 0 || !extend(observer.trace(), origin)) return false;
-  }
-  return false;
+  const std::optional<Policy> policy = step_.policy();
+  if (!policy) return false;
+  const std::vector<std::string> names = search_float(
+      step_, paths_, trace_, origin_,
+      {.near =
+           [&](const Trace& trace, const Trace::Origin& origin) {
+             return lowered(*policy, operators_before(trace, origin.unit));
+           },
+       .all = [&](const Trace& trace) { return lowered(*policy, operators_of(trace)); },
+       .keeping = [&](const auto& kept) { return Precision{.policy = keeping(*policy, kept)}; }},
+      runs_for_search());
+  if (names.empty()) return false;
+  into.push_back({.text = "keep " + joined(names) + " in float: policy.with(\"" + names.front() +
+                          "\", CastClass::kFloat)" + (names.size() > 1 ? ", ..." : ""),
+                  .policy = keeping(*policy, names),
+                  .tried = true});
+  return true;
 }
 
 bool Advisor::try_keep_float(std::vector<Advice>& into) {
-  std::vector<std::string> kept;
-  std::vector<std::string> next = trace_.modules_around(origin_);
-  for (int round = 0; round < kMostRounds && step_.may_run(); ++round) {
-    // The nearest one that is not float yet.
-    const auto found = std::ranges::find_if(next, [&](const std::string& module) {
-      return std::ranges::find(kept, path_alone(module)) == kept.end();
-    });
-    if (found == next.end()) return false;
-    kept.push_back(path_alone(*found));
-    Observer observer(paths_);
-    const StepOutcome outcome = step_.attempt({.keep_float = kept}, step_.scale(), &observer);
-    if (outcome.passed) {
-      into.push_back({.text = "keep " + joined(kept) + " in float (Options::keep_float)",
-                      .keep_float = kept,
-                      .tried = true});
-      return true;
-    }
-    const int origin = observer.trace().origin_of(outcome.bad_gradients).unit;
-    if (origin < 0) return false;
-    next = observer.trace().modules_around(origin);
-  }
-  return false;
+  const std::vector<std::string> names =
+      search_float(step_, paths_, trace_, origin_,
+                   {.near = modules_at,
+                    .all = [&](const Trace&) { return modules_in(paths_); },
+                    .keeping = [](const auto& kept) { return Precision{.keep_float = kept}; }},
+                   runs_for_search());
+  if (names.empty()) return false;
+  std::vector<std::string> patterns = step_.session().options().keep_float;
+  patterns.insert(patterns.end(), names.begin(), names.end());
+  into.push_back({.text = "keep " + joined(names) + " in float (Options::keep_float)",
+                  .keep_float = std::move(patterns),
+                  .tried = true});
+  return true;
+}
+
+/// One is left for bfloat16.
+int Advisor::runs_for_search() const {
+  return StepTrial::kMostRuns - step_.runs() - 1;
 }
 
 bool Advisor::try_bfloat16(std::vector<Advice>& into) {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "core/torch.h"
+#include "insight/epsilon_trail.h"
 #include "insight/trace.h"
 
 namespace mezzo::insight {
@@ -16,10 +17,12 @@ namespace {
 constexpr double kLargestHalf = 65504;
 
 thread_local CallList* open_list = nullptr;
+thread_local EpsilonTrail* open_trail = nullptr;
 thread_local int depth = 0;  // of operators inside operators
 
 std::unique_ptr<at::ObserverContext> note_call(const at::RecordFunction& call) {
   if (depth++ > 0 || open_list == nullptr) return nullptr;
+  open_trail->begins(call.name(), call.inputs());
   for (const c10::IValue& value : call.inputs()) {
     if (value.isDouble() && std::isfinite(value.toDouble()) &&
         std::fabs(value.toDouble()) > kLargestHalf) {
@@ -38,8 +41,8 @@ std::unique_ptr<at::ObserverContext> note_call(const at::RecordFunction& call) {
   return nullptr;
 }
 
-void note_end(const at::RecordFunction&, at::ObserverContext*) {
-  --depth;
+void note_end(const at::RecordFunction& call, at::ObserverContext*) {
+  if (--depth == 0 && open_trail != nullptr) open_trail->ended(call.outputs());
 }
 
 class OpenList {
@@ -47,18 +50,23 @@ class OpenList {
   explicit OpenList(CallList& list)
       : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&note_call, &note_end)
                                                .needsInputs(true)
+                                               .needsOutputs(true)
                                                .scopes({at::RecordScope::FUNCTION}))) {
     open_list = &list;
+    open_trail = &trail_;
     depth = 0;
   }
   ~OpenList() {
     at::removeCallback(handle_);
+    open_list->epsilons = trail_.uses();
     open_list = nullptr;
+    open_trail = nullptr;
   }
   OpenList(const OpenList&) = delete;
   OpenList& operator=(const OpenList&) = delete;
 
  private:
+  EpsilonTrail trail_;
   at::CallbackHandle handle_;
 };
 
@@ -66,8 +74,10 @@ class OpenList {
 
 CallList calls_of(const std::function<void()>& function) {
   CallList list;
-  const OpenList open(list);
-  function();
+  {
+    const OpenList open(list);
+    function();
+  }
   return list;
 }
 

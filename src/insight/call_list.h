@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "insight/epsilons.h"
+
 namespace mezzo::insight {
 
 struct CallList {
@@ -14,6 +16,8 @@ struct CallList {
   std::set<std::pair<std::string, double>> large_numbers;
   /// Classes of custom autograd functions.
   std::set<std::string> custom_functions;
+  /// Small numbers that operators rely on and that float16 cannot hold.
+  std::set<EpsilonUse> epsilons;
 };
 
 /// Calls the function under observation of this thread.

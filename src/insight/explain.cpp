@@ -47,9 +47,10 @@ Explanation explain_here(const detail::Subject& subject, const std::function<at:
   const StepOutcome& in_float = step.in_float();
   result.runs_in_float = in_float.ran;
   result.fails_in_float = in_float.ran && !in_float.passed;
-  if (result.first && in_float.passed) {
-    result.advice = Advisor(step, paths, trace, origin.unit)
-                        .advice(*result.first, result.cause, result.parameter);
+  if (in_float.passed && result.cause != Cause::kBadInput) {
+    result.advice =
+        Advisor(step, paths, trace, origin)
+            .advice(result.first ? &*result.first : nullptr, result.cause, result.parameter);
   } else {
     Advice advice{
         .text = remedy(result.cause, result.first ? &*result.first : nullptr, result.parameter)};

@@ -161,6 +161,7 @@ void check_calls(const detail::LintSubject& subject, std::vector<Finding>& into)
                           "infinity, or the operator runs in float"),
                     "mask with -infinity in float, or with -6e4"});
   }
+  report_epsilons(calls.epsilons, into);
   for (const std::string& name : calls.custom_functions) {
     into.push_back({"info", "custom_function", name,
                     "no policy (O1, O4) knows which type this autograd function wants",
@@ -169,6 +170,12 @@ void check_calls(const detail::LintSubject& subject, std::vector<Finding>& into)
 }
 
 }  // namespace
+
+void detail::raise_typed_examples() {
+  raise<ConfigError>("lint",
+                     "the network's forward takes types that no value of TorchScript becomes; give "
+                     "its arguments in a std::tuple");
+}
 
 std::vector<Finding> detail::lint(const LintSubject& subject) {
   if (subject.module == nullptr) raise<ConfigError>("lint", "the network is empty");

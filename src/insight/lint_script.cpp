@@ -5,12 +5,14 @@
 #include <torch/csrc/jit/passes/inliner.h>
 
 #include <cmath>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "insight/epsilons.h"
 #include "insight/lint_tensors.h"
 #include "insight/unobserved.h"
 
@@ -47,6 +49,7 @@ class ScriptNumbers {
       evidence << "eps = " << eps << " is zero in float16, and a constant row divides by it";
       into.push_back({"warning", "epsilon", name, evidence.str(), "raise eps to 1e-5"});
     }
+    report_epsilons(uses_, into);
   }
 
  private:
@@ -60,8 +63,40 @@ class ScriptNumbers {
       if (std::isfinite(number) && std::fabs(number) > kLargestInHalf) masks_.emplace(name, number);
       if (is_norm && number > 0 && number < kZeroInHalf) epsilons_.emplace(name, number);
     }
+    if (epsilon_part(name) != EpsilonPart::kGives) return;
+    for (std::size_t i = 0; i < numbers_in(name, node.inputs().size()); ++i) {
+      const auto number = constant_number(*node.inputs()[i]);
+      if (!number || !is_epsilon(std::fabs(*number))) continue;
+      std::set<const torch::jit::Value*> seen;
+      follow(*node.outputs().front(), {name, std::fabs(*number), {}}, seen);
+    }
   }
 
+  static std::optional<double> constant_number(const torch::jit::Value& value) {
+    const auto constant = torch::jit::toIValue(&value);
+    if (!constant) return std::nullopt;
+    if (constant->isDouble()) return constant->toDouble();
+    if (constant->isInt()) return static_cast<double>(constant->toInt());
+    if (!constant->isTensor() || constant->toTensor().numel() != 1) return std::nullopt;
+    return constant->toTensor().item<double>();
+  }
+
+  /// Through what keeps the number to what relies on it.
+  void follow(const torch::jit::Value& value, const EpsilonUse& from,
+              std::set<const torch::jit::Value*>& seen) {
+    if (!seen.insert(&value).second) return;
+    for (const torch::jit::Use& use : value.uses()) {
+      const std::string name = script_operator(*use.user);
+      const EpsilonPart part = epsilon_part(name);
+      if (part == EpsilonPart::kKeeps) follow(*use.user->outputs().front(), from, seen);
+      if (part != EpsilonPart::kSpends || use.offset != spent_argument(name)) continue;
+      const auto exponent =
+          use.user->inputs().size() > 1 ? constant_number(*use.user->inputs()[1]) : std::nullopt;
+      if (fails_at(name, from.eps, exponent)) uses_.insert({from.giver, from.eps, name});
+    }
+  }
+
+  std::set<EpsilonUse> uses_;
   std::set<std::pair<std::string, double>> masks_, epsilons_;
 };
 

@@ -58,6 +58,17 @@ const Policy& products_in_float() {
   return policy;
 }
 
+/// As initialize does: a network whose first parameter or all of which is kept gets its inputs in
+/// float.
+bool gets_float(const ModelState& model, const std::vector<std::string>& keep_float) {
+  const auto& plan = model.session().plan();
+  const auto kept = mezzo::amp::detail::KeptFloat(keep_float).in(model.module());
+  const std::vector<at::Tensor> parameters = model.module().parameters();
+  if (!plan.convert || kept.empty() || parameters.empty()) return false;
+  return kept.contains(parameters.front().unsafeGetTensorImpl()) ||
+         mezzo::amp::detail::first_low_name(model.module()).empty();
+}
+
 }  // namespace
 
 TrialRules::TrialRules(const std::vector<ModelState*>& models, const Precision& precision)
@@ -70,6 +81,7 @@ TrialRules::TrialRules(const std::vector<ModelState*>& models, const Precision& 
       trial.operator_policy = products_in_float();
     } else {
       trial.inputs = model.inputs();
+      if (gets_float(model, precision.keep_float)) trial.inputs.to = at::kFloat;
       // As initialize does: a network without low weights is no low one.
       if (!mezzo::amp::detail::first_low_name(model.module()).empty())
         trial.low_policy = model.low_policy();

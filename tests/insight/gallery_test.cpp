@@ -42,6 +42,10 @@ TEST_P(Gallery, IsExplainedAndMended) {
   if (why.advice.size() > 1 && why.advice.front().loss_scale) {
     EXPECT_GE(*why.advice.front().loss_scale, 1) << "is not the best advice";
   }
+  if (!fault.in_float) {
+    const Advice& first = why.advice.front();
+    EXPECT_TRUE(first.policy || first.loss_scale || !first.keep_float.empty()) << first.text;
+  }
   for (const Advice& advice : why.advice) {
     const bool in_code = !advice.policy && !advice.loss_scale && advice.keep_float.empty();
     EXPECT_TRUE(in_code || advice.tried) << advice.text;

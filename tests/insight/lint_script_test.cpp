@@ -36,6 +36,34 @@ TEST(LintScript, FindsEachFaultOnce) {
                                            "info sizes weight"));
 }
 
+TEST(LintScript, FindsEpsilonsThatAreZeroInHalf) {
+  const std::vector<std::pair<std::string, std::string>> useless{
+      {"add", "x / (x.relu() + 1e-8)"},
+      {"add", "x / (x.norm() + 1e-12).expand_as(x)"},
+      {"add", "torch.log(torch.softmax(x, 1) + 1e-8)"},
+      {"add", "torch.rsqrt(x.relu() + 1e-8)"},
+      {"add", "(x.relu() + 1e-8) ** -0.5"},
+      {"add", "torch.reciprocal(x.relu() + 1e-6)"},
+      {"clamp_min", "x / torch.clamp_min(x, 1e-8)"},
+      {"clamp", "torch.log(torch.clamp(x, 1e-8))"},
+  };
+  for (const auto& [giver, program] : useless) {
+    torch::jit::Module module("net");
+    module.define("def forward(self, x):\n  return " + program + "\n");
+    const std::vector<Finding> found = lint_script(module);
+    ASSERT_EQ(found.size(), 1U) << program;
+    EXPECT_EQ(found[0].kind, "epsilon") << program;
+    EXPECT_EQ(found[0].where, giver) << program;
+  }
+  for (const std::string program :
+       {"x / (x.relu() + 1e-3)", "x + 1e-8", "(x + 1e-8) / 2", "torch.exp(x + 1e-8)",
+        "torch.sqrt(x.relu() + 1e-6)", "(x + 1e-8) ** 2"}) {
+    torch::jit::Module module("net");
+    module.define("def forward(self, x):\n  return " + program + "\n");
+    EXPECT_TRUE(lint_script(module).empty()) << program;
+  }
+}
+
 TEST(LintScript, ASoundModuleHasNoFindings) {
   torch::jit::Module module("net");
   module.register_parameter("weight", torch::ones({16, 8}), false);

@@ -311,6 +311,48 @@ TEST(Watch, LeavesTrainingAloneToTheBit) {
   }
 }
 
+/// Kinds of findings of a training whose loss is that small.
+std::vector<std::string> diagnosed(const amp::Options& options, double factor) {
+  torch::manual_seed(3);
+  torch::nn::Sequential net(torch::nn::Linear(4, 8), torch::nn::Tanh(), torch::nn::Linear(8, 8),
+                            torch::nn::Tanh(), torch::nn::Linear(8, 2));
+  torch::optim::SGD sgd(net->parameters(), 0.01);
+  auto [model, optimizer] = amp::initialize(net, sgd, options);
+  Kept kept;
+  Watch watch = insight::watch(model, optimizer, kept, {.every = 1});
+  for (int step = 0; step < 4; ++step) {
+    optimizer.zero_grad();
+    amp::scale_loss(model(a_batch(step)).pow(2).mean() * factor, optimizer).backward();
+    optimizer.step();
+    watch.step();
+  }
+  report::Report all;
+  all.runs.push_back({.name = options.opt_level, .watched = kept.steps});
+  std::vector<std::string> kinds;
+  for (const Finding& finding : diagnose(all)) kinds.push_back(finding.kind);
+  return kinds;
+}
+
+TEST(Watch, ShowsTheDoctorGradientsThatVanishBelowHalf) {
+  for (amp::Options options : {amp::Options{.opt_level = "O1"}, amp::Options{.opt_level = "O2"},
+                               amp::Options{.opt_level = "O2", .master_weights = false},
+                               amp::Options{.opt_level = "O3"}}) {
+    options.verbosity = 0;
+    for (const double scale : {1.0, 16.0}) {
+      options.loss_scale = scale;
+      for (const double factor : {1e-4, 1e-6, 1e-7, 1e-8, 1e-9, 1e-12}) {
+        EXPECT_THAT(diagnosed(options, factor / scale), testing::ElementsAre("vanishing"))
+            << options.opt_level << ", scale " << scale << ", factor " << factor;
+      }
+      EXPECT_THAT(diagnosed(options, 100), testing::IsEmpty()) << options.opt_level << scale;
+    }
+  }
+  for (const std::string level : {"O4", "O5", "O0"}) {
+    const amp::Options options{.opt_level = level, .loss_scale = 1.0, .verbosity = 0};
+    EXPECT_THAT(diagnosed(options, 1e-9), testing::IsEmpty()) << level;
+  }
+}
+
 TEST(Watch, MistakesSaySo) {
   WatchedNet net, other;
   torch::optim::SGD sgd(net->parameters(), 0.01), others(other->parameters(), 0.01);

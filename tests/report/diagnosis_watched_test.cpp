@@ -89,6 +89,71 @@ TEST(DiagnoseWatched, TellsDeadFromVanishedByTheFloatRun) {
   EXPECT_THAT(findings[2].evidence, HasSubstr("'b.weight'"));
 }
 
+report::Run at_scale(report::Run run, double scale) {
+  for (report::StepWatched& step : run.watched) step.scale = scale;
+  return run;
+}
+
+TEST(DiagnoseWatched, WhereNoParameterHasAnyGradientAtASmallScaleTheyVanished) {
+  for (const double scale : {0.5, 1.0, 128.0}) {
+    const report::Run run = at_scale(watched_run("O1", gradient(1, 0), gradient(1, 0)), scale);
+    const auto findings = diagnose(report_with({run}));
+    ASSERT_THAT(kinds_of(findings), ElementsAre("vanishing")) << scale;
+    EXPECT_THAT(findings[0].evidence, HasSubstr("all gradients of 'a.weight' are zero"));
+    EXPECT_THAT(findings[0].evidence, HasSubstr("'b.weight'"));
+    EXPECT_THAT(findings[0].advice, HasSubstr("Raise the scale"));
+  }
+}
+
+TEST(DiagnoseWatched, ZerosBesideGradientsAtTheEndOfTheTypeVanished) {
+  const auto findings =
+      diagnose(report_with({at_scale(watched_run("O2", gradient(1, 0), gradient(0.2, 0.7)), 1)}));
+  ASSERT_THAT(kinds_of(findings), ElementsAre("vanishing"));
+  EXPECT_THAT(findings[0].evidence, HasSubstr("all gradients of 'a.weight' are zero"));
+  EXPECT_THAT(findings[0].evidence, HasSubstr("'b.weight' that are not zero"));
+}
+
+TEST(DiagnoseWatched, ZerosAreNoLossWhereNoScaleCouldHelp) {
+  const report::Run wide =
+      at_scale(watched_run("O4", gradient(1, 0, "bfloat16"), gradient(1, 0, "bfloat16")), 1);
+  EXPECT_THAT(kinds_of(diagnose(report_with({wide}))), ElementsAre("dead"));
+  const report::Run scaled = at_scale(watched_run("O1", gradient(1, 0), gradient(1, 0)), 65536);
+  EXPECT_THAT(kinds_of(diagnose(report_with({scaled}))), ElementsAre("dead"));
+  // No backward pass came to them.
+  const report::Run unused =
+      at_scale(watched_run("O1", Magnitudes{.type = "float16"}, gradient(0, 0)), 1);
+  EXPECT_THAT(kinds_of(diagnose(report_with({unused}))), ElementsAre("dead"));
+}
+
+TEST(DiagnoseWatched, ZerosCountWhereValuesGoOnBelowTheLeastNumber) {
+  Magnitudes cut_off = gradient(0.6, 0.1);
+  cut_off.first_exponent = -24;
+  cut_off.exponents = {4, 6, 10, 20};
+  const auto findings = diagnose(report_with({watched_run("O1", cut_off, gradient(0, 0))}));
+  ASSERT_THAT(kinds_of(findings), ElementsAre("vanishing"));
+  EXPECT_THAT(findings[0].evidence, HasSubstr("70.00 %"));
+}
+
+TEST(DiagnoseWatched, ParametersThatVanishInSomeStepsWholeAreFound) {
+  report::Run run = watched_run("O1", gradient(1, 0), gradient(0, 0));
+  run.watched.front().rows[1].gradients = gradient(0.5, 0.5);
+  const auto findings = diagnose(report_with({run}));
+  ASSERT_THAT(kinds_of(findings), ElementsAre("vanishing"));
+  EXPECT_THAT(findings[0].evidence, HasSubstr("'a.weight'"));
+}
+
+TEST(DiagnoseWatched, AComparisonWithFloatTellsWhatIsLost) {
+  report::Run run = watched_run("O1", gradient(1, 0), gradient(0, 0));
+  ASSERT_THAT(kinds_of(diagnose(report_with({run}))), ElementsAre("dead"));
+  run.compared.push_back({.level = "O1",
+                          .operators = {{.name = "addmm",
+                                         .module = "a",
+                                         .backward = true,
+                                         .type = "float16",
+                                         .accumulated = 1}}});
+  EXPECT_THAT(kinds_of(diagnose(report_with({run}))), ElementsAre("vanishing"));
+}
+
 TEST(DiagnoseWatched, LeavesSkippedAndSingleStepsOut) {
   report::Run run = watched_run("O1", gradient(1, 0), gradient(0, 0.9));
   for (std::size_t i = 1; i < run.watched.size(); ++i) run.watched[i].skipped = true;

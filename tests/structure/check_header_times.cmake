@@ -3,8 +3,8 @@ cmake_minimum_required(VERSION 3.25)
 # The headers that hold or take modules, optimizers with modules, or checkpoints of both.
 set(may_see_nn
     amp.h attention.h checkpoint.h deploy.h deploy_call.h deploy_onnx.h deploy_script.h deploy_trace.h ema.h fp16_utils.h gluon.h half_network.h
-    initialize.h insight.h insight_candidates.h insight_dry_run.h insight_explain.h insight_lint.h insight_shadow.h insight_watch.h legacy_amp.h
-    mezzo.h model.h model_values.h nn.h parallel.h reparameterization.h rnn.h sync_batch_norm.h)
+    initialize.h insight.h insight_candidates.h insight_dry_run.h insight_examples.h insight_explain.h insight_lint.h insight_shadow.h insight_watch.h
+    legacy_amp.h mezzo.h model.h model_values.h nn.h parallel.h reparameterization.h rnn.h sync_batch_norm.h)
 file(GLOB headers RELATIVE ${ROOT}/include ${ROOT}/include/mezzo/*.h)
 foreach(header IN LISTS headers)
   cmake_path(GET header FILENAME name)

@@ -1,0 +1,51 @@
+// Numbers that keep a program from dividing by zero, and that are zero in float16 themselves.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mezzo/insight_diagnosis.h"
+
+namespace mezzo::insight {
+
+/// The part of an operator in `x / (y + 1e-8)`.
+enum class EpsilonPart {
+  kNone,    // its result has nothing to do with a small number
+  kGives,   // its result is at least a small number that it is given
+  kKeeps,   // a view, a sum, a multiple: as small as its tensor
+  kSpends,  // it has no value at zero, or no slope
+};
+
+/// The part of an operator by its name, with or without "aten::" and the mark of in-place ones.
+EpsilonPart epsilon_part(std::string_view name);
+
+/// Which of the arguments an operator that spends an epsilon cannot have zero.
+std::size_t spent_argument(std::string_view name);
+
+/// How many of an operator's first arguments may be the number that it gives.
+std::size_t numbers_in(std::string_view name, std::size_t arguments);
+
+/// Is this number so small that float16 has no use for it in any place?
+bool is_epsilon(double number);
+
+/// Does the operator fail in float16 where its argument is no more than `eps`? `exponent`: that of
+/// a power with a number for one.
+bool fails_at(std::string_view name, double eps, std::optional<double> exponent);
+
+/// An epsilon on its way: which operator was given it, and which one relies on it.
+struct EpsilonUse {
+  std::string giver;
+  double eps = 0;
+  std::string spender;
+  auto operator<=>(const EpsilonUse&) const = default;
+};
+
+/// A finding "epsilon" for each.
+void report_epsilons(const std::set<EpsilonUse>& uses, std::vector<Finding>& into);
+
+}  // namespace mezzo::insight
