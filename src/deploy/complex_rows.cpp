@@ -230,7 +230,7 @@ constexpr Row kByParts[] = {
      "_reshape_alias fft_fftshift fft_ifftshift size sym_size numel len _shape_as_tensor",
      13, moved},
     {"add sub subtract rsub cat concat concatenate stack where masked_fill copy constant_pad_nd "
-     "pad slice_scatter select_scatter index_put index_add",
+     "pad _pad_enum _pad_circular slice_scatter select_scatter index_put index_add",
      13, added},
     {"mul multiply matmul mm bmm mv dot inner outer einsum tensordot linalg_matmul linear conv1d "
      "conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d _convolution convolution",

@@ -410,10 +410,6 @@ constexpr Row kElementwise[] = {
      [](C c) {
        return Names{c.unary("LeakyRelu", {{"alpha", c.d("negative_slope")}})};
      }},
-    {"rrelu", 13,
-     [](C c) {
-       return Names{c.unary("LeakyRelu", {{"alpha", (c.d("lower") + c.d("upper")) / 2}})};
-     }},
     {"softplus", 13, softplus},
     {"log_sigmoid", 13, log_sigmoid},
     {"tanhshrink", 13, tanh_shrink},

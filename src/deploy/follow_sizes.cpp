@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -21,6 +22,26 @@ std::optional<std::vector<std::int64_t>> sizes_of(const jit::Value* value) {
   const auto type = value->type()->cast<c10::TensorType>();
   if (!type) return {};
   return type->sizes().concrete_sizes();
+}
+
+std::size_t atoms_in(const SizeExpression& expression) {
+  std::size_t count = expression.kind == SizeExpression::Kind::kAtom ? 1 : 0;
+  for (const SizeExpression& part : expression.parts) count += atoms_in(part);
+  return count;
+}
+
+bool has_kind(const SizeExpression& expression, SizeExpression::Kind kind) {
+  return expression.kind == kind ||
+         std::ranges::any_of(expression.parts,
+                             [kind](const SizeExpression& part) { return has_kind(part, kind); });
+}
+
+/// All but linear functions of one size and products of sizes: what is missing to a multiple of 4
+/// is what is missing to one of 8 at half of all sizes.
+bool is_doubtful(const SizeExpression& expression) {
+  using Kind = SizeExpression::Kind;
+  const bool adds = has_kind(expression, Kind::kAdd) || has_kind(expression, Kind::kSubtract);
+  return has_kind(expression, Kind::kDivide) || (adds && atoms_in(expression) > 1);
 }
 
 }  // namespace
@@ -89,7 +110,39 @@ void SizeFollower::add_trace(const std::vector<std::int64_t>& sizes, const std::
   other_inputs_ = inputs;
 }
 
+void SizeFollower::add_telling_traces(std::size_t axis, std::vector<std::int64_t> sizes) {
+  const std::int64_t base = sizes[axis];
+  for (const std::int64_t change : {1, 2, 4, 8, 16, 32}) {
+    sizes[axis] = base + change;
+    std::optional<Recording> recording;
+    try {
+      recording.emplace(record(call_, resized(values_, axes_, sizes), mirror_));
+    } catch (const std::exception&) {
+      continue;  // the network does not run there
+    }
+    std::vector<std::size_t> constants;
+    if (compare(traces_.front(), *recording, &constants)) continue;
+    traces_.push_back(std::move(*recording));
+    changed_.push_back("'" + axes_[axis].name + "'");
+  }
+}
+
+bool SizeFollower::is_doubtful_in(std::size_t first_trace, std::size_t traces) const {
+  return std::ranges::any_of(followed_, [&](const Followed& followed) {
+    if (!followed.whole || !is_doubtful(*followed.whole)) return false;
+    const auto value_in = [&](std::size_t trace) {
+      return jit::toIValue(traces_[trace].nodes[followed.node]->output())->toInt();
+    };
+    for (std::size_t trace = first_trace; trace < first_trace + traces; ++trace) {
+      if (value_in(trace) != value_in(0)) return true;
+    }
+    return false;
+  });
+}
+
 void SizeFollower::list_atoms() {
+  atoms_.clear();
+  seen_.clear();
   std::set<Seen> known;
   const auto add = [&](SizeOfTensor place) {
     std::vector<std::vector<std::int64_t>> all;
@@ -182,7 +235,20 @@ void SizeFollower::follow() {
     }
     add_trace(sizes, names);
   }
+  explain();
+  std::vector<std::size_t> doubtful;
+  std::size_t first = 1;
+  for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
+    if (is_doubtful_in(first, found[axis].size())) doubtful.push_back(axis);
+    first += found[axis].size();
+  }
+  for (const std::size_t axis : doubtful) add_telling_traces(axis, base);
+  if (!doubtful.empty()) explain();
+}
+
+void SizeFollower::explain() {
   list_atoms();
+  followed_.clear();
   std::set<std::size_t> constants;
   for (std::size_t trace = 1; trace < traces_.size(); ++trace) {
     std::vector<std::size_t> differing;

@@ -49,6 +49,12 @@ class SizeFollower {
   std::vector<std::int64_t> sizes_that_run(std::size_t axis);
   void add_trace(const std::vector<std::int64_t>& sizes, const std::string& changed);
   void list_atoms();
+  /// Lists sizes and differing constants, and finds the arithmetic of these.
+  void explain();
+  /// Does a constant whose arithmetic few sizes tell from another differ in one of these traces?
+  bool is_doubtful_in(std::size_t first_trace, std::size_t traces) const;
+  /// Adds traces at further sizes of an axis, where the network does the same there.
+  void add_telling_traces(std::size_t axis, std::vector<std::int64_t> sizes);
   std::string use_of(std::size_t node) const;
   Followed follow_constant(std::size_t node, std::size_t atoms_before) const;
   torch::jit::Value* emit(const SizeExpression& expression);

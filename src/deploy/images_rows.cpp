@@ -1,8 +1,9 @@
-// Pooling, resizing, padding, and other operators on images.
+// Pooling, resizing, and other operators on images.
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "deploy/onnx_call.h"
 
@@ -38,15 +39,20 @@ OnnxAttributes window(C c, std::int64_t axes) {
           {"ceil_mode", std::int64_t{c.b("ceil_mode")}}};
 }
 
+/// The places of maxima, which count within one image in LibTorch and over all in ONNX.
+std::string places_of_maxima(C c, const std::string& x, const std::string& places,
+                             std::int64_t axes) {
+  const std::string sizes = c.sizes(x, 2, 2 + axes);
+  return c.one("Mod", {places, c.reduced("ReduceProd", sizes, {0}, true, 1)});
+}
+
 Names max_pool(C c, std::int64_t axes, bool indices) {
   OnnxAttributes attributes = window(c, axes);
   attributes["dilations"] = for_axes(c.is("dilation"), axes);
   return batched(c, axes, [&](const std::string& x) {
     if (!indices) return Names{c.one("MaxPool", {x}, attributes)};
-    // The places of the maxima count within one image in LibTorch and over all in ONNX.
     const Names made = c.g.ops("MaxPool", {x}, attributes, 2);
-    const std::string sizes = c.sizes(x, 2, 2 + axes);
-    return Names{made[0], c.one("Mod", {made[1], c.reduced("ReduceProd", sizes, {0}, true, 1)})};
+    return Names{made[0], places_of_maxima(c, x, made[1], axes)};
   });
 }
 
@@ -72,10 +78,18 @@ Names max_unpool(C c, std::int64_t axes) {
 
 Names average_pool(C c, std::int64_t axes) {
   OnnxAttributes attributes = window(c, axes);
-  if (c.has("divisor_override")) c.refuse("divisor_override cannot be said in ONNX");
-  attributes["count_include_pad"] = std::int64_t{c.b("count_include_pad")};
-  return batched(
-      c, axes, [&](const std::string& x) { return Names{c.one("AveragePool", {x}, attributes)}; });
+  const bool divides = c.has("divisor_override");
+  if (divides && c.b("ceil_mode"))
+    c.refuse("divisor_override with ceil_mode cannot be said in ONNX; leave one of them out");
+  attributes["count_include_pad"] = std::int64_t{divides || c.b("count_include_pad")};
+  return batched(c, axes, [&](const std::string& x) {
+    const std::string y = c.one("AveragePool", {x}, attributes);
+    if (!divides) return Names{y};
+    double count = 1;
+    for (const std::int64_t size : for_axes(c.is("kernel_size"), axes))
+      count *= static_cast<double>(size);
+    return Names{c.one("Mul", {y, c.constant(count / c.d("divisor_override"))})};
+  });
 }
 
 /// The weights that average an axis into `out` places, [size, out]: place i takes what lies from
@@ -148,6 +162,16 @@ Names average_by_products(C c, const std::vector<std::int64_t>& wanted) {
   return {x};
 }
 
+/// Of a whole image, counted within it.
+std::string place_of_the_largest(C c, const std::vector<std::int64_t>& axes) {
+  const std::int64_t front = axes.front();
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(front), 0);
+  rows.push_back(-1);
+  const std::string place = c.one("ArgMax", {c.one("Reshape", {c.x(), c.g.ints(rows)})},
+                                  {{"axis", front}, {"keepdims", std::int64_t{1}}});
+  return c.unsqueezed(place, {axes.begin() + 1, axes.end()});
+}
+
 Names adaptive_pool(C c, std::int64_t axes, bool largest) {
   const std::vector<std::int64_t> wanted = pooled_sizes(c, axes);
   const std::int64_t front = c.rank() - axes;
@@ -158,9 +182,13 @@ Names adaptive_pool(C c, std::int64_t axes, bool largest) {
   if (static_cast<std::ptrdiff_t>(over.size()) ==
       std::ssize(wanted) - std::ranges::count(wanted, kAsGiven)) {
     if (over.empty()) return {c.x()};
-    if (front == 2 && std::ssize(over) == axes)
-      return {c.one(largest ? "GlobalMaxPool" : "GlobalAveragePool", {c.x()})};
-    return {c.reduced(largest ? "ReduceMax" : "ReduceMean", c.x(), over, true, c.rank())};
+    const bool all = std::ssize(over) == axes;
+    const std::string made =
+        front == 2 && all
+            ? c.one(largest ? "GlobalMaxPool" : "GlobalAveragePool", {c.x()})
+            : c.reduced(largest ? "ReduceMax" : "ReduceMean", c.x(), over, true, c.rank());
+    if (!largest || !all) return {made};
+    return {made, place_of_the_largest(c, over)};
   }
   std::vector<std::int64_t> kernel;
   for (std::int64_t d = 0; d < axes; ++d) {
@@ -179,9 +207,12 @@ Names adaptive_pool(C c, std::int64_t axes, bool largest) {
     if (!divides) c.refuse("the sizes whose maxima are pooled must be multiples of output_size");
     kernel.push_back(size / out);
   }
+  const OnnxAttributes windows{{"kernel_shape", kernel}, {"strides", kernel}};
   return batched(c, axes, [&](const std::string& x) {
-    return Names{c.one(largest ? "MaxPool" : "AveragePool", {x},
-                       {{"kernel_shape", kernel}, {"strides", kernel}})};
+    if (!largest) return Names{c.one("AveragePool", {x}, windows)};
+    // Places are rarely read: a node of their own is left out then.
+    const Names made = c.g.ops("MaxPool", {x}, windows, 2);
+    return Names{c.one("MaxPool", {x}, windows), places_of_maxima(c, x, made[1], axes)};
   });
 }
 
@@ -199,7 +230,10 @@ Names resize(C c, std::string_view mode) {
     attributes["coordinate_transformation_mode"] =
         std::string(corners ? "align_corners" : "pytorch_half_pixel");
     const bool smooth = c.schema().name().ends_with("_aa");
-    if (smooth) attributes["antialias"] = std::int64_t{1};
+    if (smooth) {  // what lies outside has no weight
+      attributes["antialias"] = std::int64_t{1};
+      attributes["exclude_outside"] = std::int64_t{1};
+    }
     if (mode == "cubic") attributes["cubic_coeff_a"] = smooth ? -0.5 : -0.75;
   }
   std::vector<std::int64_t> last;
@@ -229,47 +263,56 @@ Names resize(C c, std::string_view mode) {
   return {c.one("Resize", {c.x(image), "", "", wanted}, attributes)};
 }
 
-/// LibTorch pads from the last axis, ONNX lists all beginnings, then all ends.
-Names pad(C c, const std::string& mode) {
-  const std::vector<OnnxValue> given = c.arg(c.takes("pad") ? "pad" : "padding").elements();
-  const auto rank = static_cast<std::size_t>(c.rank());
-  std::vector<OnnxValue> pads(2 * rank, constant_of(std::int64_t{0}, c.g.variants()));
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    const std::size_t axis = rank - 1 - i / 2;
-    pads[i % 2 == 0 ? axis : axis + rank] = given[i];
-  }
-  auto list = std::make_shared<Operand>();
-  list->kind = Operand::Kind::kList;
-  list->type = c10::ListType::ofInts();
-  list->elements = pads;
-  Names in = {c.x(), c.g.list_of(OnnxValue(list))};
-  if (mode == "wrap" && c.g.opset() < 19)
-    c.refuse("circular padding needs opset 19; set options.opset");
-  if (mode == "constant") in.push_back(c.has("value") ? c.x("value", c.out_type()) : c.constant(0));
-  return {c.one("Pad", in, {{"mode", mode}})};
-}
-
-Names pad_by_mode(C c) {
-  const std::string mode = c.takes("mode") ? c.s("mode") : "constant";
-  return pad(c, mode == "replicate" ? "edge" : mode == "circular" ? "wrap" : mode);
+/// Runs an operator on images that wants one axis in front of channels, height and width where the
+/// tensor may have none or several.
+template <typename Say>
+Names with_one_batch(C c, const Say& say) {
+  const std::int64_t front = c.rank() - 3;
+  if (front == 1) return {say(c.x())};
+  if (front == 0) return {c.squeezed(say(c.unsqueezed(c.x(), {0})), {0})};
+  const auto joined = [&](const Names& parts) {
+    return c.one("Concat", parts, {{"axis", std::int64_t{0}}});
+  };
+  const std::string flat =
+      c.one("Reshape", {c.x(), joined({c.g.ints({-1}), c.sizes(c.x(), front, c.rank())})});
+  const std::string made = say(flat);
+  return {c.one("Reshape", {made, joined({c.sizes(c.x(), 0, front), c.sizes(made, 1, 4)})})};
 }
 
 Names pixel_shuffle(C c) {
-  return {c.one("DepthToSpace", {c.x()},
-                {{"blocksize", c.i("upscale_factor")}, {"mode", std::string("CRD")}})};
+  return with_one_batch(c, [&](const std::string& x) {
+    return c.one("DepthToSpace", {x},
+                 {{"blocksize", c.i("upscale_factor")}, {"mode", std::string("CRD")}});
+  });
 }
 
+/// Sizes that are not the same in all runs are divided in the model; one of them is inferred.
 Names pixel_unshuffle(C c) {
   const std::int64_t f = c.i("downscale_factor");
-  const std::int64_t channels = c.fixed_size("self", 1), height = c.fixed_out(2),
-                     width = c.fixed_out(3);
-  if (channels < 0 || (height < 0 && width < 0))
-    c.refuse("height and width cannot both follow from the model's inputs");
-  const std::string parts = c.one("Reshape", {c.x(), c.g.ints({0, channels, height, f, width, f})});
-  const std::string order =
-      c.one("Transpose", {parts}, {{"perm", std::vector<std::int64_t>{0, 1, 3, 5, 2, 4}}});
-  return {c.one("Reshape", {order, c.g.ints({c.fixed_out(0) < 0 ? 0 : c.fixed_out(0),
-                                             channels * f * f, height, width})})};
+  const std::int64_t first = c.rank() - 3;
+  const std::int64_t channels = c.fixed_size("self", first), height = c.fixed_out(first + 1),
+                     width = c.fixed_out(first + 2);
+  return with_one_batch(c, [&](const std::string& x) {
+    bool is_inferred = false;
+    const auto size_of = [&](std::int64_t fixed, std::int64_t axis) {
+      if (fixed >= 0) return c.g.ints({fixed});
+      if (axis > 1 && !std::exchange(is_inferred, true)) return c.g.ints({-1});
+      const std::string size = c.sizes(x, axis, axis + 1);
+      return axis > 1 ? c.one("Div", {size, c.g.ints({f})}) : size;
+    };
+    const std::string depth = size_of(channels, 1), down = size_of(height, 2),
+                      across = size_of(width, 3), factor = c.g.ints({f});
+    const auto reshaped = [&](const std::string& tensor, const Names& sizes) {
+      return c.one("Reshape", {tensor, c.one("Concat", sizes, {{"axis", std::int64_t{0}}})});
+    };
+    const std::string batch = c.g.ints({0});
+    const std::string parts = reshaped(x, {batch, depth, down, factor, across, factor});
+    const std::string order =
+        c.one("Transpose", {parts}, {{"perm", std::vector<std::int64_t>{0, 1, 3, 5, 2, 4}}});
+    const std::string deep =
+        channels >= 0 ? c.g.ints({channels * f * f}) : c.one("Mul", {depth, c.g.ints({f * f})});
+    return reshaped(order, {batch, deep, down, across});
+  });
 }
 
 Names grid_sample(C c) {
@@ -337,12 +380,6 @@ constexpr Row kImages[] = {
     {"upsample_linear1d upsample_bilinear2d", 13, [](C c) { return resize(c, "linear"); }},
     {"upsample_trilinear3d", 13, [](C c) { return resize(c, "linear"); }},
     {"upsample_bicubic2d", 13, [](C c) { return resize(c, "cubic"); }},
-    {"pad", 13, pad_by_mode},
-    {"constant_pad_nd", 13, [](C c) { return pad(c, "constant"); }},
-    {"reflection_pad1d reflection_pad2d", 13, [](C c) { return pad(c, "reflect"); }},
-    {"reflection_pad3d", 13, [](C c) { return pad(c, "reflect"); }},
-    {"replication_pad1d replication_pad2d", 13, [](C c) { return pad(c, "edge"); }},
-    {"replication_pad3d", 13, [](C c) { return pad(c, "edge"); }},
     {"pixel_shuffle", 13, pixel_shuffle},
     {"pixel_unshuffle", 13, pixel_unshuffle},
     {"grid_sampler grid_sampler_2d", 16, grid_sample},

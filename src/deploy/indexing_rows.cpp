@@ -1,4 +1,8 @@
 // Reading and writing by index.
+#include <ATen/ops/scalar_tensor.h>
+
+#include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "deploy/onnx_call.h"
@@ -90,6 +94,30 @@ std::string coordinates(C c, const Places& places) {
   return columns.size() == 1 ? columns[0] : c.one("Concat", columns, {{"axis", std::int64_t{-1}}});
 }
 
+/// Places that stand side by side stay where the first of them stood; others come first.
+std::int64_t front_of(const Places& places) {
+  const bool together =
+      places.axes.back() - places.axes.front() + 1 == static_cast<std::int64_t>(places.axes.size());
+  return together ? places.axes.front() : 0;
+}
+
+/// From [places, other axes] to the order in which LibTorch has what stands at places.
+std::vector<std::int64_t> order_of_found(const Places& places, std::int64_t rank) {
+  const std::int64_t front = front_of(places);
+  std::vector<std::int64_t> order;
+  for (std::int64_t d = 0; d < front; ++d) order.push_back(places.rank + d);
+  for (std::int64_t d = 0; d < places.rank; ++d) order.push_back(d);
+  for (std::int64_t d = places.rank + front; d < rank; ++d) order.push_back(d);
+  return order;
+}
+
+std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& order) {
+  std::vector<std::int64_t> back(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  return back;
+}
+
 Names index(C c) {
   const Places places = places_of(c);
   if (places.axes.empty()) return {c.x()};
@@ -100,16 +128,23 @@ Names index(C c) {
   std::string x = c.x();
   if (!std::is_sorted(order.begin(), order.end())) x = c.one("Transpose", {x}, {{"perm", order}});
   const std::string found = c.one("GatherND", {x, coordinates(c, places)});
-  // Places that stand side by side stay where the first of them stood.
-  const bool together =
-      places.axes.back() - places.axes.front() + 1 == static_cast<std::int64_t>(places.axes.size());
-  const std::int64_t front = places.axes.front();
-  if (!together || front == 0) return {found};
-  std::vector<std::int64_t> back;
-  for (std::int64_t d = 0; d < front; ++d) back.push_back(places.rank + d);
-  for (std::int64_t d = 0; d < places.rank; ++d) back.push_back(d);
-  for (std::int64_t d = places.rank + front; d < c.out_rank(); ++d) back.push_back(d);
-  return {c.one("Transpose", {found}, {{"perm", back}})};
+  if (front_of(places) == 0) return {found};
+  return {c.one("Transpose", {found}, {{"perm", order_of_found(places, c.out_rank())}})};
+}
+
+/// Values as what is read at these places, which they are broadcast to.
+std::string values_at(C c, const Places& places, const std::string& x, const std::string& where) {
+  const std::string values = c.x("values", c.type()), found = c.one("GatherND", {x, where});
+  bool is_one = true;
+  for (std::size_t k = 0; k < c.g.variants(); ++k)
+    is_one = is_one && c.example("values", k).numel() == 1;
+  const std::int64_t rank = places.rank + c.rank() - static_cast<std::int64_t>(places.axes.size());
+  const std::vector<std::int64_t> order = order_of_found(places, rank);
+  if (is_one || std::is_sorted(order.begin(), order.end()))
+    return c.one("Expand", {values, c.one("Shape", {found})});
+  const std::string seen = c.one("Transpose", {found}, {{"perm", order}});
+  return c.one("Transpose", {c.one("Expand", {values, c.one("Shape", {seen})})},
+               {{"perm", inverse(order)}});
 }
 
 Names index_put(C c) {
@@ -128,47 +163,77 @@ Names index_put(C c) {
     return {c.one("Where", {mask, value, c.x()})};
   }
   const Places places = places_of(c);
+  if (places.axes.empty()) {  // everywhere
+    const std::string values = c.one("Expand", {c.x("values", c.type()), c.one("Shape", {c.x()})});
+    return {adds ? c.one("Add", {c.x(), values}) : values};
+  }
   const std::vector<std::int64_t> order = places_first(places.axes, rank);
   const bool moves = !std::is_sorted(order.begin(), order.end());
-  const bool together =
-      places.axes.back() - places.axes.front() + 1 == static_cast<std::int64_t>(places.axes.size());
-  if (moves && (places.axes.front() != 0 || !together) && c.rank("values") > 1)
-    c.refuse("writing at places behind other axes needs one value, or values of one dimension");
   std::string x = c.x();
   if (moves) x = c.one("Transpose", {x}, {{"perm", order}});
   const std::string where = coordinates(c, places);
-  // Values are broadcast to what is read at these places.
-  const std::string shape = c.one("Shape", {c.one("GatherND", {x, where})});
-  const std::string values = c.one("Expand", {c.x("values", c.type()), shape});
   OnnxAttributes attributes;
   if (adds) attributes["reduction"] = std::string("add");
-  std::string result = c.one("ScatterND", {x, where, values}, attributes);
-  if (moves) {
-    std::vector<std::int64_t> back(order.size());
-    for (std::size_t i = 0; i < order.size(); ++i)
-      back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
-    result = c.one("Transpose", {result}, {{"perm", back}});
-  }
+  std::string result = c.one("ScatterND", {x, where, values_at(c, places, x, where)}, attributes);
+  if (moves) result = c.one("Transpose", {result}, {{"perm", inverse(order)}});
   return {result};
 }
 
-Names scatter(C c, std::string_view reduction) {
-  std::string way(reduction);
-  if (c.has("reduce")) {
-    const std::string said = c.s("reduce");
-    way = said == "add" || said == "sum"         ? "add"
-          : said == "multiply" || said == "prod" ? "mul"
-          : said == "amax"                       ? "max"
-          : said == "amin"                       ? "min"
-                                                 : "";
-    if (way.empty()) c.refuse("the reduction '" + said + "' cannot be said in ONNX");
-    if (c.takes("include_self") && !c.b("include_self"))
-      c.refuse("include_self = false cannot be said in ONNX");
-  }
-  const bool orders = way == "max" || way == "min";
-  if (!way.empty() && c.g.opset() < (orders ? 18 : 16))
-    c.refuse(std::string("it needs opset ") + (orders ? "18" : "16") +
+/// A reduction in ONNX, and what changes nothing in it.
+struct Reduction {
+  std::string name;
+  at::Scalar neutral;
+  int opset;  // the least
+};
+
+/// The number that no other one is beyond.
+at::Scalar outermost(C c, bool is_lowest) {
+  using Long = std::numeric_limits<std::int64_t>;
+  using Int = std::numeric_limits<std::int32_t>;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (c.is_float()) return is_lowest ? -kInfinity : kInfinity;
+  if (c.type() == at::kLong) return is_lowest ? Long::min() : Long::max();
+  if (c.type() == at::kInt) return is_lowest ? Int::min() : Int::max();
+  c.refuse("extremes of this type cannot be said in ONNX");
+}
+
+/// Means are sums first.
+Reduction reduction_called(C c, const std::string& name) {
+  constexpr int kAdds = 16, kOrders = 18;
+  if (name == "add" || name == "sum" || name == "mean") return {"add", std::int64_t{0}, kAdds};
+  if (name == "multiply" || name == "prod") return {"mul", std::int64_t{1}, kAdds};
+  if (name == "amax") return {"max", outermost(c, true), kOrders};
+  if (name == "amin") return {"min", outermost(c, false), kOrders};
+  c.refuse("the reduction '" + name + "' cannot be said in ONNX");
+}
+
+/// Elements of a source are reduced into the tensor at places, which has their shape.
+std::string reduced_at(C c, const std::string& name, const std::string& places,
+                       const std::string& source, std::int64_t axis) {
+  const Reduction reduction = reduction_called(c, name);
+  if (c.g.opset() < reduction.opset)
+    c.refuse("it needs opset " + std::to_string(reduction.opset) +
              " to add at repeated places; set options.opset");
+  const bool includes_self = !c.takes("include_self") || c.b("include_self");
+  const auto filled = [&](const at::Scalar& value, const std::string& like) {
+    return c.one("Expand",
+                 {c.g.tensor(at::scalar_tensor(value, c.type())), c.one("Shape", {like})});
+  };
+  const auto reduced = [&](const std::string& into, const std::string& from) {
+    return c.one("ScatterElements", {into, places, from},
+                 {{"axis", axis}, {"reduction", reduction.name}});
+  };
+  std::string x = c.x();
+  if (!includes_self)
+    x = c.one("ScatterElements", {x, places, filled(reduction.neutral, places)}, {{"axis", axis}});
+  std::string made = reduced(x, source);
+  if (name != "mean") return made;
+  if (!c.is_float()) c.refuse("means of integers cannot be said in ONNX");
+  const std::string counts = reduced(filled(std::int64_t{includes_self}, x), filled(1, places));
+  return c.one("Div", {made, c.one("Max", {counts, c.constant(1)})});
+}
+
+Names scatter(C c, const std::string& reduction) {
   const std::string indices = c.x("index");
   std::string source;
   if (c.takes("src")) {
@@ -185,9 +250,20 @@ Names scatter(C c, std::string_view reduction) {
   } else {
     source = c.one("Expand", {c.x("value", c.type()), c.one("Shape", {indices})});
   }
-  OnnxAttributes attributes{{"axis", c.dim()}};
-  if (!way.empty()) attributes["reduction"] = way;
-  return {c.one("ScatterElements", {c.x(), indices, source}, attributes)};
+  const std::string name = c.has("reduce") ? c.s("reduce") : reduction;
+  if (!name.empty()) return {reduced_at(c, name, indices, source, c.dim())};
+  return {c.one("ScatterElements", {c.x(), indices, source}, {{"axis", c.dim()}})};
+}
+
+Names index_reduce(C c) {
+  const std::string source = c.x("source", c.type());
+  std::vector<std::int64_t> around;
+  for (std::int64_t d = 0; d < c.rank(); ++d) {
+    if (d != c.dim()) around.push_back(d);
+  }
+  const std::string places =
+      c.one("Expand", {c.unsqueezed(c.x("index", at::kLong), around), c.one("Shape", {source})});
+  return {reduced_at(c, c.s("reduce"), places, source, c.dim())};
 }
 
 /// Whole slices are added, written or filled at places of one axis.
@@ -268,6 +344,7 @@ constexpr Row kIndexing[] = {
     {"scatter", 13, [](C c) { return scatter(c, ""); }},
     {"scatter_add", 16, [](C c) { return scatter(c, "add"); }},
     {"scatter_reduce", 16, [](C c) { return scatter(c, ""); }},
+    {"index_reduce", 16, index_reduce},
     {"index_add", 16, [](C c) { return index_write(c, true); }},
     {"index_copy index_fill", 13, [](C c) { return index_write(c, false); }},
     {"nonzero argwhere", 13, nonzero},

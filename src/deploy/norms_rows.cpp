@@ -13,11 +13,29 @@ std::string given_or(C c, std::string_view name, double value, std::int64_t chan
   return c.g.tensor(at::full({channels}, value, at::TensorOptions(c.out_type())));
 }
 
+/// Mean and variance over these axes, then scale and shift.
+std::string normalized(C c, const std::string& x, const std::vector<std::int64_t>& axes,
+                       std::int64_t rank, double eps) {
+  const std::string off = c.one("Sub", {x, c.reduced("ReduceMean", x, axes, true, rank)});
+  const std::string variance = c.reduced("ReduceMean", c.one("Mul", {off, off}), axes, true, rank);
+  return c.one("Div", {off, c.one("Sqrt", {c.one("Add", {variance, c.constant(eps)})})});
+}
+
+/// With the statistics of the batch.
+Names batch_norm_of_batch(C c) {
+  std::vector<std::int64_t> axes, behind;
+  for (std::int64_t d = 0; d < c.rank("input"); ++d) {
+    if (d != 1) axes.push_back(d);
+    if (d > 1) behind.push_back(d - 1);
+  }
+  std::string y = normalized(c, c.x("input"), axes, c.rank("input"), c.d("eps"));
+  const auto spread = [&](std::string_view name) { return c.unsqueezed(c.x(name), behind); };
+  if (c.has("weight")) y = c.one("Mul", {y, spread("weight")});
+  return {c.has("bias") ? c.one("Add", {y, spread("bias")}) : y};
+}
+
 Names batch_norm(C c) {
-  if (!c.has("running_mean"))
-    c.refuse(
-        "a batch norm without running statistics takes them from the batch; track them, or use a "
-        "group norm");
+  if (!c.has("running_mean")) return batch_norm_of_batch(c);
   const std::int64_t channels = c.fixed_size("input", 1);
   return {c.one("BatchNormalization",
                 {c.x("input"), given_or(c, "weight", 1, channels), given_or(c, "bias", 0, channels),
@@ -32,14 +50,6 @@ Names instance_norm(C c) {
       c.one("InstanceNormalization",
             {c.x("input"), given_or(c, "weight", 1, channels), given_or(c, "bias", 0, channels)},
             {{"epsilon", c.d("eps")}})};
-}
-
-/// Mean and variance over the last axes, then scale and shift.
-std::string normalized(C c, const std::string& x, const std::vector<std::int64_t>& axes,
-                       std::int64_t rank, double eps) {
-  const std::string off = c.one("Sub", {x, c.reduced("ReduceMean", x, axes, true, rank)});
-  const std::string variance = c.reduced("ReduceMean", c.one("Mul", {off, off}), axes, true, rank);
-  return c.one("Div", {off, c.one("Sqrt", {c.one("Add", {variance, c.constant(eps)})})});
 }
 
 Names layer_norm(C c) {

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "deploy/onnx_turns.h"
 #include "deploy/onnx_walk.h"
 
 namespace mezzo::deploy::detail {
@@ -136,7 +137,7 @@ Walker::Written Walker::written_by(const Node& node, const Taken& taken) {
           kept.operand->elements.size() != kept.elements.size())
         raise<UnsupportedError>("export_onnx", "a branch that follows from inputs changes how ",
                                 "many elements a list has, which cannot be said in ONNX; change ",
-                                "it behind the branch");
+                                "it behind the branch, or, in a loop, ", kSelectBehind);
       for (std::size_t i = 0; i < kept.elements.size(); ++i) {
         if (kept.operand->elements[i].operand() != kept.elements[i].operand())
           written.elements.insert({kept.operand, i});

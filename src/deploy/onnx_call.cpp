@@ -334,11 +334,11 @@ std::string Call::reduced(std::string_view op, const std::string& tensor,
 }
 
 std::vector<std::span<const Row>> all_rows() {
-  return {elementwise_rows(), comparison_rows(), reduction_rows(),  shape_rows(),
-          index_rows(),       product_rows(),    image_rows(),      norm_rows(),
-          factory_rows(),     recurrent_rows(),  composite_rows(),  loss_rows(),
-          matrix_rows(),      window_rows(),     running_rows(),    random_rows(),
-          complex_rows(),     spectrum_rows(),   transformer_rows()};
+  return {elementwise_rows(), comparison_rows(), reduction_rows(),   shape_rows(),
+          index_rows(),       product_rows(),    image_rows(),       norm_rows(),
+          factory_rows(),     recurrent_rows(),  composite_rows(),   loss_rows(),
+          matrix_rows(),      window_rows(),     running_rows(),     random_rows(),
+          complex_rows(),     spectrum_rows(),   transformer_rows(), padding_rows()};
 }
 
 bool writes(const c10::FunctionSchema& schema) {

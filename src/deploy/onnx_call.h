@@ -143,6 +143,7 @@ std::span<const Row> shape_rows();
 std::span<const Row> index_rows();
 std::span<const Row> product_rows();
 std::span<const Row> image_rows();
+std::span<const Row> padding_rows();
 std::span<const Row> norm_rows();
 std::span<const Row> factory_rows();
 std::span<const Row> recurrent_rows();

@@ -67,7 +67,7 @@ constexpr Reason kReasons[] = {
      "_histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors bincount "
      "histc histogram histogramdd"},
     {"ONNX has no operator for it, and none that it is made of at all types and sizes",
-     "cartesian_prod conv_tbc corrcoef cov cumulative_trapezoid index_reduce kron nanquantile "
+     "cartesian_prod conv_tbc corrcoef cov cumulative_trapezoid kron nanquantile "
      "pdist segment_reduce"},
 };
 

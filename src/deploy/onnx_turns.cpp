@@ -103,7 +103,7 @@ Turns LoopBody::run(std::int64_t count, bool condition, std::vector<c10::IValue>
   for (std::size_t i = 0; i < own.size(); ++i) {
     if (length_of(own[i]) - lengths[i] != result.count * result.growths[i])
       raise<UnsupportedError>("export_onnx", "a list does not grow alike in all turns of a loop, ",
-                              "which cannot be said in ONNX; append in every turn");
+                              "which cannot be said in ONNX; ", kSelectBehind);
   }
   result.after = {result.count, copies_of(carried), copies_of(own)};
   return result;

@@ -215,17 +215,16 @@ void Walker::operation(const Node& node) {
     }
     return;
   }
-  if (writes(*schema)) {
+  const bool constant = std::all_of(operands.begin(), operands.end(),
+                                    [](const OnnxValue& one) { return is_constant(one); });
+  if (writes(*schema) && !constant) {
     // The values before the write: constants are stored as they are now.
     for (const OnnxValue& operand : operands) {
       const auto& examples = operand.operand()->examples;
-      if (!examples.empty() && examples[0].isTensor() && !is_constant(operands.back()))
-        g_.name_of(operand);
+      if (!examples.empty() && examples[0].isTensor()) g_.name_of(operand);
     }
   }
   refuse_packed(node, operands);
-  const bool constant = std::all_of(operands.begin(), operands.end(),
-                                    [](const OnnxValue& one) { return is_constant(one); });
   Results results = evaluate(node, operands);
   const bool random = node.isNondeterministic();
   if ((constant && !random) || (static_facts().contains(kind) && !translated)) {

@@ -94,7 +94,15 @@ Names convolution(C c) {
   const bool transposed = (c.takes("transposed") && c.b("transposed")) ||
                           c.schema().name().find("transpose") != std::string::npos;
   if (c.takes("padding") && example_of(c.arg("padding"), 0).isString()) {
-    attributes["auto_pad"] = std::string(c.s("padding") == "same" ? "SAME_UPPER" : "VALID");
+    // Engines do not pad dilated kernels by themselves.
+    std::vector<std::int64_t> pads(static_cast<std::size_t>(2 * axes), 0);
+    for (std::int64_t d = 0; c.s("padding") == "same" && d < axes; ++d) {
+      const std::int64_t all = as_many(c.is("dilation"), axes)[static_cast<std::size_t>(d)] *
+                               (c.example("weight").size(d + 2) - 1);
+      pads[static_cast<std::size_t>(d)] = all / 2;
+      pads[static_cast<std::size_t>(d + axes)] = all - all / 2;
+    }
+    attributes["pads"] = pads;
   } else {
     std::vector<std::int64_t> pads = as_many(c.is("padding"), axes);
     pads.insert(pads.end(), pads.begin(), pads.end());
@@ -189,7 +197,7 @@ constexpr Row kProducts[] = {
     {"addmv", 13, [](C c) { return add_product(c, "mat", "vec"); }},
     {"einsum", 13, einsum},
     {"_convolution convolution conv1d conv2d conv3d conv_transpose1d", 13, convolution},
-    {"conv_transpose2d conv_transpose3d", 13, convolution},
+    {"conv_transpose2d conv_transpose3d _convolution_mode", 13, convolution},
     {"scaled_dot_product_attention", 13, attention},
     {"cdist", 13, cdist},
     {"bilinear", 13, bilinear},

@@ -54,6 +54,14 @@ Names whole_numbers(C c) {
   return {c.g.cast(inside, float_type(c), c.out_type())};
 }
 
+/// Each slope is drawn in training, and is the middle else.
+Names rrelu(C c) {
+  if (!c.b("training"))
+    return {c.unary("LeakyRelu", {{"alpha", (c.d("lower") + c.d("upper")) / 2}})};
+  const std::string x = c.x(), below = c.one("Less", {x, c.constant(0)});
+  return {c.one("Where", {below, c.one("Mul", {x, uniform(c, c.d("lower"), c.d("upper"))}), x})};
+}
+
 Names coins(C c) {
   const at::ScalarType type = float_type(c);
   const std::string chance = c.has("p") ? c.x("p", type) : c.x("self", type);
@@ -93,6 +101,7 @@ Names choices(C c) {
 }
 
 constexpr Row kRandom[] = {
+    {"rrelu", 13, rrelu},
     {"rand rand_like", 13, [](C c) { return Names{uniform(c)}; }},
     {"randn randn_like", 13, [](C c) { return Names{standard_normal(c)}; }},
     {"randint randint_like", 13, whole_numbers},

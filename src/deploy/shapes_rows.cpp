@@ -334,9 +334,25 @@ Names diagonal(C c) {
       c.one("GatherND", {c.x(), c.one("Concat", {column, column}, {{"axis", std::int64_t{1}}})})};
 }
 
+/// The place of each element of a result that has every element as often as a number of its own
+/// says: the count of those that end before it.
+std::string repeated_places(C c) {
+  const std::string repeats = c.x("repeats", at::kLong);
+  const std::string ends = c.one("CumSum", {repeats, c.g.integer(0)});
+  const std::string total = c.reduced("ReduceSum", repeats, {0}, false, 1);
+  const std::string all = c.one("Range", {c.g.integer(0), total, c.g.integer(1)});
+  const std::string over = c.one("LessOrEqual", {c.unsqueezed(ends, {0}), c.unsqueezed(all, {1})});
+  return c.reduced("ReduceSum", c.g.cast(over, at::kBool, at::kLong), {1}, false, 2);
+}
+
+bool is_number_each(C c) {
+  const c10::IValue example = example_of(c.arg("repeats"), 0);
+  return example.isTensor() && example.toTensor().numel() != 1;
+}
+
 /// Every element several times.
 Names repeat_interleave(C c) {
-  const std::int64_t times = c.i("repeats");
+  if (!c.takes("self")) return {repeated_places(c)};
   std::string x = c.x();
   std::int64_t axis = 0, rank = 1;
   if (c.has("dim")) {
@@ -345,24 +361,43 @@ Names repeat_interleave(C c) {
   } else {
     x = c.one("Reshape", {x, c.g.ints({-1})});
   }
-  std::vector<std::int64_t> repeats(static_cast<std::size_t>(rank + 1), 1),
-      sizes(static_cast<std::size_t>(rank), 0), all;
-  repeats[static_cast<std::size_t>(axis + 1)] = times;
-  const std::string tiled = c.one("Tile", {c.unsqueezed(x, {axis + 1}), c.g.ints(repeats)});
-  std::size_t open = 0;
-  for (std::int64_t d = 0; d < rank; ++d) {
-    const std::int64_t fixed = c.fixed_out(d);
-    if (d == axis) {
-      sizes[static_cast<std::size_t>(d)] = -1;
-    } else if (d > axis) {
-      sizes[static_cast<std::size_t>(d)] = fixed;
-      open += fixed < 0;
-    }
+  if (is_number_each(c)) return {c.one("Gather", {x, repeated_places(c)}, {{"axis", axis}})};
+  const auto concat = [&](const Names& parts) {
+    return parts.size() == 1 ? parts[0] : c.one("Concat", parts, {{"axis", std::int64_t{0}}});
+  };
+  const std::vector<std::int64_t> ones(static_cast<std::size_t>(rank), 1);
+  const auto in_front = ones.begin() + axis + 1;
+  std::string repeats;
+  if (c.is_fixed("repeats")) {
+    std::vector<std::int64_t> all(ones.begin(), in_front);
+    all.push_back(c.i("repeats"));
+    all.insert(all.end(), in_front, ones.end());
+    repeats = c.g.ints(all);
+  } else {
+    Names parts = {c.g.ints({ones.begin(), in_front}), c.list("repeats")};
+    if (in_front != ones.end()) parts.push_back(c.g.ints({in_front, ones.end()}));
+    repeats = concat(parts);
   }
-  for (std::int64_t d = 0; d < rank; ++d) all.push_back(c.fixed_out(d));
-  if (std::count(all.begin(), all.end(), -1) == 0) return {c.resized(tiled, all)};
-  if (open > 0) c.refuse("sizes behind its axis follow from the model's inputs");
-  return {c.one("Reshape", {tiled, c.g.ints(sizes)})};
+  const std::string tiled = c.one("Tile", {c.unsqueezed(x, {axis + 1}), repeats});
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t d = 0; d < rank; ++d) sizes.push_back(c.fixed_out(d));
+  if (std::count(sizes.begin(), sizes.end(), -1) == 0) return {c.resized(tiled, sizes)};
+  // Axes in front of it stay, it is inferred, and those behind it are as they were.
+  for (std::int64_t d = 0; d <= axis; ++d) sizes[static_cast<std::size_t>(d)] = d == axis ? -1 : 0;
+  Names parts;
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t d = 0; d < rank; ++d) {
+    const std::int64_t size = sizes[static_cast<std::size_t>(d)];
+    if (d <= axis || size >= 0) {
+      numbers.push_back(size);
+      continue;
+    }
+    if (!numbers.empty()) parts.push_back(c.g.ints(numbers));
+    numbers.clear();
+    parts.push_back(c.sizes(x, d, d + 1));
+  }
+  if (!numbers.empty()) parts.push_back(c.g.ints(numbers));
+  return {c.one("Reshape", {tiled, concat(parts)})};
 }
 
 /// Channels in turns, one of each group.

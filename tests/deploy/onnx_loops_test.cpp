@@ -371,6 +371,45 @@ TEST_F(OnnxLoops, WhatAListCannotBeIsSaid) {
               HasSubstr("stack it"));
 }
 
+/// The refusal says what to write, and what it says can be exported.
+TEST_F(OnnxLoops, AListThatGrowsInABranchIsSelectedBehindTheLoop) {
+  const auto growing = [](const std::string& turns) {
+    return scripted(
+        "def forward(self, x: Tensor):\n"
+        "  values = [x[0]]\n"
+        "  for i in range(" +
+        turns +
+        "):\n"
+        "    if bool(x[i].sum() > 0):\n"
+        "      values.append(x[i] * 2)\n"
+        "  return torch.stack(values)\n");
+  };
+  const auto selecting = [](const std::string& turns) {
+    return scripted(
+        "def forward(self, x: Tensor):\n"
+        "  values = [x[0]]\n"
+        "  counts = [x[0].sum() == x[0].sum()]\n"
+        "  for i in range(" +
+        turns +
+        "):\n"
+        "    values.append(x[i] * 2)\n"
+        "    counts.append(x[i].sum() > 0)\n"
+        "  return torch.stack(values)[torch.stack(counts)]\n");
+  };
+  const at::Tensor all = torch::rand({4, 3}), some = torch::randn({4, 3}) - 0.2;
+  const DynamicAxes time = {{"x", {{0, "time"}}}};
+  for (const at::Tensor& x : {all, some, -all}) {
+    EXPECT_THAT(export_message(growing("x.size(0)"), {x}, time),
+                HasSubstr("torch.stack(values)[torch.stack(counts)]"));
+    EXPECT_THAT(export_message(growing("4"), {x}),
+                HasSubstr("torch.stack(values)[torch.stack(counts)]"));
+    EXPECT_FALSE(std::filesystem::exists(file_));
+  }
+  expect_follows(selecting("x.size(0)"), {some},
+                 {{all}, {-all}, {torch::randn({9, 3})}, {torch::rand({1, 3})}}, time);
+  expect_follows(selecting("4"), {some}, {{all}, {-all}});
+}
+
 TEST_F(OnnxLoops, ModulesAreAsTheyWere) {
   auto child = scripted(
       "def forward(self, x: Tensor):\n"
