@@ -12,6 +12,7 @@
 
 #include "mezzo/aggregates.h"
 #include "mezzo/castable.h"
+#include "mezzo/shared_containers.h"
 
 namespace mezzo::amp::detail {
 

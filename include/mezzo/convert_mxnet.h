@@ -175,7 +175,8 @@ struct Options {
   /// Operators, by MXNet's names, that run in the target type, and in float32. A given list
   /// replaces the default one; entries "+Op" and "-Op" edit it instead.
   std::optional<std::vector<std::string>> target_dtype_ops = {}, fp32_ops = {};
-  /// Operators that stay float32 where an attribute has one of the values. Replaces the default.
+  /// Operators that stay float32 where an attribute (or, left out, its default) has one of the
+  /// values. Replaces the default.
   std::optional<std::vector<Conditional>> conditional_fp32_ops = {};
   /// Nodes, by name, that stay float32, as nodes do that were made under 2.x's disable_amp(). A
   /// name that there is not is a message to the sink of mezzo/messages.h.

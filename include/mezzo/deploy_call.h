@@ -5,6 +5,7 @@
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>
+#include <c10/util/Type.h>
 #include <torch/nn/module.h>
 
 #include <array>
@@ -14,13 +15,18 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "mezzo/castable_structs.h"
+#include "mezzo/error.h"
 #include "mezzo/export.h"
+#include "mezzo/shared_containers.h"
 
 namespace mezzo::deploy::detail {
 
@@ -45,8 +51,18 @@ struct Argument {
     } else if constexpr (std::is_arithmetic_v<T>) {
       if (!value.isScalar()) raise_argument(index, value, "a number");
       return value.toScalar().to<T>();
+    } else if constexpr (std::is_same_v<T, at::Scalar>) {
+      if (!value.isScalar()) raise_argument(index, value, "a number");
+      return value.toScalar();
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      if (!value.isString()) raise_argument(index, value, "a text");
+      return value.toStringRef();
     } else {
-      return value.to<T>();
+      try {
+        return value.to<T>();
+      } catch (const c10::Error&) {
+        raise_argument(index, value, c10::demangle(typeid(T).name()));
+      }
     }
   }
 };
@@ -59,15 +75,63 @@ struct Argument<std::optional<T>> {
   }
 };
 
-template <typename T>
-struct Argument<std::vector<T>> {
-  static std::vector<T> from(const c10::IValue& value, std::size_t index) {
+template <mezzo::amp::detail::SequenceLike T>
+struct Argument<T> {
+  using Element = typename T::value_type;
+  static T from(const c10::IValue& value, std::size_t index) {
     if (!value.isList()) raise_argument(index, value, "a list");
-    std::vector<T> result;
-    for (const c10::IValue& element : value.toListRef()) {
-      result.push_back(Argument<T>::from(element, index));
+    if constexpr (std::is_same_v<T, c10::List<c10::IValue>>) {
+      return value.toList();
+    } else {
+      T result;
+      for (const c10::IValue& element : value.toListRef())
+        result.push_back(Argument<Element>::from(element, index));
+      return result;
     }
-    return result;
+  }
+};
+
+/// As many elements as the list or tuple must have.
+template <typename T, std::size_t n>
+struct Argument<std::array<T, n>> {
+  static std::array<T, n> from(const c10::IValue& value, std::size_t index) {
+    const std::string wanted = "a list of " + std::to_string(n);
+    if (!value.isList() && !value.isTuple()) raise_argument(index, value, wanted);
+    const c10::ArrayRef<c10::IValue> elements =
+        value.isList() ? value.toListRef()
+                       : c10::ArrayRef<c10::IValue>(value.toTupleRef().elements());
+    if (elements.size() != n) raise_argument(index, value, wanted);
+    return [&]<std::size_t... i>(std::index_sequence<i...>) {
+      return std::array<T, n>{Argument<T>::from(elements[i], index)...};
+    }
+    (std::make_index_sequence<n>());
+  }
+};
+
+/// The first of the types that the value can be.
+template <typename... Ts>
+struct Argument<std::variant<Ts...>> {
+  static std::variant<Ts...> from(const c10::IValue& value, std::size_t index) {
+    std::optional<std::variant<Ts...>> result;
+    (take<Ts>(value, index, result), ...);
+    if (!result) raise_argument(index, value, "one of " + std::to_string(sizeof...(Ts)) + " types");
+    return *std::move(result);
+  }
+
+ private:
+  template <typename T>
+  static void take(const c10::IValue& value, std::size_t index,
+                   std::optional<std::variant<Ts...>>& result) {
+    if (result) return;
+    if constexpr (std::is_same_v<T, std::monostate>) {
+      if (value.isNone()) result.emplace(T());
+    } else {
+      try {
+        result.emplace(Argument<T>::from(value, index));
+      } catch (const ConfigError&) {
+        // It is another one.
+      }
+    }
   }
 };
 
@@ -89,31 +153,39 @@ struct Argument<std::tuple<Ts...>> : TupleArgument<std::tuple<Ts...>, Ts...> {};
 template <typename A, typename B>
 struct Argument<std::pair<A, B>> : TupleArgument<std::pair<A, B>, A, B> {};
 
-template <typename T>
-requires requires {
-  typename T::mapped_type;
-}
+template <mezzo::amp::detail::DictionaryLike T>
 struct Argument<T> {
   static T from(const c10::IValue& value, std::size_t index) {
     if (!value.isGenericDict()) raise_argument(index, value, "a dictionary");
-    T result;
-    for (const auto& item : value.toGenericDict()) {
-      result.emplace(Argument<typename T::key_type>::from(item.key(), index),
-                     Argument<typename T::mapped_type>::from(item.value(), index));
+    if constexpr (std::is_same_v<T, c10::impl::GenericDict>) {
+      return value.toGenericDict();
+    } else {
+      T result;
+      for (const auto& item : value.toGenericDict()) {
+        mezzo::amp::detail::add_item(
+            result, Argument<mezzo::amp::detail::KeyOf<T>>::from(item.key(), index),
+            Argument<mezzo::amp::detail::MappedOf<T>>::from(item.value(), index));
+      }
+      return result;
     }
-    return result;
   }
 };
 
-template <mezzo::amp::detail::OrderedDictLike T>
+/// A struct is the tuple of its members.
+template <mezzo::amp::detail::OpenStruct T>
+requires std::default_initializable<T>
 struct Argument<T> {
   static T from(const c10::IValue& value, std::size_t index) {
-    if (!value.isGenericDict()) raise_argument(index, value, "a dictionary");
-    using Item = std::decay_t<decltype(std::declval<T&>().begin()->value())>;
-    T result;
-    for (const auto& item : value.toGenericDict()) {
-      result.insert(item.key().toStringRef(), Argument<Item>::from(item.value(), index));
-    }
+    constexpr std::size_t kCount = mezzo::amp::detail::kMembers<T>;
+    if (!value.isTuple() || value.toTupleRef().elements().size() != kCount)
+      raise_argument(index, value, "a tuple of " + std::to_string(kCount));
+    const auto& elements = value.toTupleRef().elements();
+    T result{};
+    mezzo::amp::detail::with_members(result, [&](auto&... members) {
+      std::size_t next = 0;
+      ((members = Argument<std::remove_cvref_t<decltype(members)>>::from(elements[next++], index)),
+       ...);
+    });
     return result;
   }
 };
@@ -137,6 +209,10 @@ template <typename T>
 struct StoredArgument<c10::ArrayRef<T>> {
   using type = std::vector<T>;
 };
+template <>
+struct StoredArgument<std::string_view> {
+  using type = std::string;
+};
 template <typename T>
 using Stored = typename StoredArgument<std::remove_cvref_t<T>>::type;
 
@@ -151,23 +227,56 @@ c10::IValue tuple_of(const Ts&... values) {
   return c10::ivalue::Tuple::create(std::move(elements));
 }
 
+/// A list of tensors, and a tuple of anything else. `each` calls its argument with each element.
+template <typename Element, typename Each>
+c10::IValue sequence_of(const Each& each) {
+  if constexpr (std::is_same_v<Element, at::Tensor>) {
+    c10::List<at::Tensor> list;
+    each([&](const at::Tensor& element) { list.push_back(element); });
+    return list;
+  } else {
+    std::vector<c10::IValue> elements;
+    each([&](const auto& element) { elements.push_back(to_ivalue(element)); });
+    return c10::ivalue::Tuple::create(std::move(elements));
+  }
+}
+
+/// A dictionary whose types are those of its first item. A trace gives dictionaries of tensors and
+/// of tuples of tensors, so lists in one are tuples.
+template <typename Dictionary>
+c10::IValue dictionary_of(const Dictionary& dictionary) {
+  using Key = mezzo::amp::detail::KeyOf<Dictionary>;
+  using Value = mezzo::amp::detail::MappedOf<Dictionary>;
+  if constexpr (std::is_convertible_v<Key, std::string> && std::is_same_v<Value, at::Tensor>) {
+    c10::Dict<std::string, at::Tensor> dict;
+    mezzo::amp::detail::for_each_item(
+        dictionary, [&](const auto& key, const auto& value) { dict.insert(key, value); });
+    return dict;
+  } else {
+    std::optional<c10::impl::GenericDict> dict;
+    mezzo::amp::detail::for_each_item(dictionary, [&](const auto& key, const auto& value) {
+      const c10::IValue own_key = to_ivalue(key);
+      c10::IValue own = to_ivalue(value);
+      if (own.isList()) own = c10::ivalue::Tuple::create(own.toListRef().vec());
+      if (!dict) dict.emplace(own_key.type(), own.type());
+      dict->insert(own_key, std::move(own));
+    });
+    return dict ? c10::IValue(*dict) : c10::IValue(c10::Dict<std::string, at::Tensor>());
+  }
+}
+
 template <typename T>
 c10::IValue to_ivalue(const T& value) {
-  using mezzo::amp::detail::OrderedDictLike;
+  using mezzo::amp::detail::DictionaryLike;
   using mezzo::amp::detail::PackedSequenceLike;
+  using mezzo::amp::detail::SequenceLike;
   if constexpr (std::is_base_of_v<at::Tensor, T>) {
     return static_cast<const at::Tensor&>(value);
   } else if constexpr (PackedSequenceLike<T>) {
     return tuple_of(value.data(), value.batch_sizes(), value.sorted_indices(),
                     value.unsorted_indices());
-  } else if constexpr (OrderedDictLike<T>) {
-    c10::Dict<std::string, at::Tensor> dict;
-    for (const auto& item : value) dict.insert(item.key(), item.value());
-    return dict;
-  } else if constexpr (requires { typename T::mapped_type; }) {
-    c10::Dict<std::string, at::Tensor> dict;
-    for (const auto& item : value) dict.insert(item.first, item.second);
-    return dict;
+  } else if constexpr (DictionaryLike<T>) {
+    return dictionary_of(value);
   } else if constexpr (requires {
                          value.has_value();
                          *value;
@@ -176,19 +285,26 @@ c10::IValue to_ivalue(const T& value) {
   } else if constexpr (std::is_convertible_v<T, std::string>) {
     return std::string(value);
   } else if constexpr (requires {
+                         typename T::element_type;
+                         value.get();
+                         *value;
+                       }) {
+    return value == nullptr ? c10::IValue() : to_ivalue(*value);
+  } else if constexpr (requires { std::variant_size<T>::value; }) {
+    return std::visit([](const auto& held) { return to_ivalue(held); }, value);
+  } else if constexpr (std::is_same_v<T, std::monostate>) {
+    return {};
+  } else if constexpr (SequenceLike<T>) {
+    return sequence_of<typename T::value_type>(
+        [&](const auto& visit) { mezzo::amp::detail::for_each_element(value, visit); });
+  } else if constexpr (requires {
                          value.begin();
                          value.end();
                          typename T::value_type;
                        }) {
-    if constexpr (std::is_same_v<typename T::value_type, at::Tensor>) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& element : value) list.push_back(element);
-      return list;
-    } else {
-      std::vector<c10::IValue> elements;
-      for (const auto& element : value) elements.push_back(to_ivalue(element));
-      return c10::ivalue::Tuple::create(std::move(elements));
-    }
+    return sequence_of<typename T::value_type>([&](const auto& visit) {
+      for (const auto& element : value) visit(element);
+    });
   } else if constexpr (requires { std::tuple_size<T>::value; }) {
     return std::apply([](const auto&... elements) { return tuple_of(elements...); }, value);
   } else if constexpr (mezzo::amp::detail::OpenStruct<T>) {

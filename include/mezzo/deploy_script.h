@@ -37,7 +37,8 @@ struct ScriptOptions {
   /// is a ConfigError, unless one of the two names is narrower: that one decides then.
   std::optional<std::vector<std::string>> target_dtype_ops = {}, fp32_ops = {};
   /// Operators that run in float where an argument has one of the values, as for
-  /// Policy::with_conditional(). Default arguments count.
+  /// Policy::with_conditional(). Default arguments count. Elsewhere they run in the type that
+  /// arrives, or in the low type if `target_dtype_ops` names them, too.
   std::optional<std::vector<Conditional>> conditional_fp32_ops = {};
   /// Modules that stay float with everything inside, and parameters whose readers stay float: a
   /// path ("encoder.layers.0", "head.weight"), a glob, or /regex/. An unknown name is a
@@ -103,16 +104,26 @@ MEZZO_API torch::jit::Module convert_hybrid_block(const torch::jit::Module& modu
                                                   const ScriptOptions& options = {},
                                                   ScriptReport* report = nullptr);
 
+}  // namespace mezzo::deploy
+
+namespace mezzo::deploy::detail {
+
+/// convert_hybrid_block() of a network behind its template.
+MEZZO_API torch::jit::Module convert_call(const NetworkCall& call, const Examples& examples,
+                                          const ScriptOptions& options, ScriptReport* report);
+
+}  // namespace mezzo::deploy::detail
+
+namespace mezzo::deploy {
+
 /// Traces a network, anything that trace() takes, in evaluation mode on the examples, along
 /// `options.dynamic_axes` for other sizes, and converts the trace. An amp::Model gives its float
 /// masters. The network stays as it is. Throws what trace() and the other overload throw.
 template <Traceable Net>
-torch::jit::Module convert_hybrid_block(Net net, Examples examples, ScriptOptions options = {},
+torch::jit::Module convert_hybrid_block(Net net, const Examples& examples,
+                                        const ScriptOptions& options = {},
                                         ScriptReport* report = nullptr) {
-  TraceOptions how;
-  how.dynamic_axes = options.dynamic_axes;
-  return convert_hybrid_block(trace(std::move(net), std::move(examples), std::move(how)), options,
-                              report);
+  return detail::convert_call(detail::network_call(std::move(net)), examples, options, report);
 }
 
 /// Converts a TorchScript file to another one, which appears whole or not at all. The errors of

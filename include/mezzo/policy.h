@@ -47,8 +47,9 @@ class MEZZO_API Policy {
   Policy with(std::string_view op, CastClass) const;
 
   /// This policy with an operator that runs in float32 where `argument` has one of `values`, and is
-  /// left alone otherwise. Values are compared as text: strings as they are, numbers as the
-  /// shortest decimal, "true" and "false", dtypes as "float16", an empty argument as "none".
+  /// left alone otherwise. Arguments that a call leaves out have their defaults. Values are text:
+  /// strings as they are, numbers in any notation, "true" and "false", dtypes as "float16", an empty
+  /// argument as "none".
   /// MXNet's ("Activation", "act_type", {"softrelu"}) puts the ATen operators behind these values
   /// into kFloat. Throws ConfigError for an argument that the operator does not have or that has no
   /// such text (tensors, lists), a value that MXNet's operator does not have, and no values.

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "core/scalar_type.h"
+#include "operators/condition.h"
 #include "operators/operators.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -71,8 +72,7 @@ std::optional<std::size_t> Row::condition_argument(const Frame& frame) const {
 }
 
 bool Row::condition_holds(const Frame& frame, std::string_view value) const {
-  const std::vector<std::string>& values = frame.policy->condition_of(index_)->values;
-  return std::find(values.begin(), values.end(), value) != values.end();
+  return is_condition_value(value, frame.policy->condition_of(index_)->values);
 }
 
 void Row::refuse(const Frame& frame) const {

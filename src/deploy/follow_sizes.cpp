@@ -8,6 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "deploy/files/script_file.h"
+
 namespace mezzo::deploy {
 namespace {
 
@@ -54,7 +56,7 @@ SizeFollower::SizeFollower(const detail::NetworkCall& call, jit::Module& mirror,
       values_(std::move(values)),
       axes_(std::move(axes)),
       where_(std::move(where)) {
-  traces_.push_back(record(call_, values_, mirror_));
+  traces_.push_back(record(call_, values_, mirror_, {where_}));
 }
 
 /// Up to two other sizes of one axis at which the network runs: one far away, at which a map of a
@@ -79,7 +81,7 @@ std::vector<std::int64_t> SizeFollower::sizes_that_run(std::size_t axis) {
       call_.run(resized(values_, axes_, sizes));
       found.push_back(other);
     } catch (const std::exception& error) {
-      if (why.empty()) why = error.what();
+      if (why.empty()) why = reason_of(error);
     }
   };
   try_size(size + far);
@@ -88,15 +90,14 @@ std::vector<std::int64_t> SizeFollower::sizes_that_run(std::size_t axis) {
     if (found.size() < 2) try_size(size + change);
   }
   if (!found.empty()) return found;
-  const std::string first_line = why.substr(0, why.find('\n'));
   raise<UnsupportedError>(where_, "the axis '", axes_[axis].name,
                           "' cannot be dynamic: the network runs at no other size than ", size,
-                          " that was tried. It said: ", first_line);
+                          " that was tried. It said: ", why);
 }
 
 void SizeFollower::add_trace(const std::vector<std::int64_t>& sizes, const std::string& changed) {
   const std::vector<c10::IValue> inputs = resized(values_, axes_, sizes);
-  Recording recording = record(call_, inputs, mirror_);
+  Recording recording = record(call_, inputs, mirror_, {where_, "other sizes"});
   std::vector<std::size_t> constants;
   if (const auto parting = compare(traces_.front(), recording, &constants)) {
     raise<UnsupportedError>(
@@ -312,7 +313,7 @@ std::vector<std::int64_t> SizeFollower::atoms_of(const Recording& recording) con
 }
 
 void SizeFollower::check(const std::vector<c10::IValue>& other) {
-  const Recording recording = record(call_, other, mirror_);
+  const Recording recording = record(call_, other, mirror_, {where_, "check_with"});
   std::vector<std::size_t> constants;
   if (const auto parting = compare(traces_[0], recording, &constants)) {
     raise(where_, "the network does something else on check_with than on the examples, first at ",

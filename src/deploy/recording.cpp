@@ -4,19 +4,31 @@
 #include <torch/csrc/jit/frontend/tracer.h>
 #include <torch/csrc/jit/ir/constants.h>
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 #include <utility>
 
 #include "deploy/examples.h"
+#include "deploy/files/script_file.h"
 
 namespace mezzo::deploy {
 namespace {
 
 namespace jit = torch::jit;
 
+/// Is a value fetched from the module? While the tracer listens it writes so with a node of its
+/// own.
+bool is_fetched(const jit::Node& node) {
+  return node.kind() == c10::prim::GetAttr || node.kind() == c10::prim::TracedAttr;
+}
+
 /// "encoder.0.weight" of a value that is fetched from the module; empty for any other.
 std::string path_of(const jit::Value* value) {
+  if (value->node()->kind() == c10::prim::TracedAttr) {
+    const std::string scope = value->node()->s(c10::attr::scope);  // "__module.encoder.0.weight"
+    return scope.substr(std::min(scope.find('.'), scope.size() - 1) + 1);
+  }
   if (value->node()->kind() != c10::prim::GetAttr) return {};
   const std::string name = value->node()->s(c10::attr::name);
   const jit::Value* owner = value->node()->input();
@@ -28,7 +40,7 @@ void list_nodes(Recording& recording) {
   std::size_t next = 0;
   for (const jit::Value* input : recording.graph->inputs()) recording.numbers[input] = next++;
   for (jit::Node* node : recording.graph->nodes()) {
-    if (node->kind() == c10::prim::GetAttr) {
+    if (is_fetched(*node)) {
       recording.parameters[node->output()] = path_of(node->output());
       continue;
     }
@@ -46,6 +58,14 @@ std::string module_of(const Recording& recording, const jit::Node* node) {
     return dot == std::string::npos ? std::string("the network") : found->second.substr(0, dot);
   }
   return {};
+}
+
+/// Without the values that it prints.
+std::string reason_of_tracer(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  const std::size_t rule = text.find("only ");
+  return rule == std::string::npos ? reason_of(error)
+                                   : text.substr(rule, text.find('\n', rule) - rule);
 }
 
 bool same_constant(const c10::IValue& a, const c10::IValue& b) {
@@ -82,8 +102,15 @@ bool is_traced(const c10::IValue& value) {
   return !tensors.empty();
 }
 
+Recording listed(std::shared_ptr<jit::Graph> graph) {
+  Recording recording;
+  recording.graph = std::move(graph);
+  list_nodes(recording);
+  return recording;
+}
+
 Recording record(const detail::NetworkCall& call, const std::vector<c10::IValue>& values,
-                 jit::Module& mirror) {
+                 jit::Module& mirror, const RunOf& run) {
   jit::Stack inputs;
   std::vector<std::string> names;
   std::size_t tensors = 0;
@@ -95,23 +122,33 @@ Recording record(const detail::NetworkCall& call, const std::vector<c10::IValue>
     names.push_back("input_" + std::to_string(tensors));
     tensors += inside.size();
   }
-  const auto run = [&](const jit::Stack& traced) {
+  const auto listen = [&](const jit::Stack& traced) {
     std::size_t next = 0;
     std::vector<c10::IValue> arguments;
     arguments.reserve(values.size());
     for (const c10::IValue& value : values)
       arguments.push_back(is_traced(value) ? traced[next++] : value);
-    return jit::Stack{call.run(arguments)};
+    const std::shared_ptr<jit::Graph> graph = jit::tracer::getTracingState()->graph;
+    try {
+      return jit::Stack{call.run(arguments)};
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      raise_failed_run(run, values, graph, mirror, error);
+    }
   };
   const at::NoGradGuard no_grad;
-  auto [state, outputs] = jit::tracer::trace(
-      std::move(inputs), run, [](const at::Tensor&) { return std::string(); }, /*strict=*/false,
-      /*force_outplace=*/false, &mirror, names);
-  Recording recording;
-  recording.graph = state->graph;
-  recording.output = outputs.at(0);
-  list_nodes(recording);
-  return recording;
+  try {
+    auto [state, outputs] = jit::tracer::trace(
+        std::move(inputs), listen, [](const at::Tensor&) { return std::string(); },
+        /*strict=*/false, /*force_outplace=*/false, &mirror, names);
+    Recording recording = listed(state->graph);
+    recording.output = outputs.at(0);
+    return recording;
+  } catch (const c10::Error& error) {
+    raise<UnsupportedError>(
+        run.where, "a trace cannot give what the network returns: ", reason_of_tracer(error));
+  }
 }
 
 std::string place_of(const Recording& recording, std::size_t node) {

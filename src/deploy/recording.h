@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/torch.h"
+#include "deploy/failed_run.h"
 #include "mezzo/deploy_call.h"
 
 namespace mezzo::deploy {
@@ -27,10 +28,14 @@ struct Recording {
 /// Which of the values are inputs of the result: what holds tensors. The others are fixed.
 bool is_traced(const c10::IValue& value);
 
-/// Runs the network on copies of the values. `mirror` has its tensors. Throws Error with what the
-/// network threw.
+/// Runs the network on copies of the values. `mirror` has its tensors. Throws Error, which says
+/// where the network stopped, with what the network threw, and UnsupportedError for a result that a
+/// trace cannot give.
 Recording record(const detail::NetworkCall& call, const std::vector<c10::IValue>& values,
-                 torch::jit::Module& mirror);
+                 torch::jit::Module& mirror, const RunOf& run);
+
+/// A record with its nodes and values in order.
+Recording listed(std::shared_ptr<torch::jit::Graph> graph);
 
 /// Where a node is, for readers: "aten::view in `head`", "aten::add after `conv1`".
 std::string place_of(const Recording& recording, std::size_t node);

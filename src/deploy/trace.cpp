@@ -13,8 +13,12 @@
 #include <utility>
 
 #include "deploy/executor/literals.h"
+#include "deploy/failed_run.h"
+#include "deploy/files/script_file.h"
 #include "deploy/follow_sizes.h"
 #include "deploy/mirror.h"
+#include "deploy/values/sizes_text.h"
+#include "mezzo/deploy_script.h"
 
 namespace mezzo::deploy {
 namespace {
@@ -64,8 +68,14 @@ void check_agreement(const detail::NetworkCall& call, jit::Module& module,
                      const std::string& where) {
   const at::NoGradGuard no_grad;
   const c10::IValue expected = call.run(copied(inputs));
-  const ResultDifference difference =
-      difference_of(expected, module.forward(copied(traced_values(inputs))));
+  c10::IValue got;
+  try {
+    got = module.forward(copied(traced_values(inputs)));
+  } catch (const std::exception& error) {
+    raise(where, "the trace does not run on inputs on which the network does (",
+          text_of_sizes(inputs), "): ", reason_of(error));
+  }
+  const ResultDifference difference = difference_of(expected, got);
   if (difference.error <= options.check_tolerance) return;
   raise(where, "trace and network differ: output ", difference.tensor, " by ", difference.error,
         " of its range, and check_tolerance is ", options.check_tolerance,
@@ -130,6 +140,14 @@ namespace detail {
 jit::Module trace_call(const NetworkCall& call, const Examples& examples,
                        const TraceOptions& options) {
   return trace_with(call, examples, options, "trace").to_run;
+}
+
+jit::Module convert_call(const NetworkCall& call, const Examples& examples,
+                         const ScriptOptions& options, ScriptReport* report) {
+  TraceOptions tracing;
+  tracing.dynamic_axes = options.dynamic_axes;
+  return convert_hybrid_block(trace_with(call, examples, tracing, "convert_hybrid_block").module,
+                              options, report);
 }
 
 }  // namespace detail

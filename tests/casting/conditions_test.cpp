@@ -68,6 +68,34 @@ TEST(Conditions, HoldOnIntegersBooleansNumbersAndTypes) {
   }
 }
 
+TEST(Conditions, HoldOnArgumentsThatACallLeavesOut) {
+  const at::Tensor image = at::ones({1, 4, 5, 5}, at::kBFloat16), x = image[0][0];
+  const at::Tensor weight = at::ones({4, 4, 3, 3}, at::kBFloat16);
+  for (const char* one : {"1", "1.0"}) {
+    const Autocast scope(policy_of("conv2d", "groups", one));
+    EXPECT_EQ(at::conv2d(image, weight).scalar_type(), at::kFloat);
+    EXPECT_EQ(at::conv2d(image, weight, {}, 1, "same").scalar_type(), at::kFloat);
+    EXPECT_EQ(grouped(2, at::kBFloat16).scalar_type(), at::kBFloat16);
+  }
+  const auto left_out = [&](const char* op, const char* argument, const char* value, auto call) {
+    const Autocast scope(policy_of(op, argument, value));
+    return at::Tensor(call()).scalar_type();
+  };
+  EXPECT_EQ(left_out("elu", "alpha", "1", [&] { return at::elu(x); }), at::kFloat);
+  EXPECT_EQ(left_out("elu", "alpha", "2", [&] { return at::elu(x); }), at::kBFloat16);
+  EXPECT_EQ(left_out("gelu", "approximate", "none", [&] { return at::gelu(x); }), at::kFloat);
+  EXPECT_EQ(left_out("addmm", "beta", "1", [&] { return at::addmm(x, x, x); }), at::kFloat);
+  EXPECT_EQ(left_out("leaky_relu", "negative_slope", "1e-2", [&] { return at::leaky_relu(x); }),
+            at::kFloat);
+  EXPECT_EQ(left_out("layer_norm", "eps", "1e-5", [&] { return at::layer_norm(x, {5}); }),
+            at::kFloat);
+  EXPECT_EQ(left_out("avg_pool2d", "divisor_override", "none",
+                     [&] {
+                       return at::avg_pool2d(image, {2, 2});
+                     }),
+            at::kFloat);
+}
+
 TEST(Conditions, ReadArgumentsAsAPolicyWritesThem) {
   EXPECT_EQ(text_of(true), "true");
   EXPECT_EQ(text_of(std::int64_t{-7}), "-7");

@@ -376,6 +376,65 @@ TEST(Script, ConditionsLookAtArgumentsAndTheirDefaults) {
   EXPECT_EQ(classes({"tanh"}), 0);
 }
 
+/// Calls of a traced layer that are low, float, and left as they are.
+std::string ways_of(const torch::jit::Module& module, const ScriptOptions& options) {
+  ScriptReport report;
+  convert_hybrid_block(module, options, &report);
+  return std::to_string(report.low_calls) + std::to_string(report.float_calls) +
+         std::to_string(report.neutral_calls);
+}
+
+TEST(Script, ConditionsHoldForArgumentsThatTracedLayersLeaveOut) {
+  namespace nn = torch::nn;
+  const at::Tensor x = torch::randn({1, 4, 8, 8});
+  const auto plain = trace(nn::Conv2d(nn::Conv2dOptions(4, 4, 3)), {x});
+  const auto grouped = trace(nn::Conv2d(nn::Conv2dOptions(4, 4, 3).groups(2)), {x});
+  const auto padded = trace(nn::Conv2d(nn::Conv2dOptions(4, 4, 3).padding(torch::kSame)), {x});
+  const auto text = scripted(
+      "def forward(self, x: Tensor):\n"
+      "  return torch.conv2d(x, self.w)\n",
+      {{"w", torch::randn({4, 4, 3, 3})}});
+  for (const char* one : {"1", "1.0"}) {
+    const ScriptOptions options{.conditional_fp32_ops = {{{"conv2d", "groups", {one}}}}};
+    for (const auto& net : {plain, padded, text}) EXPECT_EQ(ways_of(net, options), "010") << one;
+    EXPECT_EQ(ways_of(grouped, options), "001");
+  }
+  const ScriptOptions both{.target_dtype_ops = {{"conv2d"}},
+                           .conditional_fp32_ops = {{{"conv2d", "groups", {"1"}}}}};
+  for (const auto& net : {plain, padded, text}) EXPECT_EQ(ways_of(net, both), "010");
+  EXPECT_EQ(ways_of(grouped, both), "100");
+}
+
+TEST(Script, ATracedConvolutionThatAWordPadsIsLow) {
+  namespace nn = torch::nn;
+  torch::manual_seed(11);
+  nn::Sequential net(nn::Conv2d(nn::Conv2dOptions(3, 4, 3).padding(torch::kSame)), nn::ReLU(),
+                     nn::Conv2d(nn::Conv2dOptions(4, 4, 3).padding(torch::kValid)));
+  net->eval();
+  expect_agrees(trace(net, {torch::randn({1, 3, 8, 8})}), {torch::randn({2, 3, 8, 8})});
+}
+
+TEST(Script, ConditionsTakeNumbersInAnyNotation) {
+  const auto net = scripted(
+      "def forward(self, x: Tensor):\n"
+      "  return torch.layer_norm(torch.elu(torch.matmul(x, self.w)), [6])\n",
+      {{"w", torch::randn({6, 6})}});
+  const auto float_calls = [&](const char* op, const char* argument, const char* value) {
+    ScriptReport report;
+    convert_hybrid_block(net,
+                         {.fp32_ops = std::vector<std::string>{},
+                          .conditional_fp32_ops = {{{op, argument, {value}}}}},
+                         &report);
+    return report.float_calls;
+  };
+  EXPECT_EQ(float_calls("elu", "alpha", "1"), 1);
+  EXPECT_EQ(float_calls("elu", "alpha", "1.0"), 1);
+  EXPECT_EQ(float_calls("elu", "alpha", "2"), 0);
+  EXPECT_EQ(float_calls("layer_norm", "eps", "1e-05"), 1);
+  EXPECT_EQ(float_calls("layer_norm", "eps", "0.00001"), 1);
+  EXPECT_EQ(float_calls("layer_norm", "cudnn_enable", "True"), 1);
+}
+
 TEST(Script, NumbersThatTheLowTypeDoesNotHoldKeepTheOperatorFloat) {
   const auto net = scripted(
       "def forward(self, x: Tensor, m: Tensor):\n"

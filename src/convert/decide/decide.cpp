@@ -11,6 +11,7 @@
 #include "convert/onnx/low.h"
 #include "convert/standard/operator_facts.h"
 #include "core/raise.h"
+#include "operators/condition.h"
 
 namespace mezzo::convert {
 namespace {
@@ -181,7 +182,7 @@ class Decider {
     for (const Conditional& condition : policy_.conditions()) {
       if (condition.op != node.qualified_name()) continue;
       const std::string value = graph_.attribute_text(node, condition.attribute);
-      if (std::ranges::find(condition.values, value) == condition.values.end()) continue;
+      if (!is_condition_value(value, condition.values)) continue;
       const bool is_given = policy_.options().conditional_fp32_ops.has_value();
       keep_float(id, is_given ? Level::kList : Level::kPattern,
                  concat({node.op, " with ", condition.attribute, "=", value}));

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 
+#include "convert/mxnet/attribute_defaults.h"
 #include "convert/mxnet/facts.h"
 #include "convert/mxnet/numpy_operators.h"
 #include "core/nearest.h"
 #include "core/raise.h"
 #include "mezzo/messages.h"
+#include "operators/condition.h"
 #include "operators/mxnet_lists_table.h"
 
 namespace mezzo::convert::mxnet {
@@ -119,8 +121,9 @@ Class Lists::class_of(const Node& node) const {
   if (widest_.contains(op)) return Class::kWidest;
   for (const Conditional& one : conditionals_) {
     if (one.op != op) continue;
-    const auto value = node.attr(one.attribute);
-    if (value && std::ranges::find(one.values, *value) != one.values.end()) return Class::kFloat;
+    auto value = node.attr(one.attribute);
+    if (!value) value = default_of(op, one.attribute);
+    if (value && is_condition_value(*value, one.values)) return Class::kFloat;
   }
   return Class::kNeutral;
 }

@@ -75,7 +75,11 @@ void OperatorClasses::put(const char* option, const std::string& name, CastClass
       }
       before->second = change;
     }
-    classes_[row] = cast_class;
+    if (cast_class == CastClass::kLow && condition_of(row) != nullptr) {
+      low_otherwise_.insert(row);
+    } else {
+      classes_[row] = cast_class;
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,9 @@ class OperatorClasses {
   /// The condition of a row, if the caller gave one.
   const ConditionalRule* condition_of(std::size_t row) const;
 
+  /// Does target_dtype_ops name a row with a condition? Its calls are low where that does not hold.
+  bool is_low_otherwise(std::size_t row) const { return low_otherwise_.contains(row); }
+
   /// Why the row has its class.
   std::string why(std::size_t row) const;
 
@@ -54,6 +58,7 @@ class OperatorClasses {
   std::vector<CastClass> classes_;
   std::map<std::size_t, Change> changed_;
   std::vector<ConditionalRule> conditions_;
+  std::set<std::size_t> low_otherwise_;
 };
 
 }  // namespace mezzo::deploy::script

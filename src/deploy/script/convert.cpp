@@ -20,6 +20,7 @@
 #include "deploy/script/check.h"
 #include "deploy/script/fold.h"
 #include "deploy/script/weights.h"
+#include "deploy/values/sizes_text.h"
 #include "mezzo/deploy_script.h"
 
 namespace mezzo::deploy::script {
@@ -231,8 +232,8 @@ void check_result(const torch::jit::Module& module, const torch::jit::Module& re
   try {
     error = error_between(original, result, options.check_with->values());
   } catch (const std::exception& failure) {
-    raise(kConvertScript, "check_with: the module or its conversion does not run on these inputs: ",
-          reason_of(failure));
+    raise(kConvertScript, "check_with: the module or its conversion does not run on these inputs (",
+          text_of_sizes(options.check_with->values()), "): ", reason_of(failure));
   }
   report.error = error;
   if (!(error <= tolerance)) {

@@ -37,8 +37,9 @@ constexpr NamesOf kNamesOf[] = {
      "prelu rrelu glu softplus softsign softshrink hardshrink tanhshrink log_sigmoid threshold "
      "abs neg negative positive square clamp clamp_min clamp_max clip softmax log_softmax "
      "softmin layer_norm group_norm instance_norm rms_norm linear conv1d conv2d conv3d "
-     "conv_transpose1d conv_transpose2d conv_transpose3d _convolution convolution matmul mm bmm "
-     "addmm addbmm baddbmm addmv mv dot einsum inner outer bilinear tensordot "
+     "conv_transpose1d conv_transpose2d conv_transpose3d _convolution _convolution_mode "
+     "convolution "
+     "matmul mm bmm addmm addbmm baddbmm addmv mv dot einsum inner outer bilinear tensordot "
      "scaled_dot_product_attention lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell "
      "rnn_relu_cell cosine_similarity normalize where block_diag meshgrid broadcast_tensors "
      "atleast_1d atleast_2d atleast_3d scatter_add index_add scatter_reduce"},

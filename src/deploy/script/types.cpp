@@ -260,7 +260,8 @@ void Types::learn_from_product(const Node& node) {
                                                    "conv_transpose2d",
                                                    "conv_transpose3d",
                                                    "baddbmm",
-                                                   "_convolution"};
+                                                   "_convolution",
+                                                   "_convolution_mode"};
   if (!node.kind().is_aten() ||
       std::ranges::find(kProducts, std::string_view(node.kind().toUnqualString())) ==
           std::end(kProducts))

@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <sstream>
 
+#include "casting/row.h"
 #include "deploy/script/inlined.h"
+#include "operators/condition.h"
 
 namespace mezzo::deploy::script {
 namespace {
@@ -76,9 +77,7 @@ std::string text_of_argument(const c10::IValue& value, const c10::Argument& argu
     return row == nullptr ? std::to_string(value.toInt()) : std::string(row->name);
   }
   if (value.isInt()) return std::to_string(value.toInt());
-  std::ostringstream text;
-  if (value.isDouble()) text << value.toDouble();
-  return text.str();
+  return value.isDouble() ? casting::text_of(value.toDouble()) : std::string();
 }
 
 /// LibTorch's promotion does it, so that nothing has to be cast.
@@ -86,20 +85,22 @@ bool promotes_itself(const Operator* row) {
   return row != nullptr && row->native_promotion && !row->one_type;
 }
 
+std::size_t length_of(const Value* list) {
+  if (const auto known = torch::jit::toIValue(list)) return known->toListRef().size();
+  return list->node()->kind() == c10::prim::ListConstruct ? list->node()->inputs().size() : 0;
+}
+
 /// The name under which an operator is on the lists. Traces have aten::_convolution for all that
-/// networks call by the number of dimensions.
+/// networks call by the number of dimensions, and aten::_convolution_mode where a word pads.
 std::string listed_name(const Node& node, const std::string& name) {
-  if (node.kind() != c10::aten::_convolution) return name;
-  const auto transposed = torch::jit::toIValue(node.namedInput("transposed"));
-  const Value* const stride = node.namedInput("stride");
-  std::size_t dimensions = 0;
-  if (const auto sizes = torch::jit::toIValue(stride)) {
-    dimensions = sizes->toListRef().size();
-  } else if (stride->node()->kind() == c10::prim::ListConstruct) {
-    dimensions = stride->node()->inputs().size();
-  }
-  if (!transposed || !transposed->isBool() || dimensions < 1 || dimensions > 3) return name;
+  const bool by_word = node.kind() == c10::aten::_convolution_mode;
+  if (node.kind() != c10::aten::_convolution && !by_word) return name;
+  const std::size_t dimensions = length_of(node.namedInput("stride"));
+  if (dimensions < 1 || dimensions > 3) return name;
   const std::string number = std::to_string(dimensions);
+  if (by_word) return "aten::conv" + number + "d.padding";
+  const auto transposed = torch::jit::toIValue(node.namedInput("transposed"));
+  if (!transposed || !transposed->isBool()) return name;
   if (!transposed->toBool()) return "aten::conv" + number + "d";
   return "aten::conv_transpose" + number + (dimensions == 1 ? "d" : "d.input");
 }
@@ -136,7 +137,7 @@ bool Judge::holds_condition(const Node& node, std::size_t row) const {
   if (!value) return true;
   const std::string text =
       text_of_argument(*value, schema.arguments()[static_cast<std::size_t>(*index)]);
-  return std::ranges::find(rule->values, text) != rule->values.end();
+  return is_condition_value(text, rule->values);
 }
 
 /// Does the low type hold the numbers that the operator converts to the type of its tensors?
@@ -210,7 +211,10 @@ Verdict Judge::by_row(const Node& node, const Found& found, Verdict verdict) con
       verdict.way = Way::kLow;
       break;
     case CastClass::kConditional:
-      if (!holds_condition(node, found.row)) break;
+      if (!holds_condition(node, found.row)) {
+        if (classes_.is_low_otherwise(found.row)) verdict.way = Way::kLow;
+        break;
+      }
       verdict.way = Way::kFloat;
       verdict.why = "conditional_fp32_ops: '" + classes_.condition_of(found.row)->argument + "'";
       break;

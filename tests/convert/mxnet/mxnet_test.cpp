@@ -425,6 +425,36 @@ TEST(MxnetConversion, OptionsThatCannotBeAreRefused) {
       "no error");
 }
 
+TEST(MxnetConversion, ConditionsHoldForAttributesThatASymbolLeavesOut) {
+  // A product in 16 bits, and an operator that leaves out attributes.
+  const auto input_with = [](const std::string& op, std::map<std::string, std::string> attrs,
+                             const std::string& attribute, const std::string& value) {
+    const Symbol symbol(
+        {{"null", "data"},
+         {"null", "weight"},
+         {.op = "FullyConnected",
+          .name = "product",
+          .attrs = {{"num_hidden", "4"}, {"no_bias", "True"}},
+          .inputs = {{0, 0, 0}, {1, 0, 0}}},
+         {.op = op, .name = "it", .attrs = std::move(attrs), .inputs = {{2, 0, 0}}}},
+        {{3, 0, 0}});
+    const Options options{.conditional_fp32_ops =
+                              std::vector<Conditional>{{op, attribute, {value}}}};
+    return input_of(convert_symbol(symbol, options), "it", 0);
+  };
+  const std::string low = "product", cast = "product_output_amp_cast_float32";
+  EXPECT_EQ(input_with("LeakyReLU", {}, "act_type", "leaky"), cast);
+  EXPECT_EQ(input_with("LeakyReLU", {}, "act_type", "elu"), low);
+  EXPECT_EQ(input_with("LeakyReLU", {{"act_type", "elu"}}, "act_type", "leaky"), low);
+  EXPECT_EQ(input_with("LeakyReLU", {}, "slope", "0.25"), cast);
+  EXPECT_EQ(input_with("LeakyReLU", {}, "upper_bound", "0.334"), cast);
+  EXPECT_EQ(input_with("Pooling", {{"kernel", "(2, 2)"}}, "pool_type", "max"), cast);
+  EXPECT_EQ(input_with("Pooling", {{"kernel", "(2, 2)"}}, "global_pool", "False"), cast);
+  EXPECT_EQ(input_with("Pooling", {{"kernel", "(2, 2)"}}, "global_pool", "True"), low);
+  EXPECT_EQ(input_with("Pooling", {{"kernel", "(2, 2)"}}, "kernel", "(2,2)"), cast);
+  EXPECT_EQ(input_with("Activation", {{"act_type", "relu"}}, "act_type", "tanh"), low);
+}
+
 TEST(MxnetConversion, ExcludedNodesStayFloatAndUnknownNamesAreAMessage) {
   std::string said;
   const MessageSink before = set_message_sink([&](const std::string& text) { said = text; });
