@@ -68,7 +68,8 @@ struct Options {
   /// Per input or output: "float32" or the target type.
   std::map<std::string, std::string> io_of = {};
   /// The operators that the target runs in 16 bits: "spec" (all that the standard allows),
-  /// "portable" (the same, but for what ONNX Runtime joins wrongly, so that it loads the result),
+  /// "portable" (the same, but for what ONNX Runtime has no kernel for or joins wrongly, so that it
+  /// loads and runs the result),
   /// "ort", "ort-cpu", "ort-cuda", "trt", "openvino".
   std::string profile = "portable";
   /// "keep" (models below opset 7 are raised to 7 where anything goes low), "auto" (raised where
