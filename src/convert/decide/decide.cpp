@@ -65,7 +65,11 @@ class Decider {
     }
     map().slots.settle();
     result_.low = place_casts(graph_, policy_, map());
-    evidence.plan != nullptr ? plan_tables(*evidence.plan) : store_tables_low();
+    if (evidence.plan != nullptr) {
+      result_.low_tables = planned_tables(graph_, constants_, map(), *evidence.plan);
+    } else {
+      store_tables_low();
+    }
     result_.list = decisions_of(graph_, policy_, result_);
     std::ranges::sort(result_.float_weights);
     return std::move(result_);
@@ -323,21 +327,6 @@ class Decider {
       result_.for_tables[slot] = low[slot] && !result_.low[slot];
     result_.low = std::move(low);
     result_.low_tables = tables_behind_casts(graph_, result_, tables);
-  }
-
-  // Plans name the tables that are stored low; those of older versions have none.
-  void plan_tables(const Plan& plan) {
-    std::set<std::string_view> planned;
-    for (const Decision& decision : plan.decisions) {
-      if (decision.variable == kStoredTable && decision.low) planned.insert(decision.key);
-    }
-    if (planned.empty()) return;
-    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
-      const auto id = static_cast<ValueId>(v);
-      if (!map().is_constant[v] || !planned.contains(question_about_table(graph_, id).key))
-        continue;
-      if (constants_.facts(id).overflowing == 0) result_.low_tables.push_back(id);
-    }
   }
 
   void pin_plan(const Plan& plan) {

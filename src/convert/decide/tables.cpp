@@ -1,6 +1,8 @@
 #include "convert/decide/tables.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "convert/standard/operator_facts.h"
 
@@ -60,7 +62,7 @@ class MoversOfTables {
     }
   }
 
-  // What another value or reader has its type with is not the table's alone.
+  // A type that another value or reader shares is not the table's alone.
   void drop_shared() {
     const auto drop = [&](Slot slot) {
       if (slot != kNoSlot) slots_[static_cast<std::size_t>(map_.slots.root(slot))] = false;
@@ -122,6 +124,21 @@ std::vector<ValueId> tables_behind_casts(const Graph& graph, const Decisions& de
     if (has_float_reader && may_be_low) stored.push_back(id);
   }
   return stored;
+}
+
+std::vector<ValueId> planned_tables(const Graph& graph, Constants& constants, const SlotMap& map,
+                                    const Plan& plan) {
+  std::set<std::string_view> planned;
+  for (const Decision& decision : plan.decisions) {
+    if (decision.variable == kStoredTable && decision.low) planned.insert(decision.key);
+  }
+  std::vector<ValueId> tables;
+  for (std::size_t v = 0; v < graph.values.size() && !planned.empty(); ++v) {
+    const auto id = static_cast<ValueId>(v);
+    if (!map.is_constant[v] || !planned.contains(question_about_table(graph, id).key)) continue;
+    if (constants.facts(id).overflowing == 0) tables.push_back(id);
+  }
+  return tables;
 }
 
 }  // namespace mezzo::convert

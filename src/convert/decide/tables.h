@@ -40,4 +40,8 @@ std::vector<bool> place_casts_for_tables(const Graph&, const ConvertPolicy&, con
 std::vector<ValueId> tables_behind_casts(const Graph&, const Decisions&,
                                          const std::vector<ValueId>& tables);
 
+/// The tables that a plan names; plans of older versions name none. Those that would overflow in
+/// this checkpoint are not among them.
+std::vector<ValueId> planned_tables(const Graph&, Constants&, const SlotMap&, const Plan&);
+
 }  // namespace mezzo::convert

@@ -168,7 +168,7 @@ class Powers {
         return {};
       for (const ValueId in : node->inputs)
         products.try_emplace(in, products[id] + (is_sum ? 1 : 0));
-      // What a power is divided by is no power to look at.
+      // A divisor of a power is no power to look at.
       const bool divides =
           is_of_logarithm && node->op == "Div" && context_.is_open(node->inputs[0]);
       return {divides ? Onward::kFirst : Onward::kAll, false};
@@ -186,8 +186,7 @@ class Powers {
 
   static bool weighs(const Node& node) { return node.op == "Mul" || node.op == "Div"; }
 
-  // What is as large as a transform, or as its square, without being one: its magnitude, and its
-  // product with another one.
+  // The magnitude of a transform, and its product with another one: as large as a square of it.
   bool is_power_of_transform(const Node& node) {
     if (node.op != "Abs" && node.op != "Mul") return false;
     return std::ranges::all_of(node.inputs,

@@ -294,7 +294,7 @@ TEST(Powers, OfAMagnitudeWithoutALogarithmLeaveTheTransformLow) {
   expect_float(made, {"rr", "ii", "s", "p"}, "float16");
 }
 
-// What a power is divided by is none: the logarithm of cosines.
+// A divisor of a power is none: the logarithm of cosines.
 TEST(Powers, ThatOnlyDivideBeforeALogarithmLeaveTheirProductLow) {
   GraphBuilder g;
   g.input("x").weight("w").weight("w2").weight("floor", {1e-6F}, {});
