@@ -3,10 +3,10 @@
 //
 // Tensors are found in std::optional, sequences, arrays, pairs, tuples, ordered and unordered maps,
 // at::TensorList, torch::OrderedDict, c10::List and c10::Dict, packed sequences, c10::IValue,
-// std::variant, and in plain structs of up to 16 members without base classes, nested in any way; in results also behind
-// std::unique_ptr and std::shared_ptr. Any other type takes part by a member `to(at::ScalarType)`
-// that gives the type again. Containers keep their type; keys, integers, strings and everything
-// else stay as they are.
+// std::variant, and in plain structs of up to 16 members without base classes, nested in any way;
+// in results also behind std::unique_ptr and std::shared_ptr. Any other type takes part by a member
+// `to(at::ScalarType)` that gives the type again. Containers keep their type; keys, integers,
+// strings and everything else stay as they are.
 //
 // An argument that the caller hands over as a variable is an output too: see CastArgument.
 #pragma once

@@ -48,11 +48,11 @@ class MEZZO_API Policy {
 
   /// This policy with an operator that runs in float32 where `argument` has one of `values`, and is
   /// left alone otherwise. Arguments that a call leaves out have their defaults. Values are text:
-  /// strings as they are, numbers in any notation, "true" and "false", dtypes as "float16", an empty
-  /// argument as "none".
-  /// MXNet's ("Activation", "act_type", {"softrelu"}) puts the ATen operators behind these values
-  /// into kFloat. Throws ConfigError for an argument that the operator does not have or that has no
-  /// such text (tensors, lists), a value that MXNet's operator does not have, and no values.
+  /// strings as they are, numbers in any notation, "true" and "false", dtypes as "float16", an
+  /// empty argument as "none". MXNet's ("Activation", "act_type", {"softrelu"}) puts the ATen
+  /// operators behind these values into kFloat. Throws ConfigError for an argument that the
+  /// operator does not have or that has no such text (tensors, lists), a value that MXNet's
+  /// operator does not have, and no values.
   Policy with_conditional(std::string_view op, std::string_view argument,
                           std::vector<std::string> values) const;
 

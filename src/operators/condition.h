@@ -1,4 +1,4 @@
-// What the values of a condition mean: an operator runs in float where an argument has one of them.
+// The values of a condition: an operator runs in float where an argument has one of them.
 #pragma once
 
 #include <span>

@@ -178,7 +178,7 @@ TEST_F(Containers, TextsAndNumbersBesideTensors) {
   EXPECT_TRUE(torch::equal(trace(net, {x, "second", factors}).forward({x}).toTensor(), x * 3));
 }
 
-/// What a function does to a dictionary that it is given is the caller's, as if nothing were cast.
+/// Items that a function adds to a dictionary, or takes away, reach the caller.
 struct WritesImpl : nn::Module {
   WritesImpl() { register_module("layer", layer); }
   Tensor forward(c10::Dict<std::string, Tensor>& given, c10::List<Tensor>& more) {

@@ -27,7 +27,7 @@ struct Literal {
   Shaping shaped;
 };
 
-/// What networks write after a layer of 72 outputs.
+/// Shapes that networks write after a layer of 72 outputs.
 const std::vector<Literal> kLiterals{
     {"view of -1",
      [](const at::Tensor& y) {
