@@ -92,7 +92,8 @@ TEST(PolicyFile, MistakesNameTheFileAndTheLine) {
            {"", "line 1: no dtype; write dtype = "},
            {"dtype = 16", "line 1: 'dtype' holds an integer; expected a string"},
            {"\ndtype = \"float32\"", "line 2: dtype is 'float32'; expected float16 or bfloat16"},
-           {"dtype = \"flaot16\"", "expected float16 or bfloat16; did you mean 'float16'"},
+           {"dtype = \"flaot16\"",
+            "line 1: dtype is 'flaot16'; expected float16 or bfloat16; did you mean 'float16'"},
            {"dtype = \"float16\"\nops = 1", "line 2: unknown key 'ops'"},
            {"dtype = \"float16\"\n[operator]",
             "line 2: unknown key 'operator'; did you mean "
