@@ -32,18 +32,25 @@ std::size_t atoms_in(const SizeExpression& expression) {
   return count;
 }
 
-bool has_kind(const SizeExpression& expression, SizeExpression::Kind kind) {
-  return expression.kind == kind ||
+template <typename Test>
+bool any_part(const SizeExpression& expression, const Test& test) {
+  return test(expression) ||
          std::ranges::any_of(expression.parts,
-                             [kind](const SizeExpression& part) { return has_kind(part, kind); });
+                             [&test](const SizeExpression& part) { return any_part(part, test); });
 }
 
-/// All but linear functions of one size and products of sizes: what is missing to a multiple of 4
-/// is what is missing to one of 8 at half of all sizes.
+/// All but rising linear functions of one size and products of sizes: what is missing to a multiple
+/// of 4 is what is missing to one of 8 at half of all sizes, and falls from one size to the next.
 bool is_doubtful(const SizeExpression& expression) {
   using Kind = SizeExpression::Kind;
-  const bool adds = has_kind(expression, Kind::kAdd) || has_kind(expression, Kind::kSubtract);
-  return has_kind(expression, Kind::kDivide) || (adds && atoms_in(expression) > 1);
+  const auto adds = [](const SizeExpression& part) {
+    return part.kind == Kind::kAdd || part.kind == Kind::kSubtract;
+  };
+  const auto divides_or_falls = [](const SizeExpression& part) {
+    return part.kind == Kind::kDivide || (part.kind == Kind::kNumber && part.number < 0);
+  };
+  return any_part(expression, divides_or_falls) ||
+         (any_part(expression, adds) && atoms_in(expression) > 1);
 }
 
 }  // namespace

@@ -162,7 +162,7 @@ Names average_by_products(C c, const std::vector<std::int64_t>& wanted) {
   return {x};
 }
 
-/// Of a whole image, counted within it.
+/// The place of the maximum of a whole image, counted within it.
 std::string place_of_the_largest(C c, const std::vector<std::int64_t>& axes) {
   const std::int64_t front = axes.front();
   std::vector<std::int64_t> rows(static_cast<std::size_t>(front), 0);

@@ -26,14 +26,11 @@ std::vector<const jit::Value*> appended_to(const jit::Block& body, const jit::Va
     const bool direct = around == &body;
     while (around != nullptr && around != &body)
       around = around->owningNode() == nullptr ? nullptr : around->owningNode()->owningBlock();
-    if (around == nullptr) continue;  // outside of the loop
-    if (!direct && is_append(*use.user))
-      raise<UnsupportedError>("export_onnx", "a loop whose turns follow from inputs lets a list ",
-                              "grow in a branch, which cannot be said in ONNX; ", kSelectBehind);
-    if (!direct || !is_append(*use.user))
-      raise<UnsupportedError>("export_onnx", "a loop whose turns follow from inputs reads a list ",
-                              "that grows in it, which cannot be said in ONNX; carry what is read ",
-                              "in a variable");
+    if (around == nullptr || (direct && is_append(*use.user))) continue;  // null: outside of it
+    raise<UnsupportedError>(
+        "export_onnx", "a loop whose turns follow from inputs reads a list that grows in it, or ",
+        "lets it grow in a branch, which cannot be said in ONNX; ",
+        is_append(*use.user) ? kSelectBehind : "carry what is read in a variable");
   }
   std::vector<const jit::Value*> appended;
   for (const jit::Node* node : body.nodes()) {

@@ -14,7 +14,7 @@
 
 namespace mezzo::deploy::detail {
 
-/// What a script says instead of a list that grows in some turns, or on some inputs, alone.
+/// The advice for a list that grows in some turns, or on some inputs, alone.
 inline constexpr const char* kSelectBehind =
     "append in every turn, and whether it counts to a second list, as a tensor of truth values; "
     "select behind the loop: torch.stack(values)[torch.stack(counts)]";

@@ -123,7 +123,7 @@ Names pad_by_name(C c) {
                                          : at::padding_mode::constant);
 }
 
-/// What the C++ front end records.
+/// The front end for C++ records these.
 Names pad_by_number(C c) {
   return pad_by(c, static_cast<at::padding_mode>(c.i("mode")));
 }

@@ -44,7 +44,7 @@ struct FrontEndNetworkImpl : torch::nn::Module {
 };
 TORCH_MODULE(FrontEndNetwork);
 
-/// What the headers of a folder name, by the first group of a pattern.
+/// The names in the headers of a folder, by the first group of a pattern.
 inline std::set<std::string> names_in_headers(const char* folder, const std::regex& pattern) {
   std::set<std::string> names;
   const std::filesystem::path root = std::filesystem::path(MEZZO_FRONT_END) / folder;

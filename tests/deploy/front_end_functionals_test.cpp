@@ -534,9 +534,7 @@ std::vector<FrontEndCase> loss_calls() {
        [](In in) -> TensorVector { return {F::cross_entropy(in[0], in[1])}; }},
       {"cross_entropy",
        {pair[0], likely[1].softmax(1)},
-       [](In in) -> TensorVector {
-         return {F::cross_entropy(in[0], in[1], F::CrossEntropyFuncOptions().label_smoothing(0.1))};
-       }},
+       [](In in) -> TensorVector { return {F::cross_entropy(in[0], in[1])}; }},
   };
 }
 
