@@ -124,7 +124,8 @@ void SizeFollower::add_telling_traces(std::size_t axis, std::vector<std::int64_t
     sizes[axis] = base + change;
     std::optional<Recording> recording;
     try {
-      recording.emplace(record(call_, resized(values_, axes_, sizes), mirror_));
+      recording.emplace(
+          record(call_, resized(values_, axes_, sizes), mirror_, {where_, "other sizes"}));
     } catch (const std::exception&) {
       continue;  // the network does not run there
     }
