@@ -1,9 +1,9 @@
 // The containers that C++ and TorchScript share: which there are, and one way through each kind.
 //
 // Sequences: std::vector, std::deque, std::list, c10::List. Dictionaries: std::map,
-// std::unordered_map and others that look like them, torch::OrderedDict, c10::Dict. Of fixed
-// length: std::array, std::pair, std::tuple, plain structs. Beside them std::optional, std::variant
-// and c10::IValue.
+// std::unordered_map and others that look like them, torch::OrderedDict, c10::Dict. Containers of
+// fixed length: std::array, std::pair, std::tuple, plain structs. Beside them std::optional,
+// std::variant and c10::IValue.
 #pragma once
 
 #include <ATen/core/Dict.h>

@@ -15,12 +15,14 @@ namespace mezzo::convert {
 // The decision about the node whose first output has that name.
 inline Decision decision_on(const Message& made, const std::string& output,
                             const std::map<std::string, double>& ranges = {},
-                            const std::string& dtype = "float16", double headroom = 4) {
+                            const std::string& dtype = "float16", double headroom = 4,
+                            const std::string& profile = "portable") {
   Document document(bytes_of(made));
   const Graph graph(document);
   Options options;
   options.target_dtype = dtype;
   options.headroom = headroom;
+  options.profile = profile;
   const ConvertPolicy policy(options);
   Constants constants(graph, policy.low());
   ValueRanges measured;

@@ -44,7 +44,7 @@ class Decider {
       pin_values();
       pin_choices();
       pin_rules_of(false);
-      pin_ranges(evidence.ranges);
+      if (evidence.ranges != nullptr) pin_ranges(graph_, policy_, *evidence.ranges, map());
       pin_kept(evidence.kept);
       map().slots.settle();
       pin_rules_of(true);
@@ -272,37 +272,6 @@ class Decider {
         map().slots.pin(variables(id)[v], *low ? Label::kLow : Label::kHigh, Level::kName,
                         std::string(kWhy));
         if (is_weights_only()) result_.float_weights.push_back(graph_.key_of(node));
-      }
-    }
-  }
-
-  void pin_ranges(const ValueRanges* ranges) {
-    if (ranges == nullptr) return;
-    const double limit = largest(policy_.low()) / policy_.options().headroom;
-    // A value at half the smallest normal number loses as much as bfloat16 loses everywhere.
-    // Underflow is gradual and overflow abrupt, so only the upper limit has headroom.
-    const double floor = least_magnitude(policy_.low());
-    const std::map<ValueId, double> in_order(ranges->begin(), ranges->end());
-    for (const auto& [id, magnitude] : in_order) {
-      const bool is_large = magnitude > limit;
-      if (!is_large && (magnitude >= floor || magnitude == 0)) continue;
-      if (map().is_constant[static_cast<std::size_t>(id)]) continue;  // judged by its values
-      std::ostringstream text;
-      text.precision(4);
-      text << '\'' << graph_.value(id).name << (is_large ? "' reaches " : "' reaches only ")
-           << magnitude << " on the calibration data, ";
-      if (is_large) {
-        text << "beyond " << limit << " (" << policy_.options().headroom
-             << " times below the range)";
-      } else {
-        text << "below " << floor << " (4 times the smallest normal value)";
-      }
-      if (policy_.low() == Element::kFloat16) text << "; bfloat16 holds it";
-      const std::string why = text.str();
-      map().slots.pin(map().native[static_cast<std::size_t>(id)], Label::kHigh, Level::kNumeric,
-                      why);
-      for (const Slot slot : map().uses[static_cast<std::size_t>(id)]) {
-        map().slots.pin(slot, Label::kHigh, Level::kNumeric, why);
       }
     }
   }

@@ -95,6 +95,9 @@ std::vector<std::string> warnings_of_narrowed_ids(const Graph&, const ConvertPol
 /// Pins what is bound to values whose types are not known: nothing there can be cast.
 void pin_unknown_types(const Graph&, SlotMap&);
 
+/// Pins values that were measured beyond the low type's range, or where its digits end.
+void pin_ranges(const Graph&, const ConvertPolicy&, const ValueRanges&, SlotMap&);
+
 /// The outcome for excluded tensors and inputs.
 struct ExcludedValues {
   std::vector<NodeId> readers;        // nodes that read one of them
