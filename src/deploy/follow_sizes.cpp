@@ -115,17 +115,19 @@ void SizeFollower::add_trace(const std::vector<std::int64_t>& sizes, const std::
   }
   traces_.push_back(std::move(recording));
   changed_.push_back(changed);
-  other_inputs_ = inputs;
+  other_inputs_ = {inputs};
 }
 
-void SizeFollower::add_telling_traces(std::size_t axis, std::vector<std::int64_t> sizes) {
+std::vector<c10::IValue> SizeFollower::add_telling_traces(std::size_t axis,
+                                                          std::vector<std::int64_t> sizes) {
   const std::int64_t base = sizes[axis];
+  std::vector<c10::IValue> farthest, nearer;
   for (const std::int64_t change : {1, 2, 4, 8, 16, 32}) {
     sizes[axis] = base + change;
+    std::vector<c10::IValue> inputs = resized(values_, axes_, sizes);
     std::optional<Recording> recording;
     try {
-      recording.emplace(
-          record(call_, resized(values_, axes_, sizes), mirror_, {where_, "other sizes"}));
+      recording.emplace(record(call_, inputs, mirror_, {where_, "other sizes"}));
     } catch (const std::exception&) {
       continue;  // the network does not run there
     }
@@ -133,7 +135,11 @@ void SizeFollower::add_telling_traces(std::size_t axis, std::vector<std::int64_t
     if (compare(traces_.front(), *recording, &constants)) continue;
     traces_.push_back(std::move(*recording));
     changed_.push_back("'" + axes_[axis].name + "'");
+    nearer = std::exchange(farthest, std::move(inputs));
   }
+  // Sizes that are equal at the others, as those of a multiple, differ there.
+  if (!farthest.empty()) other_inputs_.push_back(farthest);
+  return nearer.empty() ? farthest : nearer;
 }
 
 bool SizeFollower::is_doubtful_in(std::size_t first_trace, std::size_t traces) const {
@@ -251,7 +257,10 @@ void SizeFollower::follow() {
     if (is_doubtful_in(first, found[axis].size())) doubtful.push_back(axis);
     first += found[axis].size();
   }
-  for (const std::size_t axis : doubtful) add_telling_traces(axis, base);
+  std::vector<c10::IValue> last;
+  for (const std::size_t axis : doubtful) last = add_telling_traces(axis, base);
+  // An exporter takes the last inputs for comparison alone.
+  if (!last.empty()) other_inputs_.push_back(std::move(last));
   if (!doubtful.empty()) explain();
 }
 

@@ -42,8 +42,10 @@ class SizeFollower {
   void check(const std::vector<c10::IValue>& other);
 
   Recording& first() { return traces_.front(); }
-  /// Other inputs at which the network itself runs: all axes changed.
-  const std::vector<c10::IValue>& other_inputs() const { return other_inputs_; }
+  /// Other inputs at which the network itself runs: all axes changed; then, for each axis whose
+  /// arithmetic few sizes tell, that axis alone, and the last of these once more at another size.
+  /// None without axes.
+  const std::vector<std::vector<c10::IValue>>& other_inputs() const { return other_inputs_; }
 
  private:
   std::vector<std::int64_t> sizes_that_run(std::size_t axis);
@@ -53,8 +55,9 @@ class SizeFollower {
   void explain();
   /// Does a constant whose arithmetic few sizes tell from another differ in one of these traces?
   bool is_doubtful_in(std::size_t first_trace, std::size_t traces) const;
-  /// Adds traces at further sizes of an axis, where the network does the same there.
-  void add_telling_traces(std::size_t axis, std::vector<std::int64_t> sizes);
+  /// Adds traces at further sizes of an axis, where the network does the same there, and the
+  /// farthest of them to the other inputs. Returns inputs of the farthest but one.
+  std::vector<c10::IValue> add_telling_traces(std::size_t axis, std::vector<std::int64_t> sizes);
   std::string use_of(std::size_t node) const;
   Followed follow_constant(std::size_t node, std::size_t atoms_before) const;
   torch::jit::Value* emit(const SizeExpression& expression);
@@ -71,7 +74,7 @@ class SizeFollower {
   std::vector<SizeOfTensor> atoms_;
   std::vector<Seen> seen_;  // of the atoms
   std::vector<Followed> followed_;
-  std::vector<c10::IValue> other_inputs_;
+  std::vector<std::vector<c10::IValue>> other_inputs_;
 };
 
 }  // namespace mezzo::deploy

@@ -357,7 +357,7 @@ ExportReport export_call(const NetworkCall& call, const Examples& examples, cons
   job.module = traced.module;
   job.to_run = traced.to_run;
   job.runs = {traced.inputs};
-  if (!traced.other_inputs.empty()) job.runs.push_back(traced.other_inputs);
+  job.runs.insert(job.runs.end(), traced.other_inputs.begin(), traced.other_inputs.end());
   return export_job(std::move(job), path, options, inputs, axes);
 }
 

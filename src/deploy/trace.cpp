@@ -119,15 +119,17 @@ Traced trace_with(const detail::NetworkCall& call, const Examples& examples,
   follower->follow();
   if (options.check_with) follower->check(options.check_with->values());
   follower->rewrite();
-  result.other_inputs = traced_values(follower->other_inputs());
+  for (const auto& inputs : follower->other_inputs())
+    result.other_inputs.push_back(traced_values(inputs));
   add_method(module, follower->first());
   for (const auto& [path, value] : prepared.floats()) replace_tensor(module, path, value);
   jit::Module to_run = with_literals_kept(module);
   if (options.check_with) {
     check_agreement(call, to_run, options.check_with->values(), options, where);
   }
-  if (!follower->other_inputs().empty() && !options.train) {
-    check_agreement(call, to_run, follower->other_inputs(), options, where);
+  if (!options.train) {
+    for (const auto& inputs : follower->other_inputs())
+      check_agreement(call, to_run, inputs, options, where);
   }
   result.module = options.share_parameters ? module : module.deepcopy();
   result.to_run = options.share_parameters ? to_run : to_run.deepcopy();

@@ -11,10 +11,11 @@ namespace mezzo::deploy {
 
 /// A traced module, and inputs at which the network and it were compared.
 struct Traced {
-  torch::jit::Module module;              // the record
-  torch::jit::Module to_run;              // the same for LibTorch's executor
-  std::vector<c10::IValue> inputs;        // without what is fixed
-  std::vector<c10::IValue> other_inputs;  // the same at other sizes; empty without dynamic axes
+  torch::jit::Module module;        // the record
+  torch::jit::Module to_run;        // the same for LibTorch's executor
+  std::vector<c10::IValue> inputs;  // without what is fixed
+  // The same at other sizes, each; none without dynamic axes.
+  std::vector<std::vector<c10::IValue>> other_inputs;
 };
 
 /// `where` is for messages: "trace".

@@ -39,14 +39,14 @@ std::string nearest_attribute(std::string_view op, std::string_view attribute) {
   std::vector<std::string_view> names;
   for (const Schema& schema : all_schemas()) {
     if (schema.name != op) continue;
-    for (const AttributeFact& each : schema.attributes) names.push_back(each.name);
+    for (const AttributeFact& each : schema.attributes) names.emplace_back(each.name);
   }
   return did_you_mean(attribute, names);
 }
 
 std::string nearest_operator(std::string_view op) {
   std::vector<std::string_view> names;
-  for (const Schema& schema : all_schemas()) names.push_back(schema.name);
+  for (const Schema& schema : all_schemas()) names.emplace_back(schema.name);
   return did_you_mean(op, names);
 }
 

@@ -122,8 +122,8 @@ bool is_hidden(std::string_view key) {
 // The written attribute that was probably meant for one that is missing.
 std::string meant_for(const Node& node, const OperatorFacts& facts, std::string_view missing) {
   for (const auto& [key, value] : node.attrs) {
-    const auto is_same = [&](const AttributeFacts& each) { return each.name == key; };
-    if (is_hidden(key) || std::ranges::any_of(facts.attributes, is_same)) continue;
+    const auto names = std::ranges::find(facts.attributes, key, &AttributeFacts::name);
+    if (is_hidden(key) || names != facts.attributes.end()) continue;
     const std::vector<std::string_view> one{missing};
     if (!nearest(key, one).empty()) return "; '" + key + "' is written, which it does not have";
   }

@@ -24,8 +24,9 @@ std::span<const KernelGap> kernel_gaps() {
 }
 
 std::span<const KernelGap> kernel_gaps(std::string_view op, int since) {
-  const auto found = std::ranges::equal_range(kKernelGaps, Version(op, since), {}, version_of);
-  return {found.begin(), found.end()};
+  const Version version(op, since);
+  return {std::ranges::lower_bound(kKernelGaps, version, {}, version_of),
+          std::ranges::upper_bound(kKernelGaps, version, {}, version_of)};
 }
 
 }  // namespace mezzo::convert
