@@ -88,8 +88,8 @@ std::string level_names() {
 namespace {
 
 std::string nearest_level(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const Level& level : kLevels) names.push_back(level.name);
+  std::array<std::string_view, kLevels.size()> names;
+  std::ranges::transform(kLevels, names.begin(), &Level::name);
   return did_you_mean(name, names);
 }
 

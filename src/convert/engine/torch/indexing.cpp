@@ -68,7 +68,8 @@ std::string_view torch_reduction(const std::string& name) {
   if (name == "add") return "sum";
   if (name == "mul") return "prod";
   if (name == "max") return "amax";
-  return name == "min" ? "amin" : name;
+  if (name == "min") return "amin";
+  return name;
 }
 
 Tensors scatter(const Call& c) {
