@@ -42,7 +42,7 @@ struct EpsilonUse {
   std::string giver;
   double eps = 0;
   std::string spender;
-  auto operator<=>(const EpsilonUse&) const = default;
+  auto operator<=>(const EpsilonUse&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// A finding "epsilon" for each.
