@@ -108,14 +108,13 @@ at::Tensor regression_output(const char* name, const at::Tensor& data, const at:
     raise<ConfigError>(kOutput, name, " of ", data.sizes(), " with a label of ", label.sizes(),
                        "; expected [samples, ...] and as many elements");
   }
-  const double outputs = label.numel() == 0 || label.dim() == 0
-                             ? 1.0
-                             : static_cast<double>(label.numel() / label.size(0));
+  const std::int64_t outputs =
+      label.numel() == 0 || label.dim() == 0 ? 1 : label.numel() / label.size(0);
   return output_of(
       data, grad_scale, [&] { return predict(in_float(data)); },
       [&](const at::Tensor& result) {
         const at::Tensor wanted = label.to(result.options()).reshape(result.sizes());
-        return error(result.sub(wanted)).div(outputs);
+        return error(result.sub(wanted)).div(static_cast<double>(outputs));
       });
 }
 

@@ -42,6 +42,7 @@ struct EpsilonUse {
   std::string giver;
   double eps = 0;
   std::string spender;
+  // clang-tidy 14 takes the default for a null pointer.
   auto operator<=>(const EpsilonUse&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
