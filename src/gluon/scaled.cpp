@@ -42,11 +42,11 @@ std::unordered_set<const c10::TensorImpl*> leaves_behind(const at::Tensor& data)
   const NodePointer start = torch::autograd::impl::gradient_edge(data).function;
   visit(start.get());
   while (!open.empty()) {
-    Node* const node = open.back();
+    Node& node = *open.back();
     open.pop_back();
-    if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node))
+    if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(&node))
       leaves.insert(leaf->variable.unsafeGetTensorImpl());
-    for (const auto& edge : node->next_edges()) visit(edge.function.get());
+    for (const auto& edge : node.next_edges()) visit(edge.function.get());
   }
   return leaves;
 }
@@ -154,6 +154,7 @@ ScaledLoss scale_loss(const std::vector<at::Tensor>& losses, Trainer& trainer) {
   if (losses.empty()) raise<ConfigError>(kScaleLoss, "there are no losses");
   const amp::DisableCasts no_casts;
   std::vector<at::Tensor> scaled;
+  scaled.reserve(losses.size());
   for (const at::Tensor& loss : losses) scaled.push_back(scaled_by(loss, state.scaler->scale()));
   state.mark_scaled();
   return ScaledLoss(std::move(scaled));
