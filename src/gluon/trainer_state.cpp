@@ -63,6 +63,7 @@ NamedParameters parameters_of(const torch::optim::Optimizer& optimizer) {
 std::vector<at::Tensor> gradients_of(const NamedParameters& parameters,
                                      const std::vector<std::size_t>& which) {
   std::vector<at::Tensor> gradients;
+  gradients.reserve(which.size());
   for (const std::size_t i : which) gradients.push_back(parameters.tensors[i].grad());
   return gradients;
 }
