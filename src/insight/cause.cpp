@@ -16,14 +16,9 @@ namespace {
 /// Weights beyond this may be what an operator cannot bear.
 constexpr double kExploded = 1e4;
 
-double largest(const TensorRange& range) {
-  if (std::isnan(range.max)) return 0;
-  return std::max(std::fabs(range.max), std::fabs(range.min));
-}
-
 double magnitude_of(const at::Tensor& weight) {
   const Unobserved unobserved;
-  return largest(range_of(weight.detach()));
+  return largest_magnitude(range_of(weight.detach()));
 }
 
 double largest_value(at::ScalarType type) {
@@ -96,7 +91,7 @@ Cause cause_of(const InnerCall& call) {
   if (output.infs > 0) return Cause::kOverflow;
   const double bound = std::sqrt(largest_value(output.dtype)) / 2;
   const bool large = std::ranges::any_of(
-      call.inputs, [&](const TensorRange& each) { return largest(each) > bound; });
+      call.inputs, [&](const TensorRange& each) { return largest_magnitude(each) > bound; });
   return large ? Cause::kOverflow : Cause::kInvalid;
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/raise.h"
 #include "insight/dry_findings.h"
+#include "insight/tensor_range.h"
 
 namespace mezzo::insight {
 
@@ -26,11 +27,6 @@ std::string figure(double value) {
   return text.str();
 }
 
-double largest_of(const TensorRange& range) {
-  const double largest = std::max(std::fabs(range.min), std::fabs(range.max));
-  return std::isnan(largest) ? 0 : largest;
-}
-
 std::string place_of(const Operator& op) {
   return op.module.empty() ? std::string() : " (" + op.module + ")";
 }
@@ -41,9 +37,10 @@ std::optional<std::string> fault_of(const DryCall& call, std::size_t place) {
   const TargetMeasure& measure = call.targets[place];
   if (!measure.measured) return std::nullopt;
   const std::string name(target.name), where = place_of(call.forward);
-  const double result = largest_of(call.forward.output);
+  const double result = largest_magnitude(call.forward.output);
   double input = 0;
-  for (const TensorRange& range : call.forward.inputs) input = std::max(input, largest_of(range));
+  for (const TensorRange& range : call.forward.inputs)
+    input = std::max(input, largest_magnitude(range));
   const bool differs = measure.own > 0;  // it computes in the low type
   if (differs && result > target.largest)
     return "its result reaches " + figure(result) + where + ", " + name + " ends at " +

@@ -3,7 +3,6 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -37,14 +36,9 @@ std::int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
-double largest_in(const TensorRange& range) {
-  const double largest = std::max(std::fabs(range.min), std::fabs(range.max));
-  return std::isnan(largest) ? 0 : largest;
-}
-
 /// One range over several steps: extremes of all, positions of the largest.
 void merge(TensorRange& into, const TensorRange& other) {
-  if (largest_in(other) > largest_in(into)) into.largest_at = other.largest_at;
+  if (largest_magnitude(other) > largest_magnitude(into)) into.largest_at = other.largest_at;
   if (into.not_finite_at.empty()) into.not_finite_at = other.not_finite_at;
   into.min = std::fmin(into.min, other.min);
   into.max = std::fmax(into.max, other.max);
@@ -87,7 +81,8 @@ bool is_product(const OperatorCall& call) {
 /// Does it choose among values, as relu and pooling do, rather than compute new ones?
 bool passes_on(const Policy& policy, const DryCall& call) {
   const Operator& op = call.forward;
-  if (op.inputs.empty() || largest_in(op.output) > largest_in(op.inputs.front())) return false;
+  if (op.inputs.empty() || largest_magnitude(op.output) > largest_magnitude(op.inputs.front()))
+    return false;
   try {
     return policy.classify(call.overload) == CastClass::kNeutral;
   } catch (const Error&) {
@@ -269,15 +264,16 @@ class DryStep final : public CallListener {
       if (!gradient.defined()) continue;
       backward.inputs.push_back(range_of(gradient));
       record.largest_gradient =
-          std::max(record.largest_gradient, largest_in(backward.inputs.back()));
+          std::max(record.largest_gradient, largest_magnitude(backward.inputs.back()));
     }
     for (const at::Tensor& gradient : gradients) {
       if (!gradient.defined()) continue;
       const TensorRange range = range_of(gradient);
       const bool is_first = !record.call.has_backward;
-      if (is_first || largest_in(range) > largest_in(backward.output)) backward.output = range;
+      if (is_first || largest_magnitude(range) > largest_magnitude(backward.output))
+        backward.output = range;
       record.call.has_backward = true;
-      record.largest_gradient = std::max(record.largest_gradient, largest_in(range));
+      record.largest_gradient = std::max(record.largest_gradient, largest_magnitude(range));
     }
   }
 

@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <unordered_set>
 #include <utility>
@@ -103,8 +102,7 @@ bool StepTrial::has_grown(const at::Tensor& weight) const {
     const std::optional<double> first = optimizer->first_magnitudes().of(weight);
     if (!first) continue;
     const Unobserved unobserved;
-    const TensorRange now = range_of(weight.detach());
-    return std::max(std::fabs(now.max), std::fabs(now.min)) > kGrowth * *first;
+    return largest_magnitude(range_of(weight.detach())) > kGrowth * *first;
   }
   return false;
 }

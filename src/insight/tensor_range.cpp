@@ -126,6 +126,10 @@ TensorRange range_of(const at::Tensor& tensor) {
   return range;
 }
 
+double largest_magnitude(const TensorRange& range) {
+  return std::isnan(range.max) ? 0 : std::max(std::fabs(range.min), std::fabs(range.max));
+}
+
 double relative_error(const at::Tensor& value, const at::Tensor& reference) {
   const auto doubles = [](const at::Tensor& tensor) {
     return tensor.detach().to(at::kCPU, at::kDouble).contiguous();

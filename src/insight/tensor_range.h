@@ -21,6 +21,9 @@ Finiteness finiteness_of(const at::Tensor& tensor);
 /// As above, in full.
 TensorRange range_of(const at::Tensor& tensor);
 
+/// The largest finite magnitude; 0 where no value is finite.
+double largest_magnitude(const TensorRange& range);
+
 /// The largest difference of two tensors of one shape over the largest magnitude of the second,
 /// where the second is finite; infinite if the first is not finite there.
 double relative_error(const at::Tensor& value, const at::Tensor& reference);

@@ -19,7 +19,6 @@ class Bodies : public testing::Test {
     options_.cast_optional_params = true;
     options_.verify = "none";
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   fs::path folder_;
   Options options_;

@@ -17,7 +17,6 @@ class CastsOfModels : public testing::Test {
     options_.cast_optional_params = true;
     options_.verify = "none";
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   // The number of Casts after a conversion of `g`, whose result is sound.
   std::int64_t casts_after(GraphBuilder& g, int opset = 17) {

@@ -24,7 +24,6 @@ class Constructs : public testing::Test {
     options_.cast_optional_params = true;
     options_.verify = "none";
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   // Converts in both modes of inputs and outputs; the result of the last is left in `out`.
   Result convert(const Message& model) {

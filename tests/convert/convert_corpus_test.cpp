@@ -25,8 +25,6 @@ class ConvertCorpus : public testing::TestWithParam<std::tuple<const char*, cons
     options_.verify = "none";
   }
 
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
-
   fs::path folder_;
   Options options_;
 };

@@ -67,7 +67,6 @@ class JudgedConversions : public testing::Test {
     options_.onnxruntime = folder_;  // not there
     options_.cast_optional_params = true;
   }
-  void TearDown() override { std::filesystem::remove_all(folder_.parent_path()); }
   std::filesystem::path in() const { return folder_ / "in.onnx"; }
   std::filesystem::path out() const { return folder_ / "out.onnx"; }
   void add_sample(const Message& tensor) {

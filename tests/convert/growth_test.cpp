@@ -18,7 +18,6 @@ class Growth : public testing::Test {
     folder_ = scratch_folder("growth");
     options_.verify = "none";
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   // Counts this process; caches and cores that others use, and sanitizers, still make it more.
   double seconds_of(const Message& made) {

@@ -25,7 +25,6 @@ class WeightsOnly : public testing::Test {
     options_.weights_only = true;
     options_.verify = "none";
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   // x -> MatMul 'first' -> Relu -> MatMul 'second' -> y, and a weight that is an output itself.
   static Message two_products() {

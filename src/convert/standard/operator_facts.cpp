@@ -235,6 +235,10 @@ bool adds_up(std::string_view op) {
   return kind_of(op) == kSums && op != "Softmax" && op != "LogSoftmax";
 }
 
+bool hands_on_all(std::string_view op) {
+  return op == "Concat" || op == "Max" || op == "Min" || op == "Where";
+}
+
 bool is_between(std::string_view op) {
   const Kind kind = kind_of(op);
   return kind == kMoves || kind == kElementwise || kind == kSums;

@@ -52,6 +52,9 @@ inline bool is_product(std::string_view op) {
 /// Does it add up what it reads? A softmax sums, and gives shares of the sum.
 bool adds_up(std::string_view op);
 
+/// Does it hand on the values of every operand, and not of the first alone?
+bool hands_on_all(std::string_view op);
+
 /// May it stand between a product and what is decided by it: does it move, compute element by
 /// element, or sum?
 bool is_between(std::string_view op);

@@ -18,7 +18,6 @@ class Kernels : public testing::Test {
     folder_ = scratch_folder("kernels");
     options_.verify = "none";
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   Plan plan(const Message& made) {
     save(folder_ / "in.onnx", made);

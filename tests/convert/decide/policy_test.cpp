@@ -27,7 +27,6 @@ class PolicyTest : public testing::Test {
     options_.verify = "none";
     save(in(), network());
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   // A residual network in small: convolutions, batch norms, pooling, a classifier.
   static Message network() {

@@ -22,7 +22,6 @@ class OnnxRuntimeKernels : public testing::Test {
     runtime_ = OrtRuntime::open(MEZZO_ONNXRUNTIME, &why);
     ASSERT_TRUE(runtime_) << why;
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   // The outputs, or nothing where the model is not loaded or run.
   std::optional<std::vector<Array>> outputs(const fs::path& model, const Sample& sample,

@@ -130,7 +130,6 @@ class Verify : public testing::Test {
     options_.evaluator = folder_;  // not there: ONNX Runtime judges
     options_.cast_optional_params = true;
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   fs::path folder_;
   Options options_;

@@ -68,7 +68,6 @@ class Samples : public testing::Test {
     save(folder_ / "in.onnx", model(g.take()));
     save(folder_ / "n.npy", npy("<i8", "(1,)", std::vector<std::int64_t>{1}));
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   // The message about these files, with x.npy among them.
   std::string refusal(const std::string& x, std::vector<fs::path> files = {"x.npy", "n.npy"}) {

@@ -80,7 +80,6 @@ class Check : public testing::Test {
     options_.verify = "none";
     save(in(), lettered_products());
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
   fs::path in() const { return folder_ / "in.onnx"; }
   fs::path out() const { return folder_ / "out.onnx"; }
   // A command that accepts where its script does; the model is $1.

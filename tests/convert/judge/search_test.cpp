@@ -23,7 +23,6 @@ std::vector<std::string> nodes(std::size_t count) {
 class Search : public testing::Test {
  protected:
   void SetUp() override { folder_ = scratch_folder("search"); }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   // Fits where all culprits are kept.
   static double error_of(const NodeSet& culprits, const NodeSet& kept) {

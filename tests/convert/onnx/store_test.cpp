@@ -22,7 +22,6 @@ class ExternalData : public testing::Test {
     const std::vector<float> values{1, 2, 3, 4, 5, 6, 7, 8};
     save(folder_ / "data.bin", std::string(reinterpret_cast<const char*>(values.data()), 32));
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   // Values of data.bin from `first` on.
   static Message outside(const std::string& name, Element element, std::int64_t count,

@@ -474,7 +474,6 @@ class FoldedFiles : public testing::Test {
     options_.verify = "none";
     options_.fold_batch_norm = true;
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   fs::path path(const std::string& name) const { return folder_ / name; }
   Result convert(const Message& made) {

@@ -33,7 +33,6 @@ class AdjustedConstants : public testing::Test {
     options_.cast_optional_params = true;
     options_.verify = "none";
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   Report convert(const Message& made) {
     save(folder_ / "in.onnx", made);

@@ -33,7 +33,6 @@ class CustomOperatorsTest : public testing::Test {
     options_.verify = "none";
     save(folder_ / "acme.toml", std::string(kBlur));
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   Result convert(Message graph, int opset = 17) {
     Message made = model(std::move(graph), opset);

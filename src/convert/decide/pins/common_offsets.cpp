@@ -109,9 +109,7 @@ std::uint8_t CommonOffsets::made_by(const Node& node) {
   if (std::ranges::find(kSums, node.op) != kSums.end()) return of_addends(node);
   if (node.op == "Mul" || node.op == "Div") return of_common(node);
   if (node.op == "Gather" && context_.is_constant(first)) return of_table(first);
-  constexpr std::array<std::string_view, 4> kJoins{"Concat", "Max", "Min", "Where"};
-  if (kind == Kind::kElementwise || std::ranges::find(kJoins, node.op) != kJoins.end())
-    return of_all(node);
+  if (kind == Kind::kElementwise || hands_on_all(node.op)) return of_all(node);
   return kind == Kind::kMoves || adds_up(node.op) ? of(first) : std::uint8_t{kNoOffset};
 }
 

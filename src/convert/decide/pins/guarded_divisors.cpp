@@ -79,7 +79,7 @@ class GuardedDivisors {
     const auto i = static_cast<std::size_t>(use.input);
     Reach made{value.least, value.most, use.node, kNone};
     if (moves_values(reader.op))
-      return i == 0 || hands_on_all(reader) ? std::optional(made) : std::nullopt;
+      return i == 0 || hands_on_all(reader.op) ? std::optional(made) : std::nullopt;
     if (reader.op == "Sqrt") return powered(made, 0.5);
     if (reader.op == "Reciprocal") return powered(made, -1);
     if (reader.op == "Pow" && i == 0) {
@@ -92,11 +92,6 @@ class GuardedDivisors {
     if (factor && reader.op == "Div")
       return i == 0 ? scaled(made, 1 / *factor) : scaled(*powered(made, -1), *factor);
     return keeps_small(reader, i, value) ? std::optional(made) : std::nullopt;
-  }
-
-  static bool hands_on_all(const Node& node) {
-    constexpr std::array<std::string_view, 4> kAll{"Concat", "Max", "Min", "Where"};
-    return std::ranges::find(kAll, node.op) != kAll.end();
   }
 
   // Sums of small numbers and what other factors make of them are small, as far as anyone knows; so

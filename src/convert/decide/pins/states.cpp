@@ -153,10 +153,7 @@ class States {
 
   bool carries(const Node& node, std::size_t input, Passing passing) {
     if (is_scatter(node)) return input == 0 || input == 2;
-    if (moves_values(node.op)) {
-      constexpr std::array<std::string_view, 4> kJoins{"Concat", "Max", "Min", "Where"};
-      return input == 0 || is_among(kJoins, node);
-    }
+    if (moves_values(node.op)) return input == 0 || hands_on_all(node.op);
     const Kind kind = kind_of(node.op);
     if (kind == Kind::kProduct) {
       if (node.op == "Gemm" && input == 2) return true;  // what is added to

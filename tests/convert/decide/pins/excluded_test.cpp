@@ -23,7 +23,6 @@ class ExcludedRegions : public testing::Test {
     options_.cast_optional_params = true;
     options_.verify = "none";
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   // The outputs of all products that are low.
   std::set<std::string> low_products(Message graph) {

@@ -147,7 +147,6 @@ class PinnedConstantsInFiles : public testing::Test {
     options_.cast_optional_params = true;
     options_.verify = "none";
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
   Result convert(const Message& made) {
     save(folder_ / "in.onnx", made);
     return convert_model(folder_ / "in.onnx", folder_ / "out.onnx", options_);

@@ -63,7 +63,6 @@ class Tables : public testing::TestWithParam<const char*> {
     options_.verify = "none";
     options_.target_dtype = GetParam();
   }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   Report convert(const Message& made) {
     save(folder_ / "in.onnx", made);

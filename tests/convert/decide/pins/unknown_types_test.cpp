@@ -19,7 +19,6 @@ using testing::IsEmpty;
 class UnknownTypes : public testing::Test {
  protected:
   void SetUp() override { folder_ = scratch_folder("unknown_types"); }
-  void TearDown() override { fs::remove_all(folder_.parent_path()); }
 
   // How many products are low; every value of the result that `types` asks for has its type.
   std::int64_t low_products(Message graph, const std::map<std::string, std::string>& types = {},
