@@ -131,6 +131,7 @@ convert::Result mxnet_to_onnx(const std::string& symbol, const std::string& para
                               const std::vector<std::string>& shapes) {
   check_params(symbol, params);
   std::vector<InputShape> asked;
+  asked.reserve(shapes.size());
   for (const std::string& text : shapes) asked.push_back(read_input_shape("convert", text));
   mx::Checkpoint read =
       mx::load_checkpoint(std::filesystem::path(symbol), std::filesystem::path(params));

@@ -1,5 +1,7 @@
 #include "temporary_files.h"
 
+#include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -45,6 +47,33 @@ void remove_entries(const std::vector<fs::path>& folders, const std::set<fs::pat
   }
 }
 
+/// Starts a process that outlives this one by the time that removing `folders` takes, however this
+/// one ends. A grandchild, so that who kills this program and its children does not find it.
+void remove_after_this_program(const std::vector<fs::path>& folders) {
+  int ends[2] = {};
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw std::system_error(errno, std::generic_category(), "cannot make a pipe");
+  }
+  const pid_t child = ::fork();
+  if (child < 0) throw std::system_error(errno, std::generic_category(), "cannot fork");
+  if (child > 0) {  // this program holds the end that is written to as long as it lives
+    ::close(ends[0]);
+    ::waitpid(child, nullptr, 0);
+    return;
+  }
+  ::setsid();
+  if (::fork() != 0) ::_exit(0);
+  // Whoever reads what the tests print waits for everybody who could still print.
+  for (const int output : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(output);
+  ::close(ends[1]);
+  char nothing = 0;
+  while (::read(ends[0], &nothing, 1) < 0 && errno == EINTR) {
+  }
+  std::error_code ignored;
+  for (const auto& folder : folders) fs::remove_all(folder, ignored);
+  ::_exit(0);
+}
+
 }  // namespace
 
 fs::path folder_in_memory() {
@@ -59,6 +88,7 @@ TemporaryFiles::TemporaryFiles() : owner_(::getpid()) {
   for (const char* variable : {"TMPDIR", "TEST_TMPDIR", kOwner}) set(variable, folders_.front());
   if (fs::is_directory(memory)) folders_.push_back(made_in(memory));
   set(kInMemory, folders_.back());
+  remove_after_this_program(folders_);
 }
 
 void TemporaryFiles::OnTestStart(const testing::TestInfo& /*test*/) {

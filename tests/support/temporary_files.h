@@ -16,11 +16,12 @@ std::filesystem::path folder_in_memory();
 
 /// Makes the folders and points TMPDIR at one of them, so that tests, the processes that they start
 /// and GoogleTest's TempDir() write there. A test's files go when the test ends, whether it passes,
-/// fails or throws. A test program that a test starts writes into its starter's folder and removes
-/// nothing.
+/// fails or throws, and the folders with the program, also where it is aborted or killed. To be
+/// made before the program has threads: it forks. A test program that a test starts writes into its
+/// starter's folder and removes nothing.
 class TemporaryFiles : public testing::EmptyTestEventListener {
  public:
-  /// Throws std::system_error where no folder can be made.
+  /// Throws std::system_error where no folder, no pipe or no process can be made.
   TemporaryFiles();
   ~TemporaryFiles() override;
   TemporaryFiles(const TemporaryFiles&) = delete;

@@ -2,10 +2,15 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace mezzo::testing_files {
 namespace {
@@ -50,6 +55,19 @@ TEST(LeftByATest, DISABLED_ThatThrows) {
   throw std::runtime_error("as asked");
 }
 
+TEST(LeftByATest, DISABLED_ThatAborts) {
+  std::ofstream(testing::TempDir() + "file") << "left";
+  report(folder_in_memory().string());
+  std::signal(SIGABRT, SIG_DFL);
+  std::abort();
+}
+
+TEST(LeftByATest, DISABLED_ThatIsKilled) {
+  std::ofstream(testing::TempDir() + "file") << "left";
+  report(folder_in_memory().string());
+  std::raise(SIGKILL);
+}
+
 TEST(LeftByATest, DISABLED_ThatPasses) {
   std::ofstream(testing::TempDir() + "file") << "left";
 }
@@ -67,6 +85,32 @@ TEST(TemporaryFiles, GoWhenATestFailsOrThrowsAndWithTheProgram) {
   EXPECT_NE(in_memory, folder_in_memory().string());
   EXPECT_FALSE(fs::exists(in_memory));
   EXPECT_THAT(text, testing::EndsWith("\nempty\n"));
+}
+
+TEST(TemporaryFiles, GoWithAProgramThatIsAbortedOrKilled) {
+  const fs::path outer = fs::path(testing::TempDir()) / "outer";
+  const fs::path said = fs::path(testing::TempDir()) / "said";
+  fs::create_directory(outer);
+  for (const char* test :
+       {"LeftByATest.DISABLED_ThatAborts", "LeftByATest.DISABLED_ThatIsKilled"}) {
+    EXPECT_NE(
+        run_again("-u MEZZO_TEST_FILES -u TEST_TMPDIR TMPDIR='" + outer.string() + "'", test, said),
+        0);
+  }
+  std::istringstream lines(text_of(said));
+  std::vector<fs::path> folders{outer};
+  for (std::string line; std::getline(lines, line);) folders.emplace_back(line);
+  ASSERT_EQ(folders.size(), 3U);
+  const auto is_left = [&](const fs::path& folder) {
+    return folder == outer ? !fs::is_empty(folder) : fs::exists(folder);
+  };
+  for (const fs::path& folder : folders) {
+    // The files go after the program: whoever removes them first hears that it ended.
+    for (int tenth = 0; tenth < 300 && is_left(folder); ++tenth) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    EXPECT_FALSE(is_left(folder)) << folder;
+  }
 }
 
 TEST(TemporaryFiles, OfAProgramThatATestStartsAreTheTests) {

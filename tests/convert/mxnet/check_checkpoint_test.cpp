@@ -399,7 +399,7 @@ TEST_F(CheckedFiles, WithAMisspelledAttributeSaySo) {
 std::string npz_of(const NDArrays& arrays, bool is_deflated) {
   std::string out, directory;
   const auto put = [](std::string& to, std::uint64_t value, std::size_t size) {
-    for (std::size_t i = 0; i < size; ++i) to += static_cast<char>(value >> (8 * i));
+    for (std::size_t i = 0; i < size; ++i, value >>= 8) to += static_cast<char>(value);
   };
   for (const std::string& name : arrays.names()) {
     std::string shape;
