@@ -87,7 +87,8 @@ std::vector<std::string> search_float(StepTrial& step, const ModulePaths& paths,
   }
   Names all = candidates.all(trace);
   // The fault's neighbours come last.
-  std::ranges::stable_partition(all, [&](const std::string& name) { return !holds(kept, name); });
+  std::stable_partition(all.begin(), all.end(),
+                        [&](const std::string& name) { return !holds(kept, name); });
   if (all.empty() || all.size() == kept.size() || trials.left() <= 0) return {};
   if (!trials.run(all).passed) return {};
   return fewer(trials, all, {{all, true, false}});

@@ -72,9 +72,7 @@ std::optional<std::string> summary_of_call(OptimizerState& optimizer, const Last
   if (bad.empty()) return std::nullopt;
   const Trace& trace = observer.trace();
   Explanation why{.reproduced = true};
-  const auto broken = std::ranges::remove_if(
-      results, [](const at::Tensor& each) { return !each.defined() || is_sound(each); });
-  results.erase(broken.begin(), broken.end());
+  std::erase_if(results, [](const at::Tensor& each) { return !each.defined() || is_sound(each); });
   name_fault(step, paths, trace, trace.origin_of(bad, results), why);
   return why.summary();
 }
