@@ -56,6 +56,10 @@ void each_tensor_of(const c10::IValue& value, const Visit& visit) {
   }
 }
 
+c10::weak_intrusive_ptr<c10::StorageImpl> weakly(const at::Tensor& tensor) {
+  return c10::weak_intrusive_ptr<c10::StorageImpl>(tensor.storage().getWeakStorageImpl());
+}
+
 }  // namespace
 
 const EpsilonTrail::Bound* EpsilonTrail::bound_of(const c10::IValue& value) const {
@@ -67,8 +71,22 @@ const EpsilonTrail::Bound* EpsilonTrail::bound_of(const c10::IValue& value) cons
   return bound;
 }
 
+std::optional<double> EpsilonTrail::known_number(const c10::IValue& value) const {
+  if (const auto number = number_of(value)) return number;
+  if (!value.isTensor()) return std::nullopt;
+  const auto found = filled_.find(memory_of(value.toTensor()));
+  return found == filled_.end() ? std::nullopt : std::optional(found->second.number);
+}
+
 void EpsilonTrail::begins(std::string_view name, at::ArrayRef<const c10::IValue> inputs) {
   giver_.clear();
+  filling_.reset();
+  if (const auto filling = filling_of(name)) {
+    filling_ = filling->number;
+    if (filling->place)
+      filling_ =
+          *filling->place < inputs.size() ? number_of(inputs[*filling->place]) : std::nullopt;
+  }
   gives_view_ = !name.ends_with('_');
   switch (epsilon_part(name)) {
     case EpsilonPart::kGives:
@@ -89,8 +107,10 @@ void EpsilonTrail::begins(std::string_view name, at::ArrayRef<const c10::IValue>
       const std::size_t place = spent_argument(name);
       if (place >= inputs.size()) return;
       const Bound* const bound = bound_of(inputs[place]);
-      const auto exponent = inputs.size() > 1 ? number_of(inputs[1]) : std::nullopt;
-      if (bound != nullptr && fails_at(name, bound->eps, exponent)) {
+      if (bound == nullptr) return;
+      const std::size_t other = deciding_argument(name);
+      const auto deciding = other < inputs.size() ? known_number(inputs[other]) : std::nullopt;
+      if (fails_at(name, bound->eps, deciding)) {
         uses_.insert({bound->giver, bound->eps,
                       std::string(name.starts_with("aten::") ? name.substr(6) : name)});
       }
@@ -106,14 +126,13 @@ void EpsilonTrail::ended(const std::vector<c10::IValue>& results) {
     each_tensor_of(result, [&](const at::Tensor& tensor) {
       const c10::StorageImpl* const memory = memory_of(tensor);
       if (memory == nullptr || tensor.is_sparse()) return;
-      if (!giver_.empty()) {
-        bounds_.insert_or_assign(
-            memory,
-            Bound{c10::weak_intrusive_ptr<c10::StorageImpl>(tensor.storage().getWeakStorageImpl()),
-                  giver_, eps_});
-      } else if (!gives_view_) {
+      if (!gives_view_) {  // written in place
         bounds_.erase(memory);
+        filled_.erase(memory);
       }
+      if (!giver_.empty()) bounds_.insert_or_assign(memory, Bound{weakly(tensor), giver_, eps_});
+      const bool is_whole = tensor.nbytes() == tensor.storage().nbytes();
+      if (filling_ && is_whole) filled_.insert_or_assign(memory, Filled{weakly(tensor), *filling_});
     });
   }
 }

@@ -3,7 +3,9 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -29,11 +31,20 @@ class EpsilonTrail {
     std::string giver;
     double eps = 0;
   };
+  /// A number with which some memory was filled.
+  struct Filled {
+    c10::weak_intrusive_ptr<c10::StorageImpl> keeps;
+    double number = 0;
+  };
   const Bound* bound_of(const c10::IValue& value) const;
+  /// The number that an argument is or was filled with.
+  std::optional<double> known_number(const c10::IValue& value) const;
 
   std::set<EpsilonUse> uses_;
   std::unordered_map<const c10::StorageImpl*, Bound> bounds_;
-  std::string giver_;  // of what the open call results in; empty: nothing small
+  std::unordered_map<const c10::StorageImpl*, Filled> filled_;
+  std::optional<double> filling_;  // of what the open call results in
+  std::string giver_;              // of what the open call results in; empty: nothing small
   double eps_ = 0;
   bool gives_view_ = false;  // may the open call hand on the memory of an argument?
 };

@@ -102,12 +102,15 @@ const EpsilonRow* epsilon_row(std::string_view name) {
   return found == kEpsilonRows.end() ? nullptr : found;
 }
 
-/// The exponent with which an operator raises its argument; nothing for those that need not
-/// overflow.
-std::optional<double> power_of(std::string_view name, std::optional<double> exponent) {
-  if (name == "reciprocal") return -1;
-  if (name == "rsqrt") return -0.5;
-  return name == "pow" ? exponent : std::nullopt;
+/// The largest magnitude that an operator gives of an argument of at least `eps`, as far as a
+/// number decides it.
+double largest_of(std::string_view name, double eps, std::optional<double> deciding) {
+  if (name == "reciprocal") return 1 / eps;
+  if (name == "rsqrt") return 1 / std::sqrt(eps);
+  if (!deciding) return 0;
+  if (name == "pow") return std::pow(eps, *deciding);
+  const bool divides = name == "div" || name == "divide" || name == "true_divide";
+  return divides ? std::fabs(*deciding) / eps : 0;
 }
 
 }  // namespace
@@ -132,13 +135,23 @@ bool is_epsilon(double number) {
   return number > 0 && number < 1 / kLargestInHalf;
 }
 
-bool fails_at(std::string_view name, double eps, std::optional<double> exponent) {
+std::size_t deciding_argument(std::string_view name) {
+  return spent_argument(name) == 0 ? 1 : 0;
+}
+
+bool fails_at(std::string_view name, double eps, std::optional<double> deciding) {
   const std::string_view bare = bare_name(name);
   // A power of zero has no value below 0 and no slope below 1.
-  if (bare == "pow" && (!exponent || *exponent >= 1)) return false;
-  if (eps < kZeroInHalf) return true;
-  const std::optional<double> power = power_of(bare, exponent);
-  return power && std::pow(eps, *power) > kLargestInHalf;
+  if (bare == "pow" && (!deciding || *deciding >= 1)) return false;
+  return eps < kZeroInHalf || largest_of(bare, eps, deciding) > kLargestInHalf;
+}
+
+std::optional<Filling> filling_of(std::string_view name) {
+  const std::string_view bare = bare_name(name);
+  if (bare == "fill" || bare == "full" || bare == "full_like") return Filling{1};
+  if (bare == "new_full") return Filling{2};
+  if (bare == "ones" || bare == "ones_like" || bare == "new_ones") return Filling{{}, 1};
+  return std::nullopt;
 }
 
 void report_epsilons(const std::set<EpsilonUse>& uses, std::vector<Finding>& into) {

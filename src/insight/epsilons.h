@@ -33,9 +33,23 @@ std::size_t numbers_in(std::string_view name, std::size_t arguments);
 /// Is this number so small that float16 has no use for it in any place?
 bool is_epsilon(double number);
 
-/// Does the operator fail in float16 where its argument is no more than `eps`? `exponent`: that of
-/// a power with a number for one.
-bool fails_at(std::string_view name, double eps, std::optional<double> exponent);
+/// Which of the arguments of an operator that spends an epsilon decides what it gives of it: a
+/// power's exponent, a division's numerator.
+std::size_t deciding_argument(std::string_view name);
+
+/// Does the operator fail in float16 where its argument is no more than `eps`? `deciding`: the
+/// argument that decides, where it is a number.
+bool fails_at(std::string_view name, double eps, std::optional<double> deciding);
+
+/// What an operator fills its result with: the number of its argument in `place`, or `number`
+/// where the operator has none for it.
+struct Filling {
+  std::optional<std::size_t> place;
+  double number = 0;
+};
+
+/// The filling of "fill", "full", "ones" and their like; nothing for other operators.
+std::optional<Filling> filling_of(std::string_view name);
 
 /// An epsilon on its way: which operator was given it, and which one relies on it.
 struct EpsilonUse {

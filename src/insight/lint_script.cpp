@@ -90,9 +90,11 @@ class ScriptNumbers {
       const EpsilonPart part = epsilon_part(name);
       if (part == EpsilonPart::kKeeps) follow(*use.user->outputs().front(), from, seen);
       if (part != EpsilonPart::kSpends || use.offset != spent_argument(name)) continue;
-      const auto exponent =
-          use.user->inputs().size() > 1 ? constant_number(*use.user->inputs()[1]) : std::nullopt;
-      if (fails_at(name, from.eps, exponent)) uses_.insert({from.giver, from.eps, name});
+      const std::size_t other = deciding_argument(name);
+      const auto deciding = other < use.user->inputs().size()
+                                ? constant_number(*use.user->inputs()[other])
+                                : std::nullopt;
+      if (fails_at(name, from.eps, deciding)) uses_.insert({from.giver, from.eps, name});
     }
   }
 

@@ -159,6 +159,10 @@ const Guards& useless_guards() {
       {"add", "reciprocal", [](const T& y) { return y * (y.relu() + 1e-8).reciprocal(); }},
       // Not zero, but its inverse is too large.
       {"add", "reciprocal", [](const T& y) { return y * (y.relu() + 1e-6).reciprocal(); }},
+      {"add", "div", [](const T& y) { return y * (1 / (y.relu() + 1e-6)); }},
+      {"add", "div", [](const T& y) { return y * torch::ones_like(y).div(y.relu() + 1e-6); }},
+      {"add", "div",
+       [](const T& y) { return torch::full({1}, -0.5).expand_as(y) / (y.relu() + 1e-6); }},
       {"clamp_min", "div", [](const T& y) { return y / y.relu().clamp_min(1e-8); }},
       {"clamp", "log", [](const T& y) { return y.softmax(1).clamp(1e-8, 1).log(); }},
       {"clamp_min_", "log", [](const T& y) { return y.softmax(1).clamp_min_(1e-12).log(); }},
@@ -188,6 +192,13 @@ TEST(Lint, EpsilonsThatHalfHoldsOrThatGuardNothingAreFine) {
   const std::vector<std::function<T(const T&)>> sound{
       [](const T& y) { return y / (y.relu() + 1e-3); },
       [](const T& y) { return y / (y.relu() + 1e-6); },
+      [](const T& y) { return torch::full_like(y, 1e-3) / (y.relu() + 1e-6); },
+      [](const T& y) { return torch::ones_like(y).mul_(y) / (y.relu() + 1e-6); },
+      [](const T& y) {
+        const T some = y.clone();
+        some.select(0, 0).fill_(1);
+        return some / (y.relu() + 1e-6);
+      },
       [](const T& y) { return (y.relu() + 1e-6).sqrt(); },
       [](const T& y) { return y.softmax(1).clamp_min(1e-6).log(); },
       [](const T& y) { return y / (y.relu() + 1e-8 + 1); },
