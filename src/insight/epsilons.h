@@ -41,8 +41,8 @@ std::size_t deciding_argument(std::string_view name);
 /// argument that decides, where it is a number.
 bool fails_at(std::string_view name, double eps, std::optional<double> deciding);
 
-/// What an operator fills its result with: the number of its argument in `place`, or `number`
-/// where the operator has none for it.
+/// The number that an operator fills its result with: its argument in `place`, or `number` where it
+/// has no such argument.
 struct Filling {
   std::optional<std::size_t> place;
   double number = 0;
