@@ -102,6 +102,7 @@ int main(int argc, char** argv) {
     if (name != "all" &&
         std::none_of(mezzo::bench::kSuites.begin(), mezzo::bench::kSuites.end(), known)) {
       std::vector<std::string_view> suites;
+      suites.reserve(mezzo::bench::kSuites.size());
       for (const auto& suite : mezzo::bench::kSuites) suites.push_back(suite.name);
       std::cerr << "mezzo bench: no suite '" << name << "'; there are:" << names_of_suites()
                 << '\n';

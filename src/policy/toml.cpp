@@ -89,6 +89,7 @@ class Reader {
     const auto dtype = parse_dtype(text);
     if (!dtype || !is_low(*dtype)) {
       std::vector<std::string_view> names;
+      names.reserve(kLowTypes.size());
       for (const DType low : kLowTypes) names.push_back(name_of(low));
       fail(*node, "dtype is '", text, "'; expected ", low_type_names(),
            dtype ? "" : did_you_mean(text, names));

@@ -58,6 +58,7 @@ deploy::ScriptOptions options_of(const Json& request) {
     constexpr std::uint64_t kSeed = 1;
     const auto generator = at::make_generator<at::CPUGeneratorImpl>(kSeed);
     std::vector<c10::IValue> values;
+    values.reserve(inputs.size());
     for (const InputRequest& input : inputs) values.emplace_back(random_input(input, generator));
     options.check_with = deploy::Examples(std::move(values));
   }
