@@ -244,6 +244,8 @@ Tried tried(const std::string& name, const c10::OperatorHandle& op) {
         all.integers = true;
       } else if (line.starts_with("failed ") && all.failure.empty()) {
         all.failure = line.substr(7);
+      } else if (line.starts_with("threw ") && all.failure.empty()) {
+        all.failure = line;
       } else if (line.starts_with("last ")) {
         all.last = line.substr(5);
       }

@@ -8,7 +8,9 @@
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
+#include <string_view>
 
 namespace mezzo::casting::sweep {
 namespace {
@@ -37,7 +39,15 @@ Isolated isolated(std::chrono::seconds limit,
     if (::chdir(place.c_str()) != 0) ::_exit(1);
     const int silent = ::open("/dev/null", O_WRONLY);
     ::dup2(silent, STDERR_FILENO);
-    work([&](const std::string& line) { write_all(ends[1], line + "\n"); });
+    const auto tell = [&](const std::string& line) { write_all(ends[1], line + "\n"); };
+    try {
+      work(tell);
+    } catch (const std::exception& error) {
+      // Never out of this function: the copy would go on with the tests after this one.
+      const std::string_view what = error.what();
+      tell("threw " + std::string(what.substr(0, what.find('\n'))));
+      ::_exit(1);
+    }
     ::_exit(0);
   }
   ::close(ends[1]);

@@ -13,7 +13,8 @@ struct Isolated {
 };
 
 /// Runs `work(tell)` in a copy of this process; each `tell(line)` arrives even if a later line does
-/// not. The process must have no other threads.
+/// not. An exception ends the work with a line "threw ..." of its first line. The process must have
+/// no other threads.
 Isolated isolated(std::chrono::seconds limit,
                   const std::function<void(const std::function<void(const std::string&)>&)>& work);
 
