@@ -22,7 +22,7 @@ inline void add_low_dtype_option(CLI::App& app, std::optional<DType>& to,
            to = parse_dtype(text);
            if (!to || !is_low(*to)) {
              std::vector<std::string_view> names;
-             names.reserve(std::size(kLowTypes));
+             names.reserve(kLowTypes.size());
              for (const DType low : kLowTypes) names.push_back(row_of(low).name);
              throw CLI::ValidationError("--dtype", "'" + text + "' is neither " +
                                                        low_type_names(" nor ") +

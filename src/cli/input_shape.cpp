@@ -51,7 +51,7 @@ InputShape read_input_shape(const char* command, const std::string& text) {
     shape.dtype = parse_dtype(name);
     if (!shape.dtype) {
       std::vector<std::string_view> names;
-      names.reserve(std::size(kDTypes));
+      names.reserve(kDTypes.size());
       for (const DTypeRow& row : kDTypes) names.push_back(row.name);
       fail(command, text, "; '" + name + "' is no type of an element" + did_you_mean(name, names));
     }

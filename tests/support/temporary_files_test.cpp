@@ -40,6 +40,12 @@ int run_again(const std::string& environment, const std::string& filter,
   return std::system(("env " + command).c_str());
 }
 
+/// The same as a program that no test started, whose folder for temporary files is `outer`.
+int run_alone(const fs::path& outer, const std::string& filter, const fs::path& report_file) {
+  return run_again("-u MEZZO_TEST_FILES -u TEST_TMPDIR TMPDIR='" + outer.string() + "'", filter,
+                   report_file);
+}
+
 TEST(LeftByATest, DISABLED_ThatFails) {
   std::ofstream(testing::TempDir() + "file") << "left";
   fs::create_directories(fs::temp_directory_path() / "folder" / "inner");
@@ -76,9 +82,8 @@ TEST(TemporaryFiles, GoWhenATestFailsOrThrowsAndWithTheProgram) {
   const fs::path outer = fs::path(testing::TempDir()) / "outer";
   const fs::path said = fs::path(testing::TempDir()) / "said";
   fs::create_directory(outer);
-  EXPECT_NE(run_again("-u MEZZO_TEST_FILES -u TEST_TMPDIR TMPDIR='" + outer.string() + "'",
-                      "LeftByATest.DISABLED_ThatFails:LeftByATest.DISABLED_ThatThrows", said),
-            0);
+  EXPECT_NE(
+      run_alone(outer, "LeftByATest.DISABLED_ThatFails:LeftByATest.DISABLED_ThatThrows", said), 0);
   EXPECT_TRUE(fs::is_empty(outer));
   const std::string text = text_of(said);
   const std::string in_memory = text.substr(0, text.find('\n'));
@@ -93,9 +98,7 @@ TEST(TemporaryFiles, GoWithAProgramThatIsAbortedOrKilled) {
   fs::create_directory(outer);
   for (const char* test :
        {"LeftByATest.DISABLED_ThatAborts", "LeftByATest.DISABLED_ThatIsKilled"}) {
-    EXPECT_NE(
-        run_again("-u MEZZO_TEST_FILES -u TEST_TMPDIR TMPDIR='" + outer.string() + "'", test, said),
-        0);
+    EXPECT_NE(run_alone(outer, test, said), 0);
   }
   std::istringstream lines(text_of(said));
   std::vector<fs::path> folders{outer};
