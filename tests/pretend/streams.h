@@ -80,6 +80,8 @@ class Streams {
   std::int64_t launches() const { return launches_; }
 
  private:
+  Streams();
+
   struct Item {
     Task task;  // empty: a wait
     std::optional<Mark> after;
