@@ -130,6 +130,26 @@ TEST(PretendDevice, RunsRecurrentLayers) {
   }
 }
 
+TEST(PretendDevice, RepeatsAndNormalises) {
+  const at::Tensor x = at::arange(6, at::kFloat).view({1, 2, 3});
+  EXPECT_TRUE(at::equal(x.to(device()).repeat({2, 1, 2}).cpu(), x.repeat({2, 1, 2})));
+  torch::nn::InstanceNorm1d norm(torch::nn::InstanceNorm1dOptions(2).track_running_stats(true));
+  const at::Tensor expected = norm->forward(x);
+  norm->to(device());
+  EXPECT_TRUE(at::allclose(norm->forward(x.to(device())).cpu(), expected, 1e-4, 1e-5));
+}
+
+TEST(PretendDevice, TakesSoftmaxOfHalfNumbersInFloat) {
+  at::Tensor x = torch::randn({3, 4}).to(at::kHalf).to(device()).requires_grad_();
+  const at::Tensor y = at::softmax(x, 1, at::kFloat);
+  EXPECT_EQ(y.scalar_type(), at::kFloat);
+  (y * y).sum().backward();
+  EXPECT_EQ(x.grad().scalar_type(), at::kHalf);
+  at::Tensor z = x.detach().cpu().to(at::kFloat).requires_grad_();
+  at::softmax(z, 1).square().sum().backward();
+  EXPECT_TRUE(at::allclose(x.grad().cpu().to(at::kFloat), z.grad(), 1e-2, 1e-3));
+}
+
 TEST(PretendDevice, RunsAttention) {
   const at::Tensor q = torch::randn({1, 2, 5, 4}, device());
   const at::Tensor out = at::scaled_dot_product_attention(q, q, q);

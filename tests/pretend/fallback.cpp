@@ -124,13 +124,37 @@ bool is_generator(const c10::IValue& value) {
   return value.isGenerator();
 }
 
+// GPUs have softmax of 16-bit numbers in float as one kernel; on the host they are cast before and
+// after. The result is the output that was given, if one has to take the cast back.
+at::Tensor cast_softmax(const std::string& name, Values& arguments) {
+  const bool forward = name == "aten::_softmax" || name == "aten::_log_softmax";
+  const bool backward =
+      name == "aten::_softmax_backward_data" || name == "aten::_log_softmax_backward_data";
+  if (forward && arguments[2].toBool()) {
+    arguments[0] = arguments[0].toTensor().to(at::kFloat);
+    arguments[2] = false;
+  }
+  if (!backward) return {};
+  const at::ScalarType type = arguments[0].toTensor().scalar_type();
+  if (arguments[3].toScalarType() == type) return {};
+  arguments[3] = type;
+  const at::Tensor given = arguments[4].toTensor();
+  arguments[4] = at::empty({0}, arguments[0].toTensor().options());
+  return given;
+}
+
 Values run_on_cpu(const c10::OperatorHandle& op, Values arguments) {
   for (c10::IValue& value : arguments) {
     if (is_generator(value)) value = c10::IValue();
   }
+  const at::Tensor output = cast_softmax(op.schema().name(), arguments);
   torch::jit::Stack stack(std::make_move_iterator(arguments.begin()),
                           std::make_move_iterator(arguments.end()));
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  if (output.defined()) {
+    output.resize_(stack[0].toTensor().sizes()).copy_(stack[0].toTensor());
+    stack[0] = output;
+  }
   return {stack.begin(), stack.end()};
 }
 
