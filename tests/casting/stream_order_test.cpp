@@ -46,7 +46,7 @@ class NotedGuard final : public c10::impl::DeviceGuardImplInterface {
 
  private:
   void note(const char* what, const c10::Stream& stream) const {
-    calls.push_back(c10::str(what, ' ', stream.device_index(), '.', stream.id()));
+    calls.push_back(c10::str(what, ' ', static_cast<int>(stream.device_index()), '.', stream.id()));
   }
 };
 

@@ -27,7 +27,8 @@ extern "C" int cuDeviceGet(int* device, int ordinal) {
   return 0;
 }
 extern "C" int cuDeviceGetName(char* name, int size, int device) {
-  std::strncpy(name, device == 0 ? "pretended" : "pretended, older", static_cast<std::size_t>(size));
+  std::strncpy(name, device == 0 ? "pretended" : "pretended, older",
+               static_cast<std::size_t>(size));
   return 0;
 }
 extern "C" int cuDeviceGetAttribute(int* value, int attribute, int device) {
