@@ -54,11 +54,15 @@ struct WeightCopies : testing::Test {
     const c10::StreamGuard guard(stream);
     return product();
   }
-  at::Tensor wanted() const { return expected(x, weight); }
-  /// The value as the host reads it on a stream.
+  /// The value as the host reads it on a stream, before anybody waits for others.
   static at::Tensor read_on(c10::Stream stream, const at::Tensor& tensor) {
     const c10::StreamGuard guard(stream);
     return tensor.detach().cpu();
+  }
+  static at::Tensor read(const at::Tensor& tensor) { return tensor.detach().cpu(); }
+  void expect_current(const at::Tensor& product_read) const {
+    pretend::finish();
+    EXPECT_TRUE(close(product_read, expected(x, weight)));
   }
   void scale_weight(double factor) {
     const torch::NoGradGuard no_grad;
@@ -71,9 +75,14 @@ struct WeightCopies : testing::Test {
     const c10::Stream stream = pretend::new_stream();
     const c10::StreamGuard guard(stream);
     graph.begin(stream);
-    at::Tensor result = call();
-    graph.end();
-    return result;
+    try {
+      at::Tensor result = call();
+      graph.end();
+      return result;
+    } catch (...) {
+      EXPECT_THROW(graph.end(), c10::Error);
+      throw;
+    }
   }
   static std::int64_t weight_casts() { return cast_counts().weight_casts; }
 
@@ -87,25 +96,28 @@ TEST_F(WeightCopies, OfAnotherStreamAreWaitedFor) {
   const at::Tensor first = product_on(one);
   const at::Tensor second = product_on(other);
   EXPECT_EQ(weight_casts(), before + 1);
-  EXPECT_TRUE(close(read_on(other, second), wanted()));
-  EXPECT_TRUE(close(read_on(one, first), wanted()));
+  const at::Tensor value = read_on(other, second);
+  expect_current(value);
+  expect_current(read_on(one, first));
 }
 
 TEST_F(WeightCopies, AreWaitedForOnEachStreamAndAfterEachCast) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
     pretend::seed(seed);
     scale_weight(1.25);
     pretend::finish();
     product_on(one);
     const at::Tensor second = product_on(other);
     const at::Tensor third = product();
-    EXPECT_TRUE(close(read_on(other, second), wanted())) << seed;
-    EXPECT_TRUE(close(third.cpu(), wanted())) << seed;
+    const at::Tensor values[] = {read_on(other, second), read(third)};
+    for (const at::Tensor& value : values) expect_current(value);
   }
 }
 
 TEST_F(WeightCopies, ServeThreadsWithStreamsOfTheirOwn) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    SCOPED_TRACE(seed);
     pretend::seed(seed);
     forget_weights({weight});
     std::vector<at::Tensor> results(4);
@@ -118,7 +130,7 @@ TEST_F(WeightCopies, ServeThreadsWithStreamsOfTheirOwn) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    for (const at::Tensor& result : results) EXPECT_TRUE(close(result, wanted())) << seed;
+    for (const at::Tensor& result : results) expect_current(result);
   }
 }
 
@@ -133,7 +145,7 @@ TEST_F(WeightCopies, KeepTheirMemoryUntilOtherStreamsAreDone) {
     const at::Tensor taker = at::full({5, 6}, 7, weight.options().dtype(kLow));
     EXPECT_EQ(read_on(one, taker).min().item<float>(), 7);
   }
-  EXPECT_TRUE(close(read_on(other, late), wanted()));
+  expect_current(read_on(other, late));
 }
 
 TEST_F(WeightCopies, ThatAnUpdateRefreshedAreWaitedFor) {
@@ -147,7 +159,7 @@ TEST_F(WeightCopies, ThatAnUpdateRefreshedAreWaitedFor) {
   const std::int64_t before = weight_casts();
   const at::Tensor late = product_on(other);
   EXPECT_EQ(weight_casts(), before);
-  EXPECT_TRUE(close(read_on(other, late), wanted()));
+  expect_current(read_on(other, late));
 }
 
 TEST_F(WeightCopies, ThatAStepWroteAreWaitedFor) {
@@ -179,9 +191,9 @@ TEST_F(WeightCopies, ThatAStepWroteAreWaitedFor) {
 TEST_F(WeightCopies, OfACaptureAreNotForOthers) {
   pretend::Graph graph;
   const at::Tensor output = captured(graph, [&] { return product(); });
-  EXPECT_TRUE(close(product().cpu(), wanted())) << "nothing of the capture has run";
+  expect_current(read(product()));
   graph.replay();
-  EXPECT_TRUE(close(output.cpu(), wanted()));
+  expect_current(read(output));
 }
 
 TEST_F(WeightCopies, OfOneCaptureAreNotForAnother) {
@@ -189,7 +201,7 @@ TEST_F(WeightCopies, OfOneCaptureAreNotForAnother) {
   captured(first, [&] { return product(); });
   const at::Tensor output = captured(second, [&] { return product(); });
   second.replay();
-  EXPECT_TRUE(close(output.cpu(), wanted()));
+  expect_current(read(output));
 }
 
 TEST_F(WeightCopies, FromBeforeACaptureAreNotForItsReplays) {
@@ -201,7 +213,7 @@ TEST_F(WeightCopies, FromBeforeACaptureAreNotForItsReplays) {
   for (const double factor : {-3.0, 0.5}) {
     scale_weight(factor);
     graph.replay();
-    EXPECT_TRUE(close(output.cpu(), wanted()));
+    expect_current(read(output));
   }
 }
 
@@ -215,7 +227,8 @@ TEST_F(WeightCopies, AreMadeOnceInACapture) {
   EXPECT_EQ(weight_casts(), before + 1);
   scale_weight(3);
   graph.replay();
-  EXPECT_TRUE(at::allclose(output.detach().cpu().to(at::kFloat), 2 * wanted(), 4e-2, 4e-2));
+  EXPECT_TRUE(
+      at::allclose(output.detach().cpu().to(at::kFloat), 2 * expected(x, weight), 4e-2, 4e-2));
 }
 
 TEST_F(WeightCopies, AreNotTrustedAfterReplaysOfAnUpdate) {
@@ -238,16 +251,17 @@ TEST_F(WeightCopies, AreNotTrustedAfterReplaysOfAnUpdate) {
       return weight;
     });
     for (int turn = 0; turn < 3; ++turn) {
-      EXPECT_TRUE(close(product().cpu(), wanted())) << turn;
+      SCOPED_TRACE(turn);
+      expect_current(read(product()));
       graph.replay();
-      EXPECT_TRUE(close(product().cpu(), wanted())) << turn;
+      expect_current(read(product()));
     }
     // A step outside of the graph makes no promise for its replays.
     scale_weight(2);
     refresh_casts({weight});
     product();
     graph.replay();
-    EXPECT_TRUE(close(product().cpu(), wanted()));
+    expect_current(read(product()));
   }
 }
 
