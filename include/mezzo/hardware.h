@@ -28,7 +28,7 @@ struct ComputeChoice {
   double float_rate;      ///< and in float32
   double low_over_float;  ///< time of the measured operators in that type over that in float32
   std::string why;        ///< one clause
-  /// What each CUDA device makes of the type, in the driver's order: "cuda:0 (Tesla T4, compute
+  /// The use of the type on each CUDA device, in the driver's order: "cuda:0 (Tesla T4, compute
   /// capability 7.5): no bfloat16 in hardware before 8.0, so operators are slow or refused"
   std::vector<std::string> cuda;
 };

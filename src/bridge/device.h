@@ -32,7 +32,7 @@ bool has_kernels(const at::Device&);
 kernels::cuda::Stream current_stream(const at::Device&);
 
 /// The capture of a graph that this stream takes part in, a number that no other capture of the
-/// process has; 0: none. What is queued now runs when the graph is replayed, and not before.
+/// process has; 0: none. Work that is queued now runs when the graph is replayed, and not before.
 std::uint64_t current_capture(const at::Device&);
 
 /// A list of the CUDA library, given back at the end.

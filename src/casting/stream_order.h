@@ -1,11 +1,11 @@
 // The order between the streams of a device that fill a weight's copy and those that read it.
 //
-// Note [Streams and captures]: a device works off each of its streams by itself. What one stream
-// fills, another may read only after a wait that is queued there; a mutex orders the threads alone.
-// And what is queued while a graph is captured runs when the graph is replayed, never or many
-// times: a copy that was cast in a capture is that capture's own, and one that was cast outside is
-// not for a capture, whose replays would go on with it after the weight has changed. Processors
-// have neither.
+// Note [Streams and captures]: a device works off each of its streams by itself. One stream may
+// read memory that another fills only after a wait that is queued there; a mutex orders the threads
+// alone. Work that is queued while a graph is captured runs when the graph is replayed, never or
+// many times. So a copy that was cast in a capture is that capture's own, and one that was cast
+// outside is not for a capture, whose replays would go on with it after the weight has changed.
+// Processors have neither streams nor captures.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -47,8 +47,8 @@ class FillEnd {
   /// The same on another stream of the device, or later, for copies that were filled anew.
   void move_to(const QueuePlace& place);
 
-  /// What is queued at the reader's place from now on comes after it. Queues a wait once for each
-  /// other stream.
+  /// Work that is queued at the reader's place from now on comes after it. Each other stream gets
+  /// one wait.
   void comes_before(const QueuePlace& reader);
 
  private:
@@ -57,7 +57,7 @@ class FillEnd {
   c10::SmallVector<c10::Stream, 2> waiting_;
 };
 
-/// Of one update: the ends of what was filled on each device.
+/// The ends of what one update filled, one a device.
 class FillEnds {
  public:
   /// Now, or when this was first asked for the device. Null without streams.

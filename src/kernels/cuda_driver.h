@@ -1,5 +1,5 @@
-// What CUDA's driver says by itself: no header of CUDA is needed, and no context on a device is
-// made.
+// The answers of CUDA's driver by itself: no header of CUDA is needed, and no context on a device
+// is made.
 #pragma once
 
 #include <cstdint>

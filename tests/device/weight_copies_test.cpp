@@ -24,7 +24,7 @@ at::Tensor rounded(const at::Tensor& tensor) {
   return tensor.detach().cpu().to(kLow).to(at::kFloat);
 }
 
-/// What a product of the low type must be, from the values as they are now.
+/// The product in the low type, from the values as they are now.
 at::Tensor expected(const at::Tensor& x, const at::Tensor& weight) {
   return rounded(at::mm(rounded(x), rounded(weight).t()));
 }
@@ -308,6 +308,46 @@ TEST_F(WeightCopies, LetForwardAndBackwardBeCapturedAfterOrdinarySteps) {
   graph.replay();
   const at::Tensor replayed = in_graph.cpu();
   EXPECT_TRUE(at::allclose(replayed, gradient().cpu(), 2e-2, 2e-2));
+}
+
+TEST_F(WeightCopies, AreRightBesideReplaysOfAWholeStep) {
+  const auto make = [] {
+    torch::manual_seed(2);
+    torch::nn::Linear net(torch::nn::LinearOptions(6, 5).bias(false));
+    net->to(pretend::device());
+    return net;
+  };
+  const auto step = [&](torch::nn::Linear& net, optim::FusedAdam& adam) {
+    for (const at::Tensor& weight : net->parameters()) weight.mutable_grad().reset();
+    {
+      const amp::Autocast scope(Policy::defaults(kLow));
+      net(x).to(at::kFloat).square().sum().backward();
+    }
+    adam.step();
+  };
+  const auto evaluation = [&](torch::nn::Linear& net) {
+    const torch::NoGradGuard no_grad;
+    const amp::Autocast scope(Policy::defaults(kLow));
+    return read(net(x));
+  };
+  torch::nn::Linear net = make(), twin = make();
+  optim::FusedAdam adam(net->parameters(), optim::FusedAdamOptions(0.1));
+  optim::FusedAdam of_twin(twin->parameters(), optim::FusedAdamOptions(0.1));
+  step(net, adam);
+  step(twin, of_twin);
+  evaluation(net);
+  pretend::Graph graph;
+  captured(graph, [&] {
+    step(net, adam);
+    return x;
+  });
+  for (int turn = 0; turn < 3; ++turn) {
+    EXPECT_TRUE(close(evaluation(net), expected(x, net->weight))) << turn;
+    graph.replay();
+    step(twin, of_twin);
+    EXPECT_TRUE(at::allclose(read(net->weight), read(twin->weight), 1e-4, 1e-5)) << turn;
+    EXPECT_TRUE(close(evaluation(net), expected(x, net->weight))) << turn;
+  }
 }
 
 TEST(CudaGenerations, ThatLackTheTypeOfALevelAreNamedOnce) {

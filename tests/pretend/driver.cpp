@@ -12,7 +12,7 @@ AskCapture number_of_capture = nullptr;
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
-/// Who knows of captures, and answers with 0 where there is none.
+/// The function knows of captures, and answers with 0 where there is none.
 EXPORTED void mezzo_pretend_driver_ask(AskCapture ask) {
   number_of_capture = ask;
 }
