@@ -11,6 +11,7 @@
 #include "mezzo/amp.h"
 #include "mezzo/autocast.h"
 #include "mezzo/cast_counts.h"
+#include "mezzo/hardware.h"
 #include "mezzo/messages.h"
 #include "mezzo/optim.h"
 #include "pretend/device.h"
@@ -348,6 +349,18 @@ TEST_F(WeightCopies, AreRightBesideReplaysOfAWholeStep) {
     EXPECT_TRUE(at::allclose(read(net->weight), read(twin->weight), 1e-4, 1e-5)) << turn;
     EXPECT_TRUE(close(evaluation(net), expected(x, net->weight))) << turn;
   }
+}
+
+TEST(CudaGenerations, AreInTheChoiceOfAType) {
+  EXPECT_THAT(compute_choice(at::kHalf).cuda,
+              testing::ElementsAre("cuda:0 (pretended, compute capability 9.0): native",
+                                   "cuda:1 (pretended, older, compute capability 7.5): native"));
+  const std::string slow =
+      "cuda:1 (pretended, older, compute capability 7.5): no bfloat16 in hardware before 8.0, so "
+      "operators are slow or refused";
+  EXPECT_THAT(compute_choice(at::kBFloat16).cuda,
+              testing::ElementsAre("cuda:0 (pretended, compute capability 9.0): native", slow));
+  EXPECT_THAT(hardware_report(), testing::HasSubstr("  " + slow + '\n'));
 }
 
 TEST(CudaGenerations, ThatLackTheTypeOfALevelAreNamedOnce) {
