@@ -9,6 +9,7 @@
 
 #include "bridge/host.h"
 #include "bridge/workers.h"
+#include "kernels/cuda_driver.h"
 #include "kernels/cuda_library.h"
 
 namespace mezzo::bridge {
@@ -67,6 +68,15 @@ bool has_kernels(const at::Device& device) {
 kernels::cuda::Stream current_stream(const at::Device& device) {
   if (!device.is_cuda()) return nullptr;
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+}
+
+// The driver rather than our library, which may not be loaded while a graph is captured.
+std::uint64_t current_capture(const at::Device& device) {
+  if (!device.is_cuda()) return 0;
+  const kernels::cuda::Interface* const chosen = choice_for(device).functions;
+  return chosen == nullptr
+             ? kernels::CudaDriver::of_this_machine().capture_of(current_stream(device))
+             : chosen->capture(current_stream(device));
 }
 
 CudaList make_cuda_list(const kernels::cuda::Interface& cuda, const at::Device& device) {

@@ -2,6 +2,7 @@
 // and LibTorch's operators.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "core/torch.h"
@@ -29,6 +30,10 @@ bool has_kernels(const at::Device&);
 
 /// The stream that LibTorch queues on now: a cudaStream_t; null for CPUs.
 kernels::cuda::Stream current_stream(const at::Device&);
+
+/// The capture of a graph that this stream takes part in, a number that no other capture of the
+/// process has; 0: none. Work that is queued now runs when the graph is replayed, and not before.
+std::uint64_t current_capture(const at::Device&);
 
 /// A list of the CUDA library, given back at the end.
 struct FreeCudaList {

@@ -83,6 +83,12 @@ int stream_is_capturing(void* stream, bool* capturing) {
   return kNone;
 }
 
+int number_of_capture(void* stream, unsigned long long* number) {
+  const auto capture = Streams::all().capture_of(stream_of_handle(stream));
+  *number = capture ? capture->number : 0;
+  return kNone;
+}
+
 int create_event(void** event) {
   *event = new Mark;
   return kNone;
@@ -120,12 +126,15 @@ const mezzo_emulated::Runtime runtime{.launch = launch,
                                       .allocate = allocate,
                                       .free = free_memory,
                                       .stream_is_capturing = stream_is_capturing,
+                                      .number_of_capture = number_of_capture,
                                       .exchange_capture_mode = exchange_capture_mode,
                                       .create_event = create_event,
                                       .destroy_event = destroy_event,
                                       .record_event = record_event,
                                       .query_event = query_event,
                                       .wait_for_event = wait_for_event};
+
+using AskCapture = int (*)(void* stream, unsigned long long* number);
 
 struct OpensKernels {
   OpensKernels() {
@@ -137,6 +146,9 @@ struct OpensKernels {
       }
       if (void* entry = dlsym(library, "mezzo_emulated_set_runtime")) {
         reinterpret_cast<MezzoEmulatedSetRuntime>(entry)(&runtime);
+      }
+      if (void* entry = dlsym(library, "mezzo_pretend_driver_ask")) {
+        reinterpret_cast<void (*)(AskCapture)>(entry)(number_of_capture);
       }
     }
   }

@@ -173,6 +173,7 @@ void Streams::begin(const StreamName& name, const std::shared_ptr<Capture>& capt
   TORCH_CHECK(name.id != 0, "pretend CUDA: the legacy stream cannot be captured");
   TORCH_CHECK(!streams_[name].capture, "pretend CUDA: the stream is being captured already");
   capture->origin = name;
+  capture->number = ++captures_;
   streams_[name].capture = capture;
 }
 

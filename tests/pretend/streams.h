@@ -38,6 +38,7 @@ using Task = std::function<void()>;
 /// The work of one capture, in the order in which it was queued.
 struct Capture {
   StreamName origin;
+  std::uint64_t number = 0;  // no other's
   std::vector<Task> tasks;
   std::set<StreamName> joined;        // streams that wait for captured events
   std::set<StreamName> unfinished;    // those of them that nobody waited for since
@@ -103,6 +104,7 @@ class Streams {
   bool lazy_ = true;
   bool running_ = false;
   std::int64_t launches_ = 0;
+  std::uint64_t captures_ = 0;  // that were begun
   std::string error_;
 };
 

@@ -15,6 +15,7 @@ namespace {
 std::atomic<const Runtime*> programs_own{nullptr};
 std::atomic<bool> out_of_memory{false};
 std::atomic<bool> is_capturing{false};
+std::atomic<unsigned long long> captures{0};  // that were begun
 std::atomic<cudaError_t> answer_on_code{cudaSuccess};
 thread_local cudaError_t last = cudaSuccess;
 
@@ -50,6 +51,7 @@ void run_out_of_memory(bool on) {
   out_of_memory = on;
 }
 void set_capturing(bool on) {
+  if (on && !is_capturing) ++captures;
   is_capturing = on;
 }
 void set_answer_on_code(cudaError_t error) {
@@ -131,6 +133,14 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
       ask(&Runtime::stream_is_capturing, own, static_cast<void*>(stream), &capturing);
   *status = capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return error;
+}
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long* number) {
+  *number = captures;
+  const cudaError_t error = cudaStreamIsCapturing(stream, status);
+  if (error != cudaSuccess || *status == cudaStreamCaptureStatusNone) return error;
+  return ask(
+      &Runtime::number_of_capture, [] { return cudaSuccess; }, static_cast<void*>(stream), number);
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   int number = *mode;

@@ -28,6 +28,8 @@ struct Runtime {
   int (*free)(void* memory) = nullptr;
 
   int (*stream_is_capturing)(void* stream, bool* capturing) = nullptr;
+  /// The number of the capture, no other's; asked of streams that are captured.
+  int (*number_of_capture)(void* stream, unsigned long long* number) = nullptr;
   /// The same call exchanges the calling thread's mode of captures: 0 global, 1 of the thread, 2
   /// relaxed, as CUDA numbers them.
   int (*exchange_capture_mode)(int* mode) = nullptr;
