@@ -126,6 +126,7 @@ std::vector<std::string> layout_lines(const DDPOptions& o,
 // batch norms do not use them in the backward, and two forwards before one backward are allowed.
 // One that requires a gradient is a weight to those who keep low-precision copies of it.
 void spread(Lane& lane, const std::vector<ReducedParameter>& given, int root, bool count_version) {
+  if (lane.size() == 1) return;
   std::vector<at::Tensor> tensors;
   for (const ReducedParameter& one : given) {
     const bool counts = count_version || one.tensor.requires_grad();
