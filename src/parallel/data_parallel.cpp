@@ -126,7 +126,6 @@ std::vector<std::string> layout_lines(const DDPOptions& o,
 // batch norms do not use them in the backward, and two forwards before one backward are allowed.
 // One that requires a gradient is a weight to those who keep low-precision copies of it.
 void spread(Lane& lane, const std::vector<ReducedParameter>& given, int root, bool count_version) {
-  if (lane.size() == 1) return;
   std::vector<at::Tensor> tensors;
   for (const ReducedParameter& one : given) {
     const bool counts = count_version || one.tensor.requires_grad();
@@ -299,7 +298,7 @@ void DataParallel::before_forward(bool training) {
   if (!s.reducer->prepare()) return;
   if (!s.syncs() || !training) return;
   s.make_equal();
-  if (!s.options.broadcast_buffers || s.buffers.empty()) return;
+  if (!s.options.broadcast_buffers || s.buffers.empty() || s.group->size() == 1) return;
   if (s.in_loop()) s.join->exchange(s.notice(Coming::kBuffers));
   s.spread_buffers();
 }

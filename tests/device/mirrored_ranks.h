@@ -8,8 +8,11 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -107,11 +110,25 @@ class MirrorEngine final : public parallel::Engine {
   const bool of_device_;
 };
 
+// Notes of failures, which nobody else reads.
+class OwnNotes final : public parallel::Store {
+ public:
+  void set(const std::string& key, const std::string& value) override { notes_[key] = value; }
+  std::string get(const std::string& key) override { return has(key) ? notes_.at(key) : ""; }
+  bool has(const std::string& key) override { return notes_.contains(key); }
+  std::int64_t add(const std::string&, std::int64_t amount) override { return count_ += amount; }
+
+ private:
+  std::map<std::string, std::string> notes_;
+  std::int64_t count_ = 0;
+};
+
 /// The group of the two, of which this process is the first.
 inline parallel::ProcessGroup two_ranks(Other other = Other::kSame, bool compare_calls = false) {
   parallel::Session::Options options;
   options.size = 2;
   options.compare_calls = compare_calls;
+  options.store = std::make_shared<OwnNotes>();
   options.cpu = std::make_shared<MirrorEngine>(other, false);
   options.cuda = std::make_shared<MirrorEngine>(other, true);
   return parallel::ProcessGroup(parallel::detail::Group::connect(

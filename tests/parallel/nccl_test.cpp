@@ -43,7 +43,10 @@ class Nccl : public testing::Test {
     const NcclPart* const part = entry_(kNcclPartVersion);
     EngineOptions options;
     options.timeout = kLimit;
-    options.store = open_store({.path = path_, .serve = true}, kLimit);
+    StoreAddress address;
+    address.path = path_;
+    address.serve = true;
+    options.store = open_store(address, kLimit);
     std::string why;
     const auto engine = part->make_engine(options, &why);
     EXPECT_NE(engine, nullptr) << why;
