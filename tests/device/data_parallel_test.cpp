@@ -101,10 +101,12 @@ void expect_steps_without_waits(const Way& way, const std::optional<ProcessGroup
     single->zero_grad();
     loss_of(single->forward(x)).backward();
     finish();
-    const Watch watch;
-    ddp.zero_grad();
-    loss_of(ddp(x)).backward();
-    if (step > 0) expect_no_wait(watch, way.name + ", step " + std::to_string(step));
+    {
+      const Watch watch;
+      ddp.zero_grad();
+      loss_of(ddp(x)).backward();
+      if (step > 0) expect_no_wait(watch, way.name + ", step " + std::to_string(step));
+    }
     std::vector<at::Tensor> expected = gradients_of(single);
     for (at::Tensor& one : expected) {
       if (way.compression) one = one.to(*way.compression).to(at::kFloat);

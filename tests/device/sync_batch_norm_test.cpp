@@ -42,10 +42,13 @@ void expect_norm_of_both(std::optional<double> momentum, const std::string& what
     norm->zero_grad();
     whole->zero_grad();
     finish();
-    const Watch watch;
-    const at::Tensor y = norm->forward(there);
-    (y * towards).sum().backward();
-    expect_no_wait(watch, what + ", step " + std::to_string(step));
+    at::Tensor y;
+    {
+      const Watch watch;
+      y = norm->forward(there);
+      (y * towards).sum().backward();
+      expect_no_wait(watch, what + ", step " + std::to_string(step));
+    }
     const at::Tensor expected = whole->forward(torch::cat({here, others}));
     (expected * torch::cat({direction, direction})).sum().backward();
     const auto expect_near = [&](const at::Tensor& got, const at::Tensor& wanted, const char* of) {
