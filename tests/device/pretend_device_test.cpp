@@ -10,8 +10,8 @@ namespace {
 
 TEST(PretendDevice, ComputesWhatTheHostDoes) {
   torch::manual_seed(3);
-  torch::nn::Sequential net(torch::nn::Conv2d(3, 4, 3), torch::nn::BatchNorm2d(4), torch::nn::ReLU(),
-                            torch::nn::Flatten(), torch::nn::Linear(4 * 36, 5));
+  torch::nn::Sequential net(torch::nn::Conv2d(3, 4, 3), torch::nn::BatchNorm2d(4),
+                            torch::nn::ReLU(), torch::nn::Flatten(), torch::nn::Linear(4 * 36, 5));
   const at::Tensor x = torch::randn({2, 3, 8, 8});
   const at::Tensor expected = net->forward(x);
   expected.square().sum().backward();
@@ -114,7 +114,8 @@ TEST(PretendDevice, RunsRecurrentLayers) {
                             std::get<0>(gru->forward(x.to(where))).square().sum();
     loss.backward();
     std::vector<at::Tensor> all{loss.detach().cpu()};
-    for (auto* net : {static_cast<torch::nn::Module*>(lstm.get()), static_cast<torch::nn::Module*>(gru.get())}) {
+    for (auto* net : {static_cast<torch::nn::Module*>(lstm.get()),
+                      static_cast<torch::nn::Module*>(gru.get())}) {
       for (const at::Tensor& p : net->parameters()) all.push_back(p.grad().cpu().clone());
       net->zero_grad();
     }
@@ -132,7 +133,8 @@ TEST(PretendDevice, RunsRecurrentLayers) {
 TEST(PretendDevice, RunsAttention) {
   const at::Tensor q = torch::randn({1, 2, 5, 4}, device());
   const at::Tensor out = at::scaled_dot_product_attention(q, q, q);
-  EXPECT_TRUE(at::allclose(out.cpu(), at::scaled_dot_product_attention(q.cpu(), q.cpu(), q.cpu()), 1e-4, 1e-5));
+  EXPECT_TRUE(at::allclose(out.cpu(), at::scaled_dot_product_attention(q.cpu(), q.cpu(), q.cpu()),
+                           1e-4, 1e-5));
 }
 
 }  // namespace

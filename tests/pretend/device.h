@@ -22,7 +22,8 @@ at::Device device(int index = 0);
 c10::Stream new_stream(int device = 0);
 
 /// The order in which queued work runs. With 0 nothing runs before somebody waits for it, and no
-/// more than that. Every other number makes other streams' work run at other times.
+/// more than that. Every other number makes other streams' work run at other times. At first it is
+/// MEZZO_PRETEND_SEED of the environment, or else 0.
 void seed(std::uint64_t);
 
 /// Waits for everything that is queued anywhere; not counted.

@@ -1,8 +1,9 @@
 // Every operator of LibTorch on the device: its CPU kernel, queued. The form of results must be
 // known before it runs, so each kind of call is tried out once, over numbers of the host.
+#include <ATen/EmptyTensor.h>
 #include <ATen/Functions.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
@@ -87,7 +88,11 @@ struct Result {
 
 struct Outcome {
   std::vector<Result> results;
-  std::vector<std::vector<std::int64_t>> written;  // sizes of arguments that are written
+  struct Written {
+    std::vector<std::int64_t> sizes;
+    std::size_t bytes = 0;  // of the memory that the kernel left behind
+  };
+  std::vector<Written> written;  // of arguments that are written
 };
 
 struct Call {
@@ -104,16 +109,15 @@ struct Call {
   std::optional<std::size_t> argument_of_result(std::size_t result) const {
     const auto* alias = schema().returns()[result].alias_info();
     if (alias == nullptr) return std::nullopt;
-    TORCH_CHECK(alias->isWrite(), "pretend CUDA: a view without a row of its own: ", schema().name());
+    TORCH_CHECK(alias->isWrite(),
+                "pretend CUDA: a view without a row of its own: ", schema().name());
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const auto* other = schema().arguments()[i].alias_info();
       if (other != nullptr && *other == *alias) return i;
     }
     TORCH_CHECK(false, "pretend CUDA: a result of ", schema().name(), " that is no argument");
   }
-  std::string name() const {
-    return schema().name() + "." + schema().overload_name();
-  }
+  std::string name() const { return schema().name() + "." + schema().overload_name(); }
 };
 
 bool is_generator(const c10::IValue& value) {
@@ -139,7 +143,8 @@ void find_device(Call& call) {
         const int here = static_cast<int>(tensor.get_device());
         TORCH_CHECK(device.value_or(here) == here,
                     "Expected all tensors to be on the same device, but found at least two devices,"
-                    " cuda:", device.value_or(0), " and cuda:", here, "! (", call.name(), ")");
+                    " cuda:",
+                    device.value_or(0), " and cuda:", here, "! (", call.name(), ")");
         device = here;
       } else if (tensor.dim() > 0 && tensor.numel() > 0) {
         host = call.name();
@@ -147,15 +152,22 @@ void find_device(Call& call) {
     });
   }
   // Lengths and the like are read by the host, indices are carried over.
-  static const std::set<std::string> kTakesHost{
-      "aten::index",      "aten::index_put_",       "aten::_index_put_impl_",
-      "aten::index_put",  "aten::_unsafe_index",    "aten::_pack_padded_sequence",
-      "aten::_ctc_loss",  "aten::multinomial",      "aten::_cudnn_ctc_loss",
-      "aten::_pack_padded_sequence_backward",       "aten::_unsafe_index_put",
-      "aten::_ctc_loss_backward"};
-  TORCH_CHECK(host.empty() || kTakesHost.contains(call.schema().name()),
-              "Expected all tensors to be on the same device, but found at least two devices, cuda:",
-              device.value_or(0), " and cpu! (", host, ")");
+  static const std::set<std::string> kTakesHost{"aten::index",
+                                                "aten::index_put_",
+                                                "aten::_index_put_impl_",
+                                                "aten::index_put",
+                                                "aten::_unsafe_index",
+                                                "aten::_pack_padded_sequence",
+                                                "aten::_ctc_loss",
+                                                "aten::multinomial",
+                                                "aten::_cudnn_ctc_loss",
+                                                "aten::_pack_padded_sequence_backward",
+                                                "aten::_unsafe_index_put",
+                                                "aten::_ctc_loss_backward"};
+  TORCH_CHECK(
+      host.empty() || kTakesHost.contains(call.schema().name()),
+      "Expected all tensors to be on the same device, but found at least two devices, cuda:",
+      device.value_or(0), " and cpu! (", host, ")");
   TORCH_CHECK(device.has_value(), "pretend CUDA: ", call.name(), " without a tensor of a device");
   call.device = *device;
 }
@@ -170,15 +182,22 @@ bool is_mask(const c10::IValue& indices) {
 
 // Results whose form depends on numbers: the host waits for them, as on a GPU.
 bool depends_on_numbers(const Call& call) {
-  static const std::set<std::string> kNames{
-      "aten::nonzero",       "aten::masked_select",      "aten::_unique",
-      "aten::_unique2",      "aten::unique_dim",         "aten::unique_consecutive",
-      "aten::unique_dim_consecutive", "aten::repeat_interleave", "aten::bincount",
-      "aten::equal",         "aten::_embedding_bag",     "aten::_pack_padded_sequence"};
+  static const std::set<std::string> kNames{"aten::nonzero",
+                                            "aten::masked_select",
+                                            "aten::_unique",
+                                            "aten::_unique2",
+                                            "aten::unique_dim",
+                                            "aten::unique_consecutive",
+                                            "aten::unique_dim_consecutive",
+                                            "aten::repeat_interleave",
+                                            "aten::bincount",
+                                            "aten::equal",
+                                            "aten::_embedding_bag",
+                                            "aten::_pack_padded_sequence"};
   const std::string& name = call.schema().name();
   if (kNames.contains(name)) return true;
-  const bool indexed = name == "aten::index" || name == "aten::_index_put_impl_" ||
-                       name == "aten::_unsafe_index";
+  const bool indexed =
+      name == "aten::index" || name == "aten::_index_put_impl_" || name == "aten::_unsafe_index";
   if (indexed && call.arguments.size() > 1 && is_mask(call.arguments[1])) return true;
   for (const auto& result : call.schema().returns()) {
     const auto kind = result.type()->kind();
@@ -216,14 +235,16 @@ Outcome outcome_of(const Call& call, const Values& arguments, const Values& resu
     result.is_list = value.isTensorList();
     if (value.isTensor()) result.forms.push_back(form_of(value.toTensor()));
     if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorVector()) result.forms.push_back(form_of(tensor));
+      for (const at::Tensor& tensor : value.toTensorVector())
+        result.forms.push_back(form_of(tensor));
     }
     outcome.results.push_back(std::move(result));
   }
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (!call.writes(i)) continue;
-    visit(arguments[i],
-          [&](const at::Tensor& tensor) { outcome.written.push_back(tensor.sizes().vec()); });
+    visit(arguments[i], [&](const at::Tensor& tensor) {
+      outcome.written.push_back({tensor.sizes().vec(), tensor.storage().nbytes()});
+    });
   }
   return outcome;
 }
@@ -293,9 +314,21 @@ class Kept {
     }
   }
 
+  /// An output without elements each time.
+  static Kept made_by_kernel(const at::Tensor& output) {
+    Kept kept{c10::IValue()};
+    kept.kind_ = Kind::kMade;
+    kept.value_ = static_cast<std::int64_t>(output.scalar_type());
+    return kept;
+  }
+
   c10::IValue tensors() const {
     switch (kind_) {
-      case Kind::kTensor: return tensor(slots_.front());
+      case Kind::kMade:
+        return at::empty(
+            {0}, at::TensorOptions(at::kCPU).dtype(static_cast<at::ScalarType>(value_.toInt())));
+      case Kind::kTensor:
+        return tensor(slots_.front());
       case Kind::kTensors: {
         c10::List<at::Tensor> list;
         for (const Slot& slot : slots_) list.push_back(tensor(slot).toTensor());
@@ -306,12 +339,13 @@ class Kept {
         for (const Slot& slot : slots_) list.push_back(tensor(slot).toOptional<at::Tensor>());
         return list;
       }
-      default: return value_;
+      default:
+        return value_;
     }
   }
 
  private:
-  enum class Kind { kValue, kTensor, kTensors, kOptionalTensors };
+  enum class Kind { kValue, kTensor, kTensors, kOptionalTensors, kMade };
   struct Slot {
     std::optional<Place> place;
     c10::IValue host;
@@ -407,33 +441,49 @@ c10::IValue device_result(const Result& result, int device,
   return c10::List<at::Tensor>(made);
 }
 
-void resize_written(const Call& call, const Outcome& outcome) {
+// Gives outputs their sizes. Those that had others, if only on the way, are the kernel's to make.
+std::set<std::size_t> resize_written(const Call& call, const Outcome& outcome) {
+  std::set<std::size_t> resized;
   std::size_t next = 0;
   for (std::size_t i = 0; i < call.arguments.size(); ++i) {
     if (!call.writes(i)) continue;
     visit(call.arguments[i], [&](const at::Tensor& tensor) {
-      const std::vector<std::int64_t>& sizes = outcome.written[next++];
-      if (tensor.sizes() != at::IntArrayRef(sizes)) at::Tensor(tensor).resize_(sizes);
+      const auto& [sizes, bytes] = outcome.written[next++];
+      const bool grown = bytes > at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(),
+                                                                  tensor.itemsize());
+      if (tensor.sizes() == at::IntArrayRef(sizes) && !grown) return;
+      at::Tensor(tensor).resize_(sizes);
+      if (call.arguments[i].isTensor()) resized.insert(i);
     });
   }
+  return resized;
 }
 
 Values queue_call(const Call& call) {
   Outcome outcome;
+  std::set<std::size_t> resized;
   if (!knows_its_results(call)) {
     outcome = known_outcome(call);
-    resize_written(call, outcome);
+    resized = resize_written(call, outcome);
   }
   Values results;
   std::vector<std::vector<std::optional<Place>>> places(call.schema().returns().size());
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (const auto argument = call.argument_of_result(i)) {
       results.push_back(call.arguments[*argument]);
+      if (resized.contains(*argument)) places[i].emplace_back(Place(results.back().toTensor()));
     } else {
       results.push_back(device_result(outcome.results[i], call.device, places[i]));
     }
   }
-  std::vector<Kept> kept(call.arguments.begin(), call.arguments.end());
+  std::vector<Kept> kept;
+  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
+    if (!resized.contains(i)) {
+      kept.emplace_back(call.arguments[i]);
+    } else {
+      kept.push_back(Kept::made_by_kernel(call.arguments[i].toTensor()));
+    }
+  }
   Streams::all().queue(
       current_stream(call.device),
       [op = call.op, kept = std::move(kept), places = std::move(places), draw = draws_of(call)] {
@@ -491,7 +541,8 @@ namespace {
 void take_lists(torch::Library& library) {
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     if (name.name.rfind("aten::_foreach_", 0) != 0) continue;
-    const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+    const std::string full =
+        name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
     library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&run_operator>());
   }
 }

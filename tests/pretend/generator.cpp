@@ -40,8 +40,8 @@ class DeviceGenerator final : public c10::GeneratorImpl {
     std::memcpy(&offset_, bytes + sizeof(seed_), sizeof(offset_));
   }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
-    at::Tensor state = at::empty({2 * sizeof(std::uint64_t)},
-                                 at::TensorOptions(at::kCPU).dtype(at::kByte));
+    at::Tensor state =
+        at::empty({2 * sizeof(std::uint64_t)}, at::TensorOptions(at::kCPU).dtype(at::kByte));
     auto* bytes = state.mutable_data_ptr<std::uint8_t>();
     std::memcpy(bytes, &seed_, sizeof(seed_));
     std::memcpy(bytes + sizeof(seed_), &offset_, sizeof(offset_));

@@ -86,14 +86,16 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     if (event == nullptr) return true;
     Streams::all().refuse_in_capture("an event is queried");
     const Mark& mark = *static_cast<Mark*>(event);
-    TORCH_CHECK(!mark.in_capture, "pretend CUDA: an event that was recorded in a capture is queried");
+    TORCH_CHECK(!mark.in_capture,
+                "pretend CUDA: an event that was recorded in a capture is queried");
     return Streams::all().passed(mark);
   }
   void synchronizeEvent(void* event) const override {
     if (event == nullptr) return;
     Streams::all().refuse_in_capture("an event is waited for");
     const Mark& mark = *static_cast<Mark*>(event);
-    TORCH_CHECK(!mark.in_capture, "pretend CUDA: an event that was recorded in a capture is waited for");
+    TORCH_CHECK(!mark.in_capture,
+                "pretend CUDA: an event that was recorded in a capture is waited for");
     if (!Streams::all().has_passed(mark)) count_wait(Wait::kEvent, "event");
     Streams::all().run_to(mark);
   }

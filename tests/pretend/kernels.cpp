@@ -16,15 +16,15 @@ namespace {
 thread_local int kernels_here = 0;
 
 c10::DispatchKeySet excluded_in_kernels() {
-  return c10::autograd_dispatch_keyset_with_ADInplaceOrView |
-         c10::autocast_dispatch_keyset;
+  return c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
 }
 
 }  // namespace
 
 struct InKernel::Guards {
-  c10::impl::ForceDispatchKeyGuard keys{c10::default_included_set - c10::autograd_dispatch_keyset_with_ADInplaceOrView,
-                                        c10::default_excluded_set | excluded_in_kernels()};
+  c10::impl::ForceDispatchKeyGuard keys{
+      c10::default_included_set - c10::autograd_dispatch_keyset_with_ADInplaceOrView,
+      c10::default_excluded_set | excluded_in_kernels()};
   at::NoGradGuard no_grad;
 };
 

@@ -63,7 +63,7 @@ Memory::Memory() {
     next_[device] = static_cast<std::uint64_t>(device) * kBytes;
   }
   first_address = devices_;
-  struct sigaction fault{};
+  struct sigaction fault {};
   fault.sa_sigaction = explain_fault;
   fault.sa_flags = SA_SIGINFO;
   sigaction(SIGSEGV, &fault, &usual_fault);
@@ -161,9 +161,8 @@ void Memory::shelve(std::uint64_t offset) {
 
 void Memory::take_in_what_left() {
   std::erase_if(leaving_, [&](const Leaving& leaving) {
-    const bool gone = std::all_of(leaving.marks.begin(), leaving.marks.end(), [](const Mark& mark) {
-      return Streams::all().has_passed(mark);
-    });
+    const bool gone = std::all_of(leaving.marks.begin(), leaving.marks.end(),
+                                  [](const Mark& mark) { return Streams::all().has_passed(mark); });
     if (gone) shelve(leaving.offset);
     return gone;
   });

@@ -1,8 +1,9 @@
-// Operators of the device that move no element: they make tensors and views; and those that LibTorch
-// has for CUDA alone.
+// Operators of the device that move no element: they make tensors and views; and those that
+// LibTorch has for CUDA alone.
 #include <ATen/EmptyTensor.h>
 #include <ATen/Functions.h>
 #include <ATen/InferSize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -13,6 +14,10 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include <array>
+#include <cstring>
+
+#include "device.h"
 #include "guard.h"
 #include "kernels.h"
 #include "memory.h"
@@ -29,6 +34,21 @@ at::Tensor empty(at::IntArrayRef sizes, std::optional<at::ScalarType> type,
   const c10::OptionalDeviceGuard guard(device);
   return at::detail::empty_generic(sizes, c10::GetAllocator(c10::kCUDA), kKeys,
                                    c10::dtype_or_default(type), format);
+}
+
+at::Tensor zeros_without_memory(at::IntArrayRef sizes, std::optional<at::ScalarType> type,
+                                std::optional<at::Layout>, std::optional<at::Device> device,
+                                std::optional<bool>) {
+  static std::array<at::native::ZeroTensorAllocator, kDevices> allocators{
+      at::native::ZeroTensorAllocator(pretend::device(0)),
+      at::native::ZeroTensorAllocator(pretend::device(1))};
+  const int index = device && device->has_index() ? device->index() : current_device();
+  at::Tensor made =
+      at::detail::empty_generic(sizes, &allocators.at(static_cast<std::size_t>(index)),
+                                kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
+                                c10::dtype_or_default(type), std::nullopt);
+  made._set_zero(true);
+  return made;
 }
 
 at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides,
@@ -155,8 +175,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(
                  at::Tensor gc = t[1].defined() ? t[1].to(at::kFloat) : at::zeros_like(wave);
                  gc = gc + gh * parts[3] * (1 - wave * wave);
                  const at::Tensor in = gc * parts[2] * parts[0] * (1 - parts[0]);
-                 const at::Tensor forget =
-                     gc * t[2].to(at::kFloat) * parts[1] * (1 - parts[1]);
+                 const at::Tensor forget = gc * t[2].to(at::kFloat) * parts[1] * (1 - parts[1]);
                  const at::Tensor cell = gc * parts[0] * (1 - parts[2] * parts[2]);
                  const at::Tensor out = gh * wave * parts[3] * (1 - parts[3]);
                  t[5].copy_(at::cat({in, forget, cell, out}, 1));
@@ -202,8 +221,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
                [](const std::vector<at::Tensor>& t) {
                  const at::Tensor grad = t[0].to(at::kFloat);
                  const auto w = t[1].to(at::kFloat).chunk(5, 1);
-                 const at::Tensor update =
-                     grad * (w[3] - w[2]) * (1 - w[1]) * w[1];
+                 const at::Tensor update = grad * (w[3] - w[2]) * (1 - w[1]) * w[1];
                  const at::Tensor fresh = grad * (1 - w[1]) * (1 - w[2] * w[2]);
                  const at::Tensor reset = fresh * w[4] * (1 - w[0]) * w[0];
                  t[2].copy_(at::cat({reset, update, fresh}, 1));
@@ -220,19 +238,19 @@ at::Tensor depthwise(const at::Tensor& self, const at::Tensor& weight, at::IntAr
   std::vector<std::int64_t> sizes{self.size(0), weight.size(0)};
   for (std::size_t i = 0; i < stride.size(); ++i) {
     const auto d = static_cast<std::int64_t>(i) + 2;
-    sizes.push_back((self.size(d) + 2 * padding[i] - dilation[i] * (weight.size(d) - 1) - 1) /
-                        stride[i] +
-                    1);
+    sizes.push_back(
+        (self.size(d) + 2 * padding[i] - dilation[i] * (weight.size(d) - 1) - 1) / stride[i] + 1);
   }
   const at::Tensor out = at::empty(sizes, self.options());
   const std::int64_t groups = self.size(1);
-  queue_kernel({self, weight, bias.value_or(at::Tensor()), out},
-               [stride = stride.vec(), padding = padding.vec(), dilation = dilation.vec(),
-                groups](const std::vector<at::Tensor>& t) {
-                 t[3].copy_(at::convolution(
-                     t[0], t[1], t[2].defined() ? std::optional(t[2]) : std::nullopt, stride,
-                     padding, dilation, false, std::vector<std::int64_t>(stride.size(), 0), groups));
-               });
+  queue_kernel(
+      {self, weight, bias.value_or(at::Tensor()), out},
+      [stride = stride.vec(), padding = padding.vec(), dilation = dilation.vec(),
+       groups](const std::vector<at::Tensor>& t) {
+        t[3].copy_(at::convolution(t[0], t[1], t[2].defined() ? std::optional(t[2]) : std::nullopt,
+                                   stride, padding, dilation, false,
+                                   std::vector<std::int64_t>(stride.size(), 0), groups));
+      });
   return out;
 }
 
@@ -258,6 +276,7 @@ std::tuple<at::Tensor, at::Tensor> depthwise_backward(
 
 TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("empty.memory_format", TORCH_FN(empty));
+  library.impl("_efficientzerotensor", TORCH_FN(zeros_without_memory));
   library.impl("empty_strided", TORCH_FN(empty_strided));
   library.impl("resize_", TORCH_FN(resize_));
   library.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage));

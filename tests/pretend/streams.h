@@ -39,8 +39,8 @@ using Task = std::function<void()>;
 struct Capture {
   StreamName origin;
   std::vector<Task> tasks;
-  std::set<StreamName> joined;      // streams that wait for captured events
-  std::set<StreamName> unfinished;  // those of them that nobody waited for since
+  std::set<StreamName> joined;        // streams that wait for captured events
+  std::set<StreamName> unfinished;    // those of them that nobody waited for since
   std::vector<std::uint64_t> memory;  // of its own, given back when it goes
   std::string broken;
   ~Capture();
@@ -80,8 +80,10 @@ class Streams {
   std::int64_t launches() const { return launches_; }
 
  private:
+  Streams();
+
   struct Item {
-    Task task;                 // empty: a wait
+    Task task;  // empty: a wait
     std::optional<Mark> after;
   };
   struct Stream {
