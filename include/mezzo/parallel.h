@@ -64,7 +64,7 @@ struct DDPOptions {
 };
 
 /// The argument of a communication hook: a bucket's gradients in one contiguous tensor, replaced by
-/// their average in place.
+/// their average in place; between them lie zeros, which stay zero.
 struct GradientBucket {
   int index = 0;
   int count = 1;  ///< of buckets
@@ -294,7 +294,7 @@ class DistributedDataParallel {
   /// On a rank whose loss touches no parameter at all: takes part in the others' reduction. Under a
   /// level it stands inside the scope: `auto scaled = scale_loss(loss, optimizer)` before it.
   void finish_backward() const { core_->finish_backward(); }
-  /// The flat averaged gradients, with retain_allreduce_buffers.
+  /// The flat averaged gradients, zeros between them, with retain_allreduce_buffers.
   std::vector<at::Tensor> allreduce_buffers() const { return core_->buffers(); }
   DDPStatistics statistics() const { return core_->statistics(); }
 

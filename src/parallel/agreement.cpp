@@ -15,6 +15,7 @@
 #include "parallel/group.h"
 #include "parallel/join.h"
 #include "parallel/session.h"
+#include "parallel/streams.h"
 
 namespace mezzo::parallel {
 
@@ -81,6 +82,7 @@ OverflowAgreement& OverflowAgreement::operator=(OverflowAgreement&&) noexcept = 
 
 AgreedFlag OverflowAgreement::wait() {
   pending_->wait();
+  keep_for_current_stream(numbers_);
   if (flag_.device().is_cpu()) {
     const bool up = numbers_.const_data_ptr<double>()[0] != 0;
     return {at::full_like(flag_, up ? 1 : 0), numbers_};

@@ -12,6 +12,7 @@
 
 #include "parallel/float_sum.h"
 #include "parallel/scratch.h"
+#include "parallel/streams.h"
 
 namespace mezzo::parallel {
 namespace {
@@ -206,7 +207,7 @@ class CompressedAverage final : public Pending {
       // of two, so that what was exact stays so: ones are counted in it.
       const double before = std::exp2(-std::ceil(std::log2(lane.size())));
       rest_ = factor / before;
-      low_ = at::mul(flat_, before).to(type);
+      low_ = lowered(before, type);
       travel_ = lane.all_reduce(low_);
     } else if (wire == Wire::kShards) {
       low_ = flat_.to(type);
@@ -229,14 +230,24 @@ class CompressedAverage final : public Pending {
     travel_->wait();
     if (sums_) {
       sum_in_float(low_, flat_, *sums_);
+    } else if (!flat_.is_cpu()) {
+      sum_in_float(low_.view({1, -1}), flat_, rest_);
     } else {
       flat_.copy_(low_);
       if (rest_ != 1.0) flat_.mul_(rest_);
     }
+    keep_for_current_stream(low_);  // a hook made it, perhaps on another one
     low_.reset();
   }
 
  private:
+  at::Tensor lowered(double factor, at::ScalarType type) const {
+    if (flat_.is_cpu()) return at::mul(flat_, factor).to(type);
+    at::Tensor low = at::empty(flat_.sizes(), flat_.options().dtype(type));
+    sum_in_float(flat_.view({1, -1}), low, factor);
+    return low;
+  }
+
   at::Tensor flat_;
   at::Tensor low_;              // the average, or
   std::optional<double> sums_;  // what all gave, to be summed here with this factor

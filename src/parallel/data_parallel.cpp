@@ -298,7 +298,7 @@ void DataParallel::before_forward(bool training) {
   if (!s.reducer->prepare()) return;
   if (!s.syncs() || !training) return;
   s.make_equal();
-  if (!s.options.broadcast_buffers || s.buffers.empty()) return;
+  if (!s.options.broadcast_buffers || s.buffers.empty() || s.group->size() == 1) return;
   if (s.in_loop()) s.join->exchange(s.notice(Coming::kBuffers));
   s.spread_buffers();
 }

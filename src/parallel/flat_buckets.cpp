@@ -17,23 +17,22 @@ FlatBuckets::FlatBuckets(const ranks::BucketPlan& plan,
   for (const ranks::Bucket& bucket : plan.buckets) {
     const std::int64_t notes = ranks::note_count(bucket, static_cast<int>(members.size()));
     const at::Tensor& first = parameters[index(bucket.parameters.front())].tensor;
-    const at::Tensor flat =
-        at::zeros({bucket.elements + notes}, first.options().requires_grad(false));
-    std::int64_t at = 0;
-    for (int number : bucket.parameters) {
+    const at::Tensor flat = at::zeros({bucket.size + notes}, first.options().requires_grad(false));
+    for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+      const int number = bucket.parameters[i];
+      const std::int64_t at = bucket.offsets[i];
       const at::Tensor& parameter = parameters[index(number)].tensor;
       // Autograd keeps a gradient in the memory order of its parameter; a view in another one
       // would cost a strided copy per step.
       views_[index(number)] = parameter.is_non_overlapping_and_dense()
                                   ? flat.as_strided(parameter.sizes(), parameter.strides(), at)
                                   : flat.narrow(0, at, parameter.numel()).view(parameter.sizes());
-      at += parameter.numel();
     }
     auto mark = std::make_shared<BucketMark>();
     mark->ranks = members;
     register_bucket(flat, mark);
     flats_.push_back(flat);
-    elements_.push_back(bucket.elements);
+    elements_.push_back(bucket.size);
     marks_.push_back(std::move(mark));
   }
 }

@@ -31,7 +31,7 @@ class FlatBuckets {
   int count() const noexcept { return static_cast<int>(flats_.size()); }
   /// Gradients and notes of a bucket: what travels.
   const at::Tensor& flat(int bucket) const { return flats_[index(bucket)]; }
-  /// Its gradients alone.
+  /// Its gradients alone, with the zeros between them.
   at::Tensor gradients(int bucket) const;
   /// Its notes alone.
   at::Tensor notes(int bucket) const;
@@ -45,7 +45,7 @@ class FlatBuckets {
   static std::size_t index(int number) { return static_cast<std::size_t>(number); }
 
   std::vector<at::Tensor> flats_;
-  std::vector<std::int64_t> elements_;  // of each bucket: those of its gradients
+  std::vector<std::int64_t> elements_;  // of each bucket: without its notes
   std::vector<at::Tensor> views_;
   std::vector<std::shared_ptr<BucketMark>> marks_;
 };

@@ -86,6 +86,7 @@ void GradientReducer::refresh(bool compare) {
   touched_.assign(parameters_.size(), false);
   nonfinite_.assign(parameters_.size(), false);
   order_agreed_ = false;
+  unheard_.reset();
   std::vector<int> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), 0);
   rebuild(order);
@@ -109,6 +110,7 @@ void GradientReducer::rebuild(const std::vector<int>& order) {
     buckets->mark(b).close_broken_backward = [this] { close_broken_backward(); };
   }
   buckets_ = std::move(buckets);
+  writers_.assign(static_cast<std::size_t>(buckets_->count()), {});
   arrived_.assign(parameters_.size(), false);
   was_defined_.assign(parameters_.size(), false);
   counts_.buckets = buckets_->count();

@@ -113,6 +113,8 @@ void GradientReducer::hook(int parameter) {
   adopt(parameter);
   look_for_overflow(parameter);
   arrived_[index(parameter)] = true;
+  writers_[index(schedule_->plan().bucket_of[index(parameter)])].add_current(
+      buckets_->view(parameter).device());
   if (schedule_->arrive(parameter) == ranks::BucketSchedule::Arrival::kTooLate) {
     raise(kInGradientReducer, "the gradient of '", name_of(parameter),
           "' was added to again in one backward ",
@@ -145,17 +147,21 @@ void GradientReducer::look_for_overflow(int parameter) {
 
 void GradientReducer::begin(std::int64_t backward) {
   if (schedule_->open()) close_open_backward();
+  hear_of_last_backward();
   terms_ = on_begin_ ? on_begin_() : Terms{settings_.scale, group_.size()};
   arrived_.assign(parameters_.size(), false);
   was_defined_.assign(parameters_.size(), false);
   notes_.clear();
   for (int b = 0; b < buckets_->count(); ++b) buckets_->mark(b).reduced = false;
+  for (StreamSet& writers : writers_) writers.clear();
   backward_.reset();
   schedule_->begin(backward);
   ++counts_.reductions;
 }
 
 void GradientReducer::send(int bucket) {
+  // The gradients may have been written on several streams, by several threads.
+  writers_[index(bucket)].join_at_current(buckets_->flat(bucket));
   fill_bucket(bucket);
   sender_.start(*buckets_, bucket, buckets_->flat(bucket), terms_.scale);
 }
@@ -183,32 +189,6 @@ void GradientReducer::fill_bucket(int bucket) {
                           overflowed ? std::optional(group_.rank()) : std::nullopt, group_.size()));
 }
 
-void GradientReducer::put_notes(const at::Tensor& there, const std::vector<double>& notes) {
-  const at::Tensor written = at::empty({there.numel()}, at::kDouble);
-  std::copy(notes.begin(), notes.end(), written.mutable_data_ptr<double>());
-  there.copy_(written);
-  notes_.insert(notes_.end(), notes.begin(), notes.end());
-}
-
-// How many ranks agreed to each note on each bucket. Empty if this rank need not know, since
-// reading costs a GPU a stop: it lacks no gradient, and what would be an error elsewhere changes
-// nothing in what it does next. (Where a backward broke off, what came of it is not finite.)
-std::vector<double> GradientReducer::read_notes() {
-  if (sender_.has_hook()) return sender_.sum(notes_);
-  bool goes_on = order_agreed_ && settings_.unused_allowed;
-  for (bool arrived : arrived_) goes_on = goes_on && arrived;
-  const double unit = terms_.scale.before * terms_.scale.after;
-  std::vector<double> counts;
-  for (int b = 0; b < buckets_->count(); ++b) {
-    if (buckets_->flat(b).is_cuda() && goes_on) return {};
-    const at::Tensor notes = buckets_->notes(b).to(at::kCPU, at::kDouble);
-    for (std::int64_t i = 0; i < notes.numel(); ++i) {
-      counts.push_back(notes.const_data_ptr<double>()[i] / unit);
-    }
-  }
-  return counts;
-}
-
 void GradientReducer::end() {
   if (!schedule_->open()) return;
   schedule_->finish();
@@ -216,6 +196,7 @@ void GradientReducer::end() {
   if (on_end_) on_end_();
   schedule_->close();
   sender_.wait_all();
+  for (int b = 0; b < buckets_->count(); ++b) keep_for_current_stream(buckets_->flat(b));
   const std::vector<double> notes = read_notes();
   touched_.assign(parameters_.size(), false);
   nonfinite_.assign(parameters_.size(), false);
@@ -230,36 +211,6 @@ void GradientReducer::end() {
   if (failure) std::rethrow_exception(failure);
 }
 
-void GradientReducer::settle(const std::vector<double>& notes) {
-  if (notes.empty()) return mark_reduced(std::nullopt);
-  constexpr double kSomebody = 0.5;
-  const ranks::BucketReport report =
-      ranks::read_bucket_notes(schedule_->plan(), notes, group_.size());
-  std::string unused;
-  for (const ranks::Bucket& bucket : schedule_->plan().buckets) {
-    for (int parameter : bucket.parameters) {
-      const double users = report.users[index(parameter)];
-      const bool is_new = !arrived_[index(parameter)] && !was_defined_[index(parameter)];
-      if (is_new && users > kSomebody) {
-        parameters_[index(parameter)].tensor.mutable_grad() = buckets_->view(parameter);
-      }
-      if (users < terms_.ranks - kSomebody) unused += " '" + name_of(parameter) + "'";
-    }
-  }
-  if (report.broke_off) {
-    raise(kInGradientReducer,
-          "a backward pass broke off on another rank: the gradients of this step are ",
-          "incomplete on all ranks");
-  }
-  if (!settings_.unused_allowed && !unused.empty()) {
-    raise(kInGradientReducer,
-          "with find_unused_parameters = false every parameter needs a gradient on every ",
-          "rank; these had none somewhere:", unused);
-  }
-  const bool looked = overflow_watches() > 0 && buckets_->flat(0).is_cpu();
-  mark_reduced(looked ? std::optional(report.nonfinite_ranks) : std::nullopt);
-}
-
 void GradientReducer::mark_reduced(const std::optional<std::vector<int>>& nonfinite_ranks) {
   for (int b = 0; b < buckets_->count(); ++b) {
     BucketMark& mark = buckets_->mark(b);
@@ -271,11 +222,16 @@ void GradientReducer::mark_reduced(const std::optional<std::vector<int>>& nonfin
 
 void GradientReducer::send_substitute(int bucket, double gradient, bool broke_off) {
   const at::Tensor substitute = at::zeros_like(buckets_->flat(bucket));
-  const std::int64_t elements = buckets_->gradients(bucket).numel();
-  if (gradient != 0) substitute.narrow(0, 0, elements).fill_(gradient);
-  put_notes(
-      substitute.narrow(0, elements, substitute.numel() - elements),
-      ranks::substitute_notes(schedule_->plan().buckets[index(bucket)], group_.size(), broke_off));
+  const ranks::Bucket& planned = schedule_->plan().buckets[index(bucket)];
+  if (gradient != 0) {
+    // Not between the gradients: the others' padding stays zero.
+    for (std::size_t i = 0; i < planned.parameters.size(); ++i) {
+      const std::int64_t count = parameters_[index(planned.parameters[i])].tensor.numel();
+      substitute.narrow(0, planned.offsets[i], count).fill_(gradient);
+    }
+  }
+  put_notes(substitute.narrow(0, planned.size, substitute.numel() - planned.size),
+            ranks::substitute_notes(planned, group_.size(), broke_off));
   sender_.start(*buckets_, bucket, substitute, terms_.scale);
 }
 

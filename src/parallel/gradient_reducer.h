@@ -14,8 +14,10 @@
 
 #include "mezzo/parallel.h"
 #include "parallel/bucket_sender.h"
+#include "parallel/device_numbers.h"
 #include "parallel/flat_buckets.h"
 #include "parallel/gradient_claims.h"
+#include "parallel/streams.h"
 #include "ranks/bucket_notes.h"
 #include "ranks/bucket_schedule.h"
 
@@ -99,7 +101,10 @@ class GradientReducer {
   void fill_bucket(int bucket);
   void put_notes(const at::Tensor& there, const std::vector<double>& notes);
   void send_substitute(int bucket, double gradient, bool broke_off);
+  bool must_know() const;
   std::vector<double> read_notes();
+  void hear_of_last_backward();
+  void check_use(const ranks::BucketReport& report, int ranks) const;
   void settle(const std::vector<double>& notes);
   void mark_reduced(const std::optional<std::vector<int>>& nonfinite_ranks);
   void send_shadow(int bucket);
@@ -127,11 +132,18 @@ class GradientReducer {
   std::unique_ptr<FlatBuckets> buckets_;
   std::unique_ptr<ranks::BucketSchedule> schedule_;
   std::unique_ptr<GradientHooks> hooks_;
-  std::vector<double> notes_;      // of all buckets: what this rank says in the open backward
-  std::vector<bool> arrived_;      // its gradient came in the open backward
-  std::vector<bool> touched_;      // a gradient came since the last reduction
-  std::vector<bool> nonfinite_;    // ... and held an infinity or a NaN, as far as was looked
-  std::vector<bool> was_defined_;  // there was a gradient before this backward though none came
+  // The notes of the last backward, on their way from a device, and what they are compared with.
+  struct Unheard {
+    std::vector<DeviceNumbers> notes;  // of each bucket
+    Terms terms;
+  };
+  std::optional<Unheard> unheard_;
+  std::vector<StreamSet> writers_;  // of each bucket, in the open backward
+  std::vector<double> notes_;       // of all buckets: what this rank says in the open backward
+  std::vector<bool> arrived_;       // its gradient came in the open backward
+  std::vector<bool> touched_;       // a gradient came since the last reduction
+  std::vector<bool> nonfinite_;     // ... and held an infinity or a NaN, as far as was looked
+  std::vector<bool> was_defined_;   // there was a gradient before this backward though none came
   DDPStatistics counts_;
   std::unique_ptr<GradientClaims> claims_;  // last: who takes them calls back
 };

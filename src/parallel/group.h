@@ -8,6 +8,7 @@
 
 #include "mezzo/process_group.h"
 #include "parallel/lane.h"
+#include "parallel/rank_words.h"
 #include "parallel/session.h"
 
 namespace mezzo::parallel {
@@ -45,6 +46,9 @@ class Group {
   /// The loop that members may leave one by one. All members ask for it first in the same order.
   const std::shared_ptr<Join>& join();
 
+  /// What ranks said in batch norms on devices.
+  UnheardWords& unheard_words() noexcept { return unheard_words_; }
+
   /// The sum over all lanes, the opened ones included.
   ProcessGroup::Counts counts() const;
 
@@ -63,6 +67,7 @@ class Group {
   std::shared_ptr<Lane> statistics_;
   std::shared_ptr<Lane> flags_;
   std::vector<std::weak_ptr<Lane>> others_;
+  UnheardWords unheard_words_;
 };
 
 }  // namespace mezzo::parallel::detail

@@ -11,6 +11,7 @@
 #include "bridge/tensors.h"
 #include "core/scalar_type.h"
 #include "parallel/session.h"
+#include "parallel/streams.h"
 
 namespace mezzo::parallel {
 namespace {
@@ -19,11 +20,12 @@ namespace {
 class LanePending final : public Pending {
  public:
   LanePending(std::shared_ptr<Session> session, std::string call, std::unique_ptr<Pending> inner,
-              at::Tensor written, std::function<void()> after)
+              at::Tensor written, at::Tensor read, std::function<void()> after)
       : session_(std::move(session)),
         call_(std::move(call)),
         inner_(std::move(inner)),
         written_(std::move(written)),
+        read_(std::move(read)),
         after_(std::move(after)) {}
 
   void wait() override {
@@ -40,6 +42,9 @@ class LanePending final : public Pending {
     // weights and those who keep masters learn from the version alone that there is something new.
     bridge::bump_version(written_);
     if (after_) after_();
+    keep_for_current_stream(written_);
+    keep_for_current_stream(read_);
+    read_.reset();
   }
 
  private:
@@ -47,6 +52,7 @@ class LanePending final : public Pending {
   const std::string call_;
   std::unique_ptr<Pending> inner_;
   const at::Tensor written_;
+  at::Tensor read_;  // lives until the transport has read it
   std::function<void()> after_;
 };
 
@@ -80,9 +86,12 @@ Lane::Lane(std::string name, std::shared_ptr<Session> session, int rank, int siz
       cpu_(std::move(cpu)),
       cuda_(std::move(cuda)) {}
 
-std::shared_ptr<Communicator> Lane::communicator(const at::Device& device) {
+Lane::Way Lane::way_of(const at::Device& device, const char* what) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return device.is_cuda() && cuda_ != nullptr ? cuda_ : cpu_;
+  const bool by_host = cuda_ == nullptr || !device.is_cuda();
+  Way way{by_host ? cpu_ : cuda_, by_host && device.is_cuda()};
+  if (way.transport == nullptr) raise(what, "this process group was destroyed");
+  return way;
 }
 
 std::unique_ptr<Pending> Lane::all_reduce(const at::Tensor& tensor, ReduceOp op) {
@@ -144,24 +153,23 @@ std::unique_ptr<Pending> Lane::start(const Call& call, const Start& begin,
   const std::string name =
       std::string(call.what) + " " + std::to_string(number) + " of '" + name_ + "'";
   session_->check_alive();
-  const std::shared_ptr<Communicator> transport = communicator(written.device());
-  if (transport == nullptr) raise(call.what, "this process group was destroyed");
-  const bool staged = written.is_cuda() && transport == cpu_;
+  const Way way = way_of(written.device(), call.what);
   at::Tensor out = written;
   at::Tensor in = read;
   std::function<void()> after;
-  if (staged) {
+  if (way.staged) {
     out = read.defined() ? at::empty(written.sizes(), written.options().device(at::kCPU))
                          : written.to(at::kCPU);
     if (read.defined()) in = read.to(at::kCPU);
-    after = [written, out] { written.copy_(out); };
+    // Memory that is not pinned was read when this returns: nothing waits for the device.
+    after = [written, out] { written.copy_(out, /*non_blocking=*/true); };
   }
   try {
     if (session_->compares_calls() && size_ > 1) {
-      compare_calls(*transport, call, given.scalar_type());
+      compare_calls(call, given.scalar_type());
     }
-    return std::make_unique<LanePending>(session_, name, begin(*transport, out, in), written,
-                                         after);
+    return std::make_unique<LanePending>(session_, name, begin(*way.transport, out, in), written,
+                                         in, after);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& failure) {
@@ -169,14 +177,16 @@ std::unique_ptr<Pending> Lane::start(const Call& call, const Start& begin,
   }
 }
 
-void Lane::compare_calls(Communicator& transport, const Call& call, at::ScalarType type) {
+// By the transport of CPU tensors, wherever those of the call lie: what is compared is the host's.
+void Lane::compare_calls(const Call& call, at::ScalarType type) {
+  const Way way = way_of(at::kCPU, call.what);
   constexpr std::int64_t kFields = 5;
   const std::vector<std::int64_t> mine{
       static_cast<std::int64_t>(std::hash<std::string>{}(call.what)), call.elements,
       static_cast<std::int64_t>(type), call.argument, collectives_.load()};
   const at::Tensor in = at::tensor(at::IntArrayRef(mine), at::kLong);
   const at::Tensor all = at::empty({size_ * kFields}, at::kLong);
-  transport.all_gather(all.view(at::kByte), in.view(at::kByte))->wait();
+  way.transport->all_gather(all.view(at::kByte), in.view(at::kByte))->wait();
   const std::int64_t* theirs = all.const_data_ptr<std::int64_t>();
   for (int other = 0; other < size_; ++other) {
     const std::int64_t* fields = theirs + other * kFields;

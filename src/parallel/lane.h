@@ -51,8 +51,12 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // `read` is undefined if `written` is read too.
   std::unique_ptr<Pending> start(const Call& call, const Start& begin, const at::Tensor& written,
                                  const at::Tensor& read = {});
-  std::shared_ptr<Communicator> communicator(const at::Device& device);
-  void compare_calls(Communicator& communicator, const Call& call, at::ScalarType type);
+  struct Way {
+    std::shared_ptr<Communicator> transport;
+    bool staged;  // through copies on the host
+  };
+  Way way_of(const at::Device& device, const char* what);
+  void compare_calls(const Call& call, at::ScalarType type);
 
   const std::string name_;
   const std::shared_ptr<Session> session_;

@@ -1,12 +1,14 @@
 #include "parallel/rank_statistics.h"
 
-#include <ATen/ops/cat.h>
+#include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
+
+#include <algorithm>
+#include <utility>
 
 #include "bridge/device.h"
 #include "parallel/group.h"
@@ -31,15 +33,35 @@ void announce_tensor(const ProcessGroup& group, Coming what, const at::Tensor& t
 }
 
 // A rank's row in the exchange: means, squared deviations, count, and what its backward will do.
+// Filled, not copied from the host, which would wait for a device.
 at::Tensor row_of(const at::Tensor& moments, double count, Backward backward) {
-  const at::Tensor tail = at::tensor({count, static_cast<double>(backward)}, moments.options());
-  return at::cat({moments.reshape({-1}), tail});
+  const std::int64_t numbers = moments.numel();
+  at::Tensor row = at::empty({numbers + 2}, moments.options());
+  row.narrow(0, 0, numbers).copy_(moments.reshape({-1}));
+  row.narrow(0, numbers, 1).fill_(count);
+  row.narrow(0, numbers + 1, 1).fill_(static_cast<double>(backward));
+  return row;
 }
 
 at::Tensor gather_rows(const at::Tensor& row, const detail::Group& group) {
   at::Tensor all = at::empty({group.size(), row.size(0)}, row.options());
   group.statistics().all_gather(all, row)->wait();
   return all;
+}
+
+// Chan's rule. Where there are no kernels: by operators of the device, since a merge by the host
+// would wait.
+at::Tensor merge(const at::Tensor& gathered, std::int64_t channels) {
+  const at::Device device = gathered.device();
+  if (device.is_cpu() || bridge::has_kernels(device)) {
+    return bridge::merge_moments(gathered, channels);
+  }
+  const at::Tensor means = gathered.narrow(1, 0, channels);
+  const at::Tensor m2 = gathered.narrow(1, channels, channels);
+  const at::Tensor counts = gathered.narrow(1, 2 * channels, 1);
+  const at::Tensor mean = means.mul(counts).sum(0).div(counts.sum().clamp_min(1));
+  const at::Tensor between = means.sub(mean).square().mul(counts);
+  return at::stack({mean, m2.add(between).sum(0)});
 }
 
 struct GroupHolder final : torch::CustomClassHolder {
@@ -64,25 +86,37 @@ class SumOverRanks : public torch::autograd::Function<SumOverRanks> {
 
 }  // namespace
 
+at::Tensor ElementCount::divide(const at::Tensor& numbers, double less) const {
+  if (there.defined()) return at::div(numbers, there.sub(less).clamp_min(1));
+  return at::div(numbers, std::max(known - less, 1.0));
+}
+
 RankStatistics exchange_moments(const at::Tensor& moments, double count, Backward backward,
-                                const std::optional<ProcessGroup>& group) {
+                                const std::optional<ProcessGroup>& group, NormName call) {
   if (!group) {
-    return {moments[0], moments[1], count, backward == Backward::kInput, -1};
+    check_elements(call, count);
+    return {moments[0], moments[1], {count}, backward == Backward::kInput, nullptr};
   }
+  detail::Group& internals = group->internals();
   const std::int64_t channels = moments.size(1);
+  const bool on_device = !moments.is_cpu();
+  if (on_device) internals.unheard_words().hear();
   announce_tensor(*group, Coming::kMoments, moments, channels);
-  const at::Tensor gathered = gather_rows(row_of(moments, count, backward), group->internals());
-  // All that the host needs to know; the moments stay where they are.
-  const at::Tensor tails = gathered.narrow(1, 2 * channels, 2).contiguous().cpu();
+  const at::Tensor gathered = gather_rows(row_of(moments, count, backward), internals);
   RankStatistics result;
-  for (int r = 0; r < group->size(); ++r) {
-    const double* row = tails.const_data_ptr<double>() + 2 * static_cast<std::int64_t>(r);
-    result.count += row[0];
-    const auto other = static_cast<Backward>(static_cast<std::int64_t>(row[1]));
-    if (other == Backward::kInput) result.any_input = true;
-    if (other == Backward::kNone && result.without_graph < 0) result.without_graph = r;
+  const auto words = std::make_shared<const RankWords>(
+      std::move(call), gathered.narrow(1, 2 * channels, 2).contiguous());
+  result.words = words;
+  if (on_device) {
+    internals.unheard_words().add_forward(words);
+    result.count.there = gathered.select(1, 2 * channels).sum();
+    result.any_input = backward != Backward::kNone;
+  } else {
+    words->check_forward();
+    result.count.known = words->count();
+    result.any_input = words->any_input();
   }
-  const at::Tensor merged = bridge::merge_moments(gathered, channels);
+  const at::Tensor merged = merge(gathered, channels);
   result.mean = merged[0];
   result.m2 = merged[1];
   return result;

@@ -6,29 +6,35 @@
 
 #include "core/torch.h"
 #include "mezzo/process_group.h"
+#include "parallel/rank_words.h"
 
 namespace mezzo::parallel {
 
-/// The collective part of a rank's backward.
-enum class Backward : std::int64_t {
-  kNone = 0,     // its forward records nothing
-  kWeights = 1,  // gradients of the weights alone: no collective
-  kInput = 2,    // the input's gradient too
-  kAbsent = 3,   // no data, and whatever the others do
+/// The elements of a channel on all ranks. For a device the host does not know how many: it would
+/// have to wait.
+struct ElementCount {
+  double known = 0;       // if `there` is undefined
+  at::Tensor there = {};  // one double on the device
+
+  /// numbers / (count - less), by 1 where that is nothing. Differentiable in the numbers.
+  at::Tensor divide(const at::Tensor& numbers, double less = 0) const;
 };
 
 struct RankStatistics {
-  at::Tensor mean;   // [C], double
-  at::Tensor m2;     // [C], double: the sum of squared deviations
-  double count = 0;  // elements of a channel on all ranks
-  bool any_input =
-      false;  // some rank's backward is kInput, so that all take part in its collective
-  int without_graph = -1;  // the first rank whose forward records nothing
+  at::Tensor mean;  // [C], double
+  at::Tensor m2;    // [C], double: the sum of squared deviations
+  ElementCount count;
+  // Some rank's backward is kInput, so that all take part in its collective. On a device: this
+  // one's has a collective, since nobody knows of the others in time.
+  bool any_input = false;
+  std::shared_ptr<const RankWords> words;  // null without a group
 };
 
-/// One collective: all ranks' moments ([2, C], double), merged in the order of the ranks.
+/// One collective: all ranks' moments ([2, C], double), merged in the order of the ranks. `call` is
+/// named in errors. Throws ConfigError if the ranks have one element per channel together; on a
+/// device a later call does.
 RankStatistics exchange_moments(const at::Tensor& moments, double count, Backward backward,
-                                const std::optional<ProcessGroup>& group);
+                                const std::optional<ProcessGroup>& group, NormName call);
 
 /// A rank without data in the others' exchange_moments().
 void give_no_moments(std::int64_t channels, const at::Device& device, const detail::Group& group);

@@ -109,9 +109,14 @@ void Reducer::reduce() {
     const at::Tensor flat =
         flatten_chosen(values, all, plain_options(tensors_[chosen.front()]), count);
     const at::Tensor used = flat.narrow(0, flat.numel() - count, count);
-    for (std::size_t i : used_here) used[static_cast<std::int64_t>(i)].fill_(1);
+    const bool all_used = used_here.size() == chosen.size();
+    if (all_used) used.fill_(1);
+    if (!all_used) {
+      for (std::size_t i : used_here) used[static_cast<std::int64_t>(i)].fill_(1);
+    }
     start_average(lane, flat, average_scale(lane.size()))->wait();
     unflatten_chosen(flat, values, all);
+    if (all_used) continue;  // reading costs a GPU a stop
     const at::Tensor used_somewhere = used.to(at::kCPU, at::kDouble);
     for (std::size_t i = 0; i < chosen.size(); ++i) {
       const at::Tensor& tensor = tensors_[chosen[i]];

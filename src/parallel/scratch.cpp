@@ -7,6 +7,8 @@
 #include <mutex>
 #include <vector>
 
+#include "parallel/streams.h"
+
 namespace mezzo::parallel {
 namespace {
 
@@ -54,6 +56,7 @@ Scratch::Scratch(at::IntArrayRef sizes, const at::TensorOptions& options) {
 }
 
 void Scratch::give_back() {
+  keep_for_current_stream(tensor_);  // it may have been allocated in a hook, on another one
   tensor_.reset();
   if (!memory_.defined()) return;
   Pool& all = pool();

@@ -2,8 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cat.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -28,9 +26,9 @@ struct Prepared final : torch::CustomClassHolder {
   bool batch_statistics = true;
   bool relu = false;
   double eps = 0;
-  double count = 0;
+  ElementCount count;
   bool any_input = false;
-  int without_graph = -1;
+  std::shared_ptr<const RankWords> words;
   bool wants_dx = false;
   bool wants_dz = false;
   at::ScalarType weight_type = at::kFloat;
@@ -48,12 +46,10 @@ struct Saved {
   at::Tensor x, weight, y, mean, rstd;
 };
 
+// Before a backward's collective: a rank that does not come would be waited for. On a device its
+// words may not be there yet; then the next norm hears them.
 void check_peers(const Prepared& p) {
-  if (p.any_input && p.without_graph >= 0) {
-    raise<ConfigError>(p.where, "this rank runs a backward, but rank ", p.without_graph,
-                       " ran the forward without recording one; expected all ranks to record "
-                       "gradients, or none");
-  }
+  if (p.words != nullptr) p.group->internals().unheard_words().add_backward(p.words);
 }
 
 // The sums over all ranks; behind them travels who is here by which way. Those who want a graph of
@@ -62,9 +58,10 @@ void check_peers(const Prepared& p) {
 at::Tensor agreed_sums(const Prepared& p, const at::Tensor& sums, bool wants_graph) {
   if (!p.group) return sums;
   const std::int64_t elements = sums.numel();
-  const at::Tensor ways = at::tensor({wants_graph ? 0.0 : 1.0, wants_graph ? 1.0 : 0.0},
-                                     sums.options().requires_grad(false));
-  const at::Tensor total = sum_over_ranks(at::cat({sums.reshape({-1}), ways}), p.group);
+  const at::Tensor given = at::zeros({elements + 2}, sums.options().requires_grad(false));
+  given.narrow(0, 0, elements).copy_(sums.reshape({-1}));
+  given.narrow(0, elements + (wants_graph ? 1 : 0), 1).fill_(1);
+  const at::Tensor total = sum_over_ranks(given, p.group);
   // Reading costs a GPU a stop: there those who want the graph find out.
   if (total.is_cpu() || wants_graph) {
     const at::Tensor seen = total.narrow(0, elements, 2).cpu();
@@ -90,7 +87,7 @@ Gradients by_steps(const Prepared& p, const Saved& saved, const at::Tensor& dy) 
     if (p.has_bias) result.dbias = sums[0].to(p.bias_type);
     if (reduces) {
       check_peers(p);
-      means = agreed_sums(p, sums, false) / (p.count > 0 ? p.count : 1);
+      means = p.count.divide(agreed_sums(p, sums, false));
     }
   }
   std::tie(result.dx, result.dz) =
@@ -112,9 +109,8 @@ Gradients by_graph(const Prepared& p, const Saved& saved, const at::Tensor& dy) 
   shape[1] = x.size(1);
   std::vector<std::int64_t> dims{0};
   for (std::int64_t d = 2; d < x.dim(); ++d) dims.push_back(d);
-  const double count = p.count > 0 ? p.count : 1;
   const auto over_ranks = [&](const at::Tensor& numbers) {
-    return (differentiable_sum(numbers.sum(dims), p.group) / count).reshape(shape);
+    return p.count.divide(differentiable_sum(numbers.sum(dims), p.group)).reshape(shape);
   };
   const at::Tensor numbers = x.to(type);
   at::Tensor mean = saved.mean.to(type).reshape(shape);
@@ -222,16 +218,30 @@ at::Tensor channels_second(const at::Tensor& tensor, bool channel_last) {
   return channel_last ? tensor.movedim(-1, 1) : tensor;
 }
 
+// How far running statistics go towards the batch's.
+at::Tensor moved(const BatchNormCall& call, const at::Tensor& from, const at::Tensor& towards) {
+  if (call.batches.defined()) {
+    const at::Tensor m = call.batches.to(at::kDouble).add(1).reciprocal();
+    return from * (1 - m) + towards * m;
+  }
+  return from * (1 - *call.momentum) + towards * *call.momentum;
+}
+
 void move_running(const BatchNormCall& call, const RankStatistics& statistics) {
-  if (!call.momentum || statistics.count < 1) return;
+  const ElementCount& count = statistics.count;
+  const at::Tensor& there = count.there;
+  const bool moves = call.momentum || call.batches.defined();
+  if (!moves || (!there.defined() && count.known < 1)) return;
   const at::NoGradGuard no_grad;
-  const double m = *call.momentum;
   const auto move = [&](const at::Tensor& running, const at::Tensor& towards) {
     if (!running.defined()) return;
-    running.copy_(running.to(at::kDouble) * (1 - m) + towards * m);
+    const at::Tensor from = running.to(at::kDouble);
+    const at::Tensor to = moved(call, from, towards);
+    // Empty batches and the error of a single element, which the host will hear of, move nothing.
+    running.copy_(there.defined() ? at::where(there > 1, to, from) : to);
   };
   move(call.running_mean, statistics.mean);
-  move(call.running_var, statistics.m2 / (statistics.count - 1));
+  move(call.running_var, count.divide(statistics.m2, 1));
 }
 
 bool wants(const at::Tensor& tensor) {
@@ -286,17 +296,13 @@ at::Tensor sync_batch_norm(const BatchNormCall& call) {
                               : p.wants_dx ? Backward::kInput
                                            : Backward::kWeights;
     const RankStatistics all =
-        exchange_moments(batch_moments(laid_out(x.detach())), count, backward, call.group);
-    if (all.count == 1) {
-      raise<ConfigError>(call.where,
-                         "the ranks have one element per channel together (this input: ",
-                         bridge::describe(call.x), "); a variance needs two or more");
-    }
+        exchange_moments(batch_moments(laid_out(x.detach())), count, backward, call.group,
+                         {call.where, bridge::describe(call.x)});
     p.count = all.count;
     p.any_input = all.any_input;
-    p.without_graph = all.without_graph;
+    p.words = all.words;
     mean = all.mean;
-    variance = all.m2 / (all.count > 0 ? all.count : 1);
+    variance = all.count.divide(all.m2);
     move_running(call, all);
   } else {
     mean = call.running_mean.detach().to(at::kDouble, false, true).contiguous();

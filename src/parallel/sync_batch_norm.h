@@ -17,6 +17,7 @@ struct BatchNormCall {
   at::Tensor running_mean, running_var;  // may be undefined
   bool batch_statistics = true;          // or those of running_mean and running_var
   std::optional<double> momentum;        // running statistics move so far towards the batch's
+  at::Tensor batches;  // defined: by 1 / (batches + 1) instead, a count on their device
   double eps = 1e-5;
   bool relu = false;
   std::optional<ProcessGroup> group;  // none: this process alone

@@ -120,10 +120,13 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input, const at::Tensor&
   call.relu = options.fuse_relu;
   if (call.batch_statistics) call.group = statistics_group(options.process_group);
   const bool moves = is_training() && tracks;
-  if (moves) {
-    call.momentum = options.momentum
-                        ? *options.momentum
-                        : 1.0 / static_cast<double>(num_batches_tracked.item<std::int64_t>() + 1);
+  if (moves && options.momentum) call.momentum = *options.momentum;
+  if (moves && !options.momentum) {
+    if (num_batches_tracked.is_cpu()) {
+      call.momentum = 1.0 / static_cast<double>(num_batches_tracked.item<std::int64_t>() + 1);
+    } else {
+      call.batches = num_batches_tracked;  // the host would wait for it
+    }
   }
   if (input.defined() && input.dim() > 0) {
     const bool last = options.channel_last || input.dim() == 1;

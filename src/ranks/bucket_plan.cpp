@@ -24,9 +24,12 @@ BucketPlan plan_buckets(std::span<const PlannedParameter> parameters, std::span<
     auto bucket = std::find_if(open.begin(), open.end(),
                                [&](const Bucket& b) { return b.kind == parameter.kind; });
     if (bucket == open.end()) {
-      bucket = open.insert(open.end(), Bucket{parameter.kind, {}, 0});
+      bucket = open.insert(open.end(), Bucket{.kind = parameter.kind});
     }
     bucket->parameters.push_back(index);
+    bucket->offsets.push_back(bucket->size);
+    bucket->size +=
+        (parameter.elements + kGradientAlignment - 1) / kGradientAlignment * kGradientAlignment;
     bucket->elements += parameter.elements;
     if (has_triggers ? parameter.trigger : bucket->elements >= message_size) close(bucket);
   }

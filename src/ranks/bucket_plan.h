@@ -14,10 +14,16 @@ struct PlannedParameter {
   bool trigger = false;  // its bucket is sent when its gradient is there
 };
 
+/// Gradients begin at multiples of so many elements, with zeros between: kernels move them in wide
+/// pieces, whatever the sizes of those before.
+inline constexpr std::int64_t kGradientAlignment = 16;
+
 struct Bucket {
   int kind = 0;
-  std::vector<int> parameters;  // in the order of arrival
-  std::int64_t elements = 0;    // of all its gradients
+  std::vector<int> parameters = {};        // in the order of arrival
+  std::vector<std::int64_t> offsets = {};  // of their gradients in the bucket
+  std::int64_t elements = 0;               // of all its gradients
+  std::int64_t size = 0;                   // what they take, with what lies between
 };
 
 struct BucketPlan {
@@ -26,7 +32,7 @@ struct BucketPlan {
 };
 
 /// Fills buckets with parameters in `order` (each index once), one open bucket per kind. A bucket
-/// is closed when it has at least `message_size` elements; where any parameter is a trigger,
+/// is closed when its gradients have `message_size` elements; where any parameter is a trigger,
 /// buckets are closed by triggers alone. Open ones are closed at the end, oldest first.
 BucketPlan plan_buckets(std::span<const PlannedParameter> parameters, std::span<const int> order,
                         std::int64_t message_size);

@@ -166,7 +166,7 @@ const Rank kBroken("ddp broken backward", [] {
   start();
   Branches single = net_of(3);
   Branches net = net_of(3);
-  DistributedDataParallel ddp(net, {.message_size = 1});
+  DistributedDataParallel ddp(net, {.message_size = 1, .retain_allreduce_buffers = true});
   for (const bool breaks : {false, true, false, true}) {
     at(breaks ? "a step that breaks" : "a step that holds");
     single->zero_grad();
@@ -191,6 +191,10 @@ const Rank kBroken("ddp broken backward", [] {
       loss_of(single->last(torch::tanh(single->first(all)))).backward();
       loss.backward();
       expect_equal(gradients_of(net), gradients_of(single), "a step that holds");
+      // What the break brought is gone, also from between gradients.
+      for (const at::Tensor& flat : ddp.allreduce_buffers()) {
+        EXPECT_TRUE(flat.isfinite().all().item<bool>()) << flat;
+      }
     }
   }
 });

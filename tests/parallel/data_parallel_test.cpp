@@ -63,6 +63,17 @@ std::vector<OptionsCase> option_cases(const Branches& net) {
   return cases;
 }
 
+void expect_same_sum_of_squares(const Gradients& a, const Gradients& b) {
+  const auto sum_of = [](const Gradients& all) {
+    double sum = 0;
+    for (const at::Tensor& one : all) sum += one.to(at::kDouble).square().sum().item<double>();
+    return sum;
+  };
+  const double expected = sum_of(b);
+  EXPECT_GT(expected, 0);
+  EXPECT_NEAR(sum_of(a), expected, 1e-12 * expected);
+}
+
 const Rank kOptions("ddp options", [] {
   start();
   Branches single = net_of(1);
@@ -86,10 +97,15 @@ const Rank kOptions("ddp options", [] {
       expect_equal(gradients_of(net), gradients_of(single), one.name);
       expect_same_on_all_ranks(gradients_of(net), one.name);
       EXPECT_TRUE(is_bucket_view(net->first->weight.grad()));
+      for (const at::Tensor& parameter : net->parameters()) {
+        EXPECT_EQ(parameter.grad().storage_offset() % 16, 0) << one.name;
+      }
       EXPECT_TRUE(
           spread_by_reduction({net->first->weight.grad(), net->last->bias.grad()}, world()));
       if (one.options.retain_allreduce_buffers) {
         EXPECT_FALSE(ddp.allreduce_buffers().empty());
+        // Nothing but zeros lies between gradients.
+        expect_same_sum_of_squares(ddp.allreduce_buffers(), gradients_of(net));
       } else {
         EXPECT_THROW(ddp.allreduce_buffers(), ConfigError);
       }

@@ -41,6 +41,22 @@ TEST(BucketPlan, ATriggerClosesItsBucketAndTheSizeIsIgnored) {
   EXPECT_THAT(members(plan, 1), ElementsAre(3));
 }
 
+TEST(BucketPlan, GradientsBeginWhereWidePiecesMayBegin) {
+  const std::vector<PlannedParameter> parameters{{10}, {32}, {0}, {17}, {1}};
+  const BucketPlan plan = plan_buckets(parameters, std::vector<int>{0, 1, 2, 3, 4}, 1000);
+  ASSERT_EQ(plan.buckets.size(), 1U);
+  EXPECT_THAT(plan.buckets[0].offsets, ElementsAre(0, 16, 48, 48, 80));
+  EXPECT_EQ(plan.buckets[0].elements, 60);
+  EXPECT_EQ(plan.buckets[0].size, 96);
+}
+
+TEST(BucketPlan, WhatLiesBetweenGradientsDoesNotCountForTheMessageSize) {
+  const std::vector<PlannedParameter> parameters{{1}, {1}, {1}, {1}};
+  const BucketPlan plan = plan_buckets(parameters, std::vector<int>{0, 1, 2, 3}, 3);
+  ASSERT_EQ(plan.buckets.size(), 2U);
+  EXPECT_THAT(members(plan, 0), ElementsAre(0, 1, 2));
+}
+
 TEST(BucketPlan, NothingGivesNothing) {
   EXPECT_TRUE(plan_buckets({}, {}, 10).buckets.empty());
 }
@@ -64,14 +80,21 @@ TEST(BucketPlan, HoldsEveryParameterOnceWhateverTheOrderAndSizes) {
       const Bucket& bucket = plan.buckets[b];
       EXPECT_FALSE(bucket.parameters.empty());
       std::int64_t elements = 0;
-      for (int index : bucket.parameters) {
-        const auto i = static_cast<std::size_t>(index);
+      std::int64_t end = 0;
+      ASSERT_EQ(bucket.offsets.size(), bucket.parameters.size());
+      for (std::size_t place = 0; place < bucket.parameters.size(); ++place) {
+        const auto i = static_cast<std::size_t>(bucket.parameters[place]);
+        EXPECT_EQ(bucket.offsets[place] % kGradientAlignment, 0);
+        EXPECT_GE(bucket.offsets[place], end);
+        EXPECT_LT(bucket.offsets[place], end + kGradientAlignment);
+        end = bucket.offsets[place] + parameters[i].elements;
         ++seen[i];
         elements += parameters[i].elements;
         EXPECT_EQ(parameters[i].kind, bucket.kind);
         EXPECT_EQ(plan.bucket_of[i], static_cast<int>(b));
       }
       EXPECT_EQ(elements, bucket.elements);
+      EXPECT_GE(bucket.size, end);
     }
     EXPECT_THAT(seen, testing::Each(1)) << "trial " << trial;
   }
