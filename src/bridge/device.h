@@ -2,11 +2,13 @@
 // and LibTorch's operators.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "core/torch.h"
 #include "kernels/batch_norm.h"
 #include "kernels/cuda/interface.h"
+#include "kernels/elements.h"
 #include "kernels/norms.h"
 
 namespace mezzo::bridge {
@@ -30,6 +32,10 @@ bool has_kernels(const at::Device&);
 /// The stream that LibTorch queues on now: a cudaStream_t; null for CPUs.
 kernels::cuda::Stream current_stream(const at::Device&);
 
+/// The capture of a graph that this stream takes part in, a number that no other capture of the
+/// process has; 0: none. What is queued now runs when the graph is replayed, and not before.
+std::uint64_t current_capture(const at::Device&);
+
 /// A list of the CUDA library, given back at the end.
 struct FreeCudaList {
   const kernels::cuda::Interface* cuda = nullptr;
@@ -50,6 +56,11 @@ class DeviceFlag {
   at::Tensor& flag_;
   at::Tensor raised_;
 };
+
+/// elements.h's update_scale() in one launch: a float and two ints on one device that has the CUDA
+/// library's kernels, by a float there.
+void update_scale(const at::Tensor& scale, const at::Tensor& unskipped, const at::Tensor& stuck,
+                  const at::Tensor& found_inf, const kernels::ScaleRule&);
 
 /// norms.h on the device that holds the memory, which has kernels. Scratch memory is allocated
 /// there.

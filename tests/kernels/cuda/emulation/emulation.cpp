@@ -41,6 +41,7 @@ const std::function<void()>* running_kernel = nullptr;
 bool broken = false;
 bool out_of_memory = false;
 bool is_capturing = false;
+unsigned long long captures = 0;  // that were begun
 int pieces = 0;
 int launch_count = 0;
 cudaError_t last = cudaSuccess;
@@ -124,6 +125,7 @@ void run_out_of_memory(bool on) {
   out_of_memory = on;
 }
 void set_capturing(bool on) {
+  captures += on && !is_capturing ? 1 : 0;
   is_capturing = on;
 }
 int pieces_of_memory() {
@@ -192,6 +194,11 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
 cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
   *status = is_capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
+}
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long* number) {
+  *number = captures;
+  return cudaStreamIsCapturing(stream, status);
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) {
   return cudaSuccess;
