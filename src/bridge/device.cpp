@@ -9,6 +9,7 @@
 
 #include "bridge/host.h"
 #include "bridge/workers.h"
+#include "kernels/cuda_driver.h"
 #include "kernels/cuda_library.h"
 
 namespace mezzo::bridge {
@@ -69,9 +70,12 @@ kernels::cuda::Stream current_stream(const at::Device& device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
 }
 
+// The driver rather than our library, which may not be loaded while a graph is captured.
 std::uint64_t current_capture(const at::Device& device) {
-  const kernels::cuda::Interface* cuda = cuda_kernels(device);
-  return cuda == nullptr ? 0 : cuda->capture(current_stream(device));
+  const kernels::cuda::Interface* const chosen = choice_for(device).functions;
+  if (chosen != nullptr) return chosen->capture(current_stream(device));
+  if (!device.is_cuda()) return 0;
+  return kernels::CudaDriver::of_this_machine().capture_of(current_stream(device));
 }
 
 CudaList make_cuda_list(const kernels::cuda::Interface& cuda, const at::Device& device) {

@@ -4,13 +4,14 @@
 #include <vector>
 
 #include "core/raise.h"
+#include "kernels/cuda_driver.h"
 #include "platform/libraries.h"
 
 namespace mezzo::kernels {
 namespace {
 
 constexpr const char* kLibrary = "libmezzo_cuda.so";
-constexpr const char* kDriver = "libcuda.so.1";
+constexpr const char* kDriver = CudaDriver::kLibrary;
 
 std::string& given_path() {
   static std::string path;

@@ -53,6 +53,19 @@ TEST_F(CudaMemory, WhatAGraphUsesIsNeitherWrittenNorFreedBeforeTheListIs) {
   EXPECT_EQ(mezzo_emulated::pieces_of_memory(), before + 2);
 }
 
+TEST_F(CudaMemory, EachCaptureHasANumberOfItsOwn) {
+  EXPECT_EQ(cuda().capture(nullptr), 0U);
+  mezzo_emulated::set_capturing(true);
+  const std::uint64_t first = cuda().capture(nullptr);
+  EXPECT_NE(first, 0U);
+  EXPECT_EQ(cuda().capture(nullptr), first);
+  mezzo_emulated::set_capturing(false);
+  EXPECT_EQ(cuda().capture(nullptr), 0U);
+  mezzo_emulated::set_capturing(true);
+  EXPECT_NE(cuda().capture(nullptr), 0U);
+  EXPECT_NE(cuda().capture(nullptr), first);
+}
+
 TEST_F(CudaMemory, GraphsHaveScratchMemoryOfTheirOwn) {
   const DeviceArray a(Array::random(DType::kFloat32, 100, 1));
   const Input in = a.in();
