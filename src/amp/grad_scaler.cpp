@@ -100,11 +100,16 @@ class GradScaler::Impl {
             " would divide gradients by the scale, but scale() was not called since the last "
             "update(): no loss was multiplied; call scale(loss).backward() for every loss");
     }
+    const auto world = parallel::world_if_any();
+    if (world && bridge::current_capture(gradients.front().device()) != 0) {
+      raise(kInGradScaler, call,
+            " while a graph is captured: ranks agree about the step over the host; capture "
+            "scale(loss).backward() alone");
+    }
     scaler.to(gradients.front().device());
     Progress one;
     const at::Tensor inverse = scaler.inverse();
     one.found_inf = at::zeros({}, inverse.options().dtype(at::kFloat));
-    const auto world = parallel::world_if_any();
     one.agreed = world && parallel::spread_by_reduction(gradients, *world);
     scaling::unscale_and_check(gradients, inverse, one.found_inf);
     // A rank whose averages became infinite would skip alone otherwise.

@@ -66,7 +66,10 @@ at::Tensor LossScaler::multiply(const at::Tensor& tensor) const {
 }
 
 at::Tensor LossScaler::inverse() const {
-  if (on_host()) return at::full({}, 1.0 / multiplier(state_.scale), at::kDouble);
+  if (on_host() || !rules_.dynamic) {
+    return at::full({}, 1.0 / multiplier(state_.scale),
+                    at::TensorOptions(device()).dtype(at::kDouble));
+  }
   return scale_.to(at::kDouble).reciprocal();
 }
 
