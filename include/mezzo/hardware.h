@@ -28,6 +28,9 @@ struct ComputeChoice {
   double float_rate;      ///< and in float32
   double low_over_float;  ///< time of the measured operators in that type over that in float32
   std::string why;        ///< one clause
+  /// What each CUDA device makes of the type, in the driver's order: "cuda:0 (Tesla T4, compute
+  /// capability 7.5): no bfloat16 in hardware before 8.0, so operators are slow or refused"
+  std::vector<std::string> cuda;
 };
 
 /// Forces a mode for float16 or bfloat16, for the whole process and from the next scope on; kAuto
@@ -39,10 +42,11 @@ MEZZO_API void set_compute_mode(at::ScalarType low, ComputeMode);
 /// bfloat16: ConfigError. Thread-safe.
 MEZZO_API ComputeMode compute_mode(at::ScalarType low);
 
-/// The mode with its reason; measures, if nothing has yet, also where a mode was forced.
+/// The mode with its reason; measures, if nothing has yet, also where a mode was forced. Starts
+/// CUDA's driver where there is one, but makes no context on a device.
 MEZZO_API ComputeChoice compute_choice(at::ScalarType low);
 
-/// One line for each 16-bit type: mode, reason, measured rates.
+/// One line for each 16-bit type: mode, reason, measured rates; and one for each CUDA device.
 MEZZO_API std::string hardware_report();
 
 /// The names of the kernel sets that this processor runs, slowest first: "baseline", "avx2",

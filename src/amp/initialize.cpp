@@ -8,9 +8,10 @@
 #include "amp/optimizer_state.h"
 #include "amp/param_state.h"
 #include "amp/session.h"
+#include "casting/hardware.h"
 #include "core/raise.h"
 #include "core/scalar_type.h"
-#include "mezzo/hardware.h"
+#include "kernels/cuda_driver.h"
 #include "parallel/agreement.h"
 
 namespace mezzo::amp::detail {
@@ -41,6 +42,19 @@ void tell_vanishing_eps(Session& session) {
   }
 }
 
+/// The driver may know of fewer devices than LibTorch, where it is not the one that LibTorch asks.
+void tell_slow_device(Session& session, const at::Device& device, at::ScalarType low) {
+  const auto devices = kernels::CudaDriver::of_this_machine().devices();
+  const auto index = static_cast<std::size_t>(device.has_index() ? device.index() : 0);
+  if (index >= devices.size()) return;
+  const std::string slow = why_slow(devices[index], low);
+  if (slow.empty()) return;
+  session.say_once("slow device",
+                   c10::str("mezzo: ", session.plan().properties.opt_level, " computes in ",
+                            row_of(low)->alias, ", and ", name_of(devices[index], index), " has ",
+                            slow, low == at::kBFloat16 ? "; O1 and O2 compute in float16" : ""));
+}
+
 /// A level is chosen for speed more often than not: say where this machine has none to give.
 void tell_slow_level(Session& session) {
   const Plan& plan = session.plan();
@@ -49,8 +63,11 @@ void tell_slow_level(Session& session) {
   const at::ScalarType low = plan.policy ? plan.policy->low() : *plan.convert;
   for (const auto& model : session.models()) {
     const auto parameters = model->module().parameters();
-    if (parameters.empty() || !parameters.front().device().is_cpu()) continue;
-    const ComputeChoice choice = compute_choice(low);
+    if (parameters.empty()) continue;
+    const at::Device device = parameters.front().device();
+    if (device.is_cuda()) tell_slow_device(session, device, low);
+    if (!device.is_cpu()) continue;
+    const ComputeChoice choice = processor_choice(low);
     const bool native = choice.mode == ComputeMode::kNative;
     if (native && choice.low_over_float < 1.0) return;
     session.say_once("slow level",

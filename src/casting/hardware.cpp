@@ -30,6 +30,10 @@ constexpr double kEmulationCost = 1.1;
 /// A type that is this much slower after a few turns is not measured any further.
 constexpr double kHopeless = 4.0;
 constexpr int kRepeats = 7;
+/// The first generations of CUDA devices, by their compute capability, that multiply matrices of a
+/// type in hardware of its own.
+constexpr int kFirstTensorCores = 7;
+constexpr int kFirstBFloat16 = 8;
 /// Turns before that is believed: the first builds kernels, and any may have waited for the
 /// processor.
 constexpr int kFirstSight = 3;
@@ -171,7 +175,7 @@ bool emulated(at::ScalarType low) {
   return compute_mode(low) == ComputeMode::kEmulated;
 }
 
-ComputeChoice compute_choice(at::ScalarType low) {
+ComputeChoice processor_choice(at::ScalarType low) {
   const Measurement& found = measurement_of(low);
   const bool forced = type_of(low).forced != ComputeMode::kAuto;
   return {.low = low,
@@ -180,7 +184,33 @@ ComputeChoice compute_choice(at::ScalarType low) {
           .low_rate = found.has_kernel ? rate_of(found.in_low.product) : 0,
           .float_rate = rate_of(found.in_float.product),
           .low_over_float = found.ratio(),
-          .why = reason(found, forced)};
+          .why = reason(found, forced),
+          .cuda = {}};
+}
+
+std::string name_of(const kernels::CudaDevice& device, std::size_t index) {
+  return c10::str("cuda:", index, " (", device.name, ", compute capability ", device.major, ".",
+                  device.minor, ")");
+}
+
+std::string why_slow(const kernels::CudaDevice& device, at::ScalarType low) {
+  if (low == at::kBFloat16 && device.major < kFirstBFloat16)
+    return c10::str("no bfloat16 in hardware before ", kFirstBFloat16,
+                    ".0, so operators are slow or refused");
+  if (low == at::kHalf && device.major < kFirstTensorCores)
+    return c10::str("no tensor cores before ", kFirstTensorCores,
+                    ".0, so float16 saves memory, but little time");
+  return {};
+}
+
+ComputeChoice compute_choice(at::ScalarType low) {
+  ComputeChoice choice = processor_choice(low);
+  for (const kernels::CudaDevice& device : kernels::CudaDriver::of_this_machine().devices()) {
+    const std::string slow = why_slow(device, low);
+    choice.cuda.push_back(name_of(device, choice.cuda.size()) + ": " +
+                          (slow.empty() ? "native" : slow));
+  }
+  return choice;
 }
 
 std::string hardware_report() {
@@ -192,6 +222,7 @@ std::string hardware_report() {
          << (choice.mode == ComputeMode::kEmulated ? "emulated in float32" : "native") << ", "
          << choice.why << " (" << choice.low_rate << " against " << choice.float_rate
          << " GFLOP/s in matrix products)\n";
+    for (const std::string& device : choice.cuda) text << "  " << device << '\n';
   }
   return text.str();
 }

@@ -83,21 +83,45 @@ void Shadow::open(const at::Tensor& weight) {
   gate_->open(weight);
 }
 
-bool Shadow::fresh(const at::Tensor& weight) const {
-  return base_.defined() && gate_->holds_for(weight);
+bool Shadow::fresh(const at::Tensor& weight, const QueuePlace& here) const {
+  return base_.defined() && capture_ == here.capture && gate_->holds_for(weight);
 }
 
-void Shadow::cast_again(const at::Tensor& weight) {
+void Shadow::cast_again(const at::Tensor& weight, const QueuePlace& here) {
   const Unrecorded guard;
-  const bool changed = base_.defined() && !invalid_ && gate_->version_differs(weight);
+  const bool changed =
+      base_.defined() && capture_ == here.capture && !invalid_ && gate_->version_differs(weight);
   gate_->close();
-  if (!changed) {
+  if (changed) {
+    write_at(here);
+  } else {
     base_ = at::empty_like(weight, weight.options().dtype(kind_.in_float ? at::kFloat : kind_.low));
+    if (capture_ != here.capture) end_.reset();
+    capture_ = here.capture;
+    users_.begin(here);
     gate_->drop_copies();
   }
   fill(weight);
+  mark_end(here);
   count_weight_casts();
   open(weight);
+}
+
+// An event that no other copy shares, and that no graph knows, is recorded again.
+void Shadow::mark_end(const QueuePlace& here) {
+  if (!here.has_streams()) {
+    end_.reset();
+  } else if (end_ != nullptr && end_.use_count() == 1 && here.capture == 0) {
+    end_->move_to(here);
+  } else {
+    end_ = std::make_shared<FillEnd>(here);
+  }
+}
+
+// Another stream may still write the values that are replaced.
+void Shadow::write_at(const QueuePlace& here) {
+  if (end_ != nullptr) end_->comes_before(here);
+  users_.add(here, base_);
 }
 
 void Shadow::fill(const at::Tensor& weight) {
@@ -108,20 +132,32 @@ void Shadow::fill(const at::Tensor& weight) {
   }
 }
 
-const at::Tensor& Shadow::whole(const at::Tensor& weight, Use use) {
+at::Tensor Shadow::whole(const at::Tensor& weight, Use use, const QueuePlace& here) {
   if (const at::Tensor& known = gate_->copy(use); known.defined()) return known;
   const Unrecorded guard;
   at::Tensor made = use.transposed ? base_.t().detach() : base_.detach();
-  if (use.with_history) {
+  if (use.with_history)
+    torch::autograd::impl::set_gradient_edge(made, edge_to(weight, use, made, here));
+  // A copy with a history holds its node.
+  if (!use.with_history || !here.has_streams()) gate_->keep(use, made);
+  return made;
+}
+
+torch::autograd::Edge Shadow::edge_to(const at::Tensor& weight, Use use, const at::Tensor& copy,
+                                      const QueuePlace& here) {
+  led_to_weight_ = true;
+  const ShadowNode::Way way{weight.scalar_type(), kind_, use.transposed};
+  if (!here.has_streams()) {
     torch::autograd::Edge& edge = edges_[use.transposed];
-    if (!edge.is_valid()) {
-      const ShadowNode::Way way{weight.scalar_type(), kind_, use.transposed};
-      edge = shadow_edge(weight, way, gate_, made);
-    }
-    torch::autograd::impl::set_gradient_edge(made, edge);
+    if (!edge.is_valid()) edge = shadow_edge(weight, way, gate_, copy);
+    return edge;
   }
-  gate_->keep(use, std::move(made));
-  return gate_->copy(use);
+  if (NodePointer node = nodes_[use.transposed].lock();
+      node && node->input_metadata(0).stream() == *here.stream)
+    return {std::move(node), 0};
+  torch::autograd::Edge edge = shadow_edge(weight, way, gate_, copy);
+  nodes_[use.transposed] = WeakNode(edge.function);
+  return edge;
 }
 
 // Its history goes on through the view's own.
@@ -139,11 +175,15 @@ at::Tensor Shadow::viewed(const at::Tensor& weight, const at::Tensor& view,
   return shaped;
 }
 
-at::Tensor Shadow::use(const at::Tensor& weight, const at::Tensor* view, bool with_history) {
+at::Tensor Shadow::use(const at::Tensor& weight, const at::Tensor* view, bool with_history,
+                       const QueuePlace& here) {
   gate_->mark_used();
-  if (view == nullptr) return whole(weight, {.transposed = false, .with_history = with_history});
+  if (end_ != nullptr) end_->comes_before(here);
+  users_.add(here, base_);
+  if (view == nullptr)
+    return whole(weight, {.transposed = false, .with_history = with_history}, here);
   if (is_transpose(*view, weight, with_history))
-    return whole(weight, {.transposed = true, .with_history = with_history});
+    return whole(weight, {.transposed = true, .with_history = with_history}, here);
   return viewed(weight, *view, with_history);
 }
 
@@ -161,10 +201,12 @@ void Shadow::resume(const at::Tensor& weight) {
   if (paused_) open(weight);
 }
 
-bool Shadow::begin_refill() {
+bool Shadow::begin_refill(const QueuePlace& here) {
   if (!base_.defined()) return false;
   gate_->close();
-  invalid_ = !gate_->take_used();
+  const bool in_a_graph = capture_ != 0 || here.capture != 0;
+  invalid_ = !gate_->take_used() || in_a_graph;
+  if (!invalid_) write_at(here);
   return !invalid_;
 }
 
@@ -177,7 +219,8 @@ bool Shadow::can_be_written_with(const at::Tensor& weight) const {
          same_layout(*base_.unsafeGetTensorImpl(), *weight.unsafeGetTensorImpl());
 }
 
-void Shadow::end_refill(const at::Tensor& weight) {
+void Shadow::end_refill(const at::Tensor& weight, std::shared_ptr<FillEnd> end) {
+  end_ = std::move(end);
   open(weight);
 }
 
@@ -185,7 +228,10 @@ void Shadow::retire() {
   gate_->close();
   gate_->drop_copies();
   base_.reset();
+  end_.reset();
   edges_ = {};
+  nodes_ = {};
+  led_to_weight_ = false;
 }
 
 }  // namespace mezzo::casting

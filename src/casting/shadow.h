@@ -12,6 +12,8 @@
 #include <string>
 
 #include "casting/shadow_gate.h"
+#include "casting/stream_order.h"
+#include "core/autograd_node.h"
 #include "core/torch.h"
 
 namespace mezzo::casting {
@@ -59,7 +61,8 @@ class ShadowNode final : public torch::autograd::Node {
 torch::autograd::Edge shadow_edge(const at::Tensor& weight, ShadowNode::Way way,
                                   std::shared_ptr<ShadowGate> gate, const at::Tensor& copy);
 
-/// The registry's, under its mutex.
+/// The registry's, under its mutex. `here` is the place where the caller queues work on the
+/// weight's device.
 class Shadow {
  public:
   using Use = ShadowGate::Use;
@@ -71,16 +74,17 @@ class Shadow {
   /// How operators come to the copy without the registry. It outlives the shadow, closed.
   const std::shared_ptr<ShadowGate>& gate() const { return gate_; }
 
-  /// Does the copy hold the weight's value, as far as can be known?
-  bool fresh(const at::Tensor& weight) const;
+  /// Does the copy hold the weight's value here, as far as can be known?
+  bool fresh(const at::Tensor& weight, const QueuePlace& here) const;
 
   /// Fills the copy anew: in place where the weight is known to have changed, so that graphs which
   /// saved the old values fail as they would without casts; else in new memory, so that they stay
   /// valid.
-  void cast_again(const at::Tensor& weight);
+  void cast_again(const at::Tensor& weight, const QueuePlace& here);
 
   /// The copy of a fresh shadow for the weight or, if `view` is not null, for that view of it.
-  at::Tensor use(const at::Tensor& weight, const at::Tensor* view, bool with_history);
+  at::Tensor use(const at::Tensor& weight, const at::Tensor* view, bool with_history,
+                 const QueuePlace& here);
 
   /// The next use casts again.
   void invalidate();
@@ -95,10 +99,10 @@ class Shadow {
   bool saw_gradient() const { return gate_->saw_gradient(); }
 
   /// Between these two the caller writes the weight's new values into base(), or has fill() do it.
-  /// Nothing is begun, and the copy invalidated, if there is none or nobody used it since the last
-  /// time.
-  bool begin_refill();
-  void end_refill(const at::Tensor& weight);
+  /// Nothing is begun, and the copy invalidated, if there is none, if nobody used it since the last
+  /// time, or if a graph is captured. `end` may be null where there are no streams.
+  bool begin_refill(const QueuePlace& here);
+  void end_refill(const at::Tensor& weight, std::shared_ptr<FillEnd> end);
   const at::Tensor& base() const { return base_; }
   void fill(const at::Tensor& weight);
   bool was_used() const { return gate_->was_used(); }
@@ -115,19 +119,35 @@ class Shadow {
   /// Frees all values; the shadow stays unusable.
   void retire();
 
-  /// Is there a node? It holds the weight's accumulator, and that holds the weight.
+  /// Is there a node of ours that lives by itself? It holds the weight's accumulator, and that
+  /// holds the weight.
   bool holds_weight() const { return edges_[0].is_valid() || edges_[1].is_valid(); }
+
+  /// Was there ever a node that leads graphs to the weight?
+  bool led_to_weight() const { return led_to_weight_; }
 
  private:
   void open(const at::Tensor& weight);
-  const at::Tensor& whole(const at::Tensor& weight, Use use);
+  at::Tensor whole(const at::Tensor& weight, Use use, const QueuePlace& here);
+  torch::autograd::Edge edge_to(const at::Tensor& weight, Use use, const at::Tensor& copy,
+                                const QueuePlace& here);
+  void write_at(const QueuePlace& here);
+  void mark_end(const QueuePlace& here);
   at::Tensor viewed(const at::Tensor& weight, const at::Tensor& view, bool with_history) const;
 
   const ShadowKind kind_;
   at::Tensor base_;
+  std::uint64_t capture_ = 0;     // of a graph, which fills base_; 0: none
+  std::shared_ptr<FillEnd> end_;  // of what fills it; null without streams
+  MemoryUsers users_;             // of its memory
   bool paused_ = false;
-  bool invalid_ = false;                        // doubtful, whatever the weight's version says
-  std::array<torch::autograd::Edge, 2> edges_;  // to the nodes: straight, transposed
+  bool invalid_ = false;  // doubtful, whatever the weight's version says
+  // To the nodes: straight, transposed. Without streams they are kept for all graphs to come.
+  std::array<torch::autograd::Edge, 2> edges_;
+  // With streams they belong to their graphs, as all of LibTorch's do: a node, and the accumulator
+  // that it holds, run on the stream on which they were made.
+  std::array<WeakNode, 2> nodes_;
+  bool led_to_weight_ = false;
   const std::shared_ptr<ShadowGate> gate_ = std::make_shared<ShadowGate>();
 };
 

@@ -16,8 +16,11 @@ bool was_set(const std::weak_ptr<T>& pointer) {
   return pointer.owner_before(empty) || empty.owner_before(pointer);
 }
 
-bool holds_node(const std::shared_ptr<Shadow>& shadow) {
+bool holds_weight(const std::shared_ptr<Shadow>& shadow) {
   return shadow->holds_weight();
+}
+bool led_to_weight(const std::shared_ptr<Shadow>& shadow) {
+  return shadow->led_to_weight();
 }
 bool saw_gradient(const std::shared_ptr<Shadow>& shadow) {
   return shadow->saw_gradient();
@@ -77,14 +80,25 @@ const std::shared_ptr<Shadow>& WeightEntry::shadow_of(ShadowKind kind) {
 
 bool WeightEntry::is_gone() const {
   const std::size_t owners = weight.use_count();
-  return owners == 0 || (owners == 1 && std::ranges::any_of(shadows, holds_node));
+  return owners == 0 || (owners == 1 && std::ranges::any_of(shadows, holds_weight));
+}
+
+void WeightEntry::updates_are_reported(const QueuePlace& here) {
+  // Once so, always so: a graph may be replayed at any time.
+  moved_by_graph = moved_by_graph || here.capture != 0;
+  kept_fresh = !moved_by_graph;
+  if (moved_by_graph) invalidate();
+}
+
+void WeightEntry::invalidate() {
+  for (const auto& shadow : shadows) shadow->invalidate();
 }
 
 bool WeightEntry::is_trained(const at::Tensor& tensor) {
   // The first use may have led a graph to the weight itself, by a view of it.
   const bool others_graph =
-      !shadows.empty() && std::ranges::none_of(shadows, holds_node) && was_recorded(tensor);
-  trained_ = trained_ || others_graph || tensor.grad().defined() ||
+      !shadows.empty() && std::ranges::none_of(shadows, led_to_weight) && was_recorded(tensor);
+  trained_ = trained_ || moved_by_graph || others_graph || tensor.grad().defined() ||
              std::ranges::any_of(shadows, saw_gradient);
   return trained_;
 }

@@ -45,12 +45,18 @@ struct WeightEntry {
   /// alone? Once so, always so.
   bool is_trained(const at::Tensor& tensor);
 
+  /// Somebody reports each update, this one too: copies are kept from now on. If it is captured,
+  /// replays will make it and report nothing: copies are invalid now, and never kept again.
+  void updates_are_reported(const QueuePlace& here);
+  void invalidate();
+
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weight;
   std::uint64_t number;  // no other entry's
   WeightMemory memory;
   std::vector<std::shared_ptr<Shadow>> shadows;
-  bool kept_fresh = false;  // an optimizer of ours reports each of its updates
-  bool in_use = false;      // since an outermost scope ended last
+  bool kept_fresh = false;      // an optimizer of ours reports each of its updates
+  bool moved_by_graph = false;  // an update was captured: nobody sees its replays
+  bool in_use = false;          // since an outermost scope ended last
 
  private:
   bool trained_ = false;

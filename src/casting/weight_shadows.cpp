@@ -98,19 +98,21 @@ at::Tensor WeightShadows::use_weight(const at::Tensor& weight, ShadowKind kind,
   const bool with_history = weight.requires_grad() && at::GradMode::is_enabled();
   // A view made without a graph, used with one: its gradient must not reach the weight.
   if (view != nullptr && with_history && view->is_leaf()) return {};
+  const QueuePlace here = QueuePlace::of(weight.device());
   Dropped dropped;
   const std::lock_guard lock(mutex_);
   WeightEntry& entry = entry_of(weight, dropped);
   entry.follow_memory(weight);
   doubt_others_updates(entry, weight);
   const std::shared_ptr<Shadow>& shadow = entry.shadow_of(kind);
-  if (shadow->fresh(weight)) {
+  if (shadow->fresh(weight, here)) {
     shadow->resume(weight);
   } else {
-    shadow->cast_again(weight);
+    shadow->cast_again(weight, here);
   }
-  if (cache != nullptr) cache->put(weight, shadow->gate());
-  at::Tensor copy = shadow->use(weight, view, with_history);
+  // Streams are looked at in each use.
+  if (cache != nullptr && !here.has_streams()) cache->put(weight, shadow->gate());
+  at::Tensor copy = shadow->use(weight, view, with_history, here);
   const bool before_update = LastingScope::here() && !entry.kept_fresh &&
                              !at::GradMode::is_enabled() && weight.grad().defined();
   if (before_update) shadow->doubt();
@@ -120,7 +122,8 @@ at::Tensor WeightShadows::use_weight(const at::Tensor& weight, ShadowKind kind,
 // LibTorch's own optim::SGD and others move a weight without a trace. So a copy that nobody keeps
 // fresh lasts for one outermost scope if there is a sign that the weight is trained.
 void WeightShadows::doubt_others_updates(WeightEntry& entry, const at::Tensor& weight) {
-  if (entry.kept_fresh || entry.in_use || !weight.requires_grad()) return;
+  if (entry.kept_fresh || entry.in_use) return;
+  if (!weight.requires_grad() && !entry.moved_by_graph) return;
   entry.in_use = true;
   // A scope that never ends sees many come and go.
   if (in_use_.size() > 2 * entries_.size() + 64) {
@@ -154,10 +157,12 @@ void WeightShadows::refresh(at::TensorList weights) {
   for (const at::Tensor& weight : weights) {
     WeightEntry* const entry = find(weight);
     if (!entry) continue;
-    entry->kept_fresh = true;
+    const QueuePlace here = QueuePlace::of(weight.device());
+    entry->updates_are_reported(here);
+    if (entry->moved_by_graph) continue;
     entry->follow_memory(weight);
     for (const auto& shadow : entry->shadows) {
-      if (!shadow->begin_refill()) continue;
+      if (!shadow->begin_refill(here)) continue;
       filled.emplace_back(shadow.get(), &weight);
       if (shadow->kind().in_float) {
         shadow->fill(weight);
@@ -168,7 +173,9 @@ void WeightShadows::refresh(at::TensorList weights) {
     }
   }
   if (!copies.empty()) at::_foreach_copy_(copies, values);
-  for (const auto& [shadow, weight] : filled) shadow->end_refill(*weight);
+  FillEnds ends;
+  for (const auto& [shadow, weight] : filled)
+    shadow->end_refill(*weight, ends.of(weight->device()));
   count_weight_casts(static_cast<std::int64_t>(filled.size()));
 }
 
@@ -176,7 +183,9 @@ std::optional<CastLoan> WeightShadows::lend(const at::Tensor& weight) {
   const std::lock_guard lock(mutex_);
   WeightEntry* const entry = find(weight);
   if (!entry) return std::nullopt;
-  entry->kept_fresh = true;
+  const QueuePlace here = QueuePlace::of(weight.device());
+  entry->updates_are_reported(here);
+  if (entry->moved_by_graph) return std::nullopt;
   entry->follow_memory(weight);
   std::shared_ptr<Shadow> used;
   for (const auto& shadow : entry->shadows) {
@@ -185,7 +194,7 @@ std::optional<CastLoan> WeightShadows::lend(const at::Tensor& weight) {
     used = shadow;
   }
   if (!used || !used->can_be_written_with(weight)) return std::nullopt;
-  for (const auto& shadow : entry->shadows) shadow->begin_refill();
+  for (const auto& shadow : entry->shadows) shadow->begin_refill(here);
   const ShadowKind kind = used->kind();
   at::Tensor copy = used->base();
   return CastLoan{std::move(used), weight, weight.storage().unsafeGetStorageImpl(), std::move(copy),
@@ -194,11 +203,12 @@ std::optional<CastLoan> WeightShadows::lend(const at::Tensor& weight) {
 
 void WeightShadows::take_back(std::span<const CastLoan> loans) {
   const std::lock_guard lock(mutex_);
+  FillEnds ends;
   for (const CastLoan& loan : loans) {
     // A use, an invalidation or a move of the weight in the meantime made the loan void.
     if (!loan.shadow->is_refilling(loan.copy)) continue;
     if (loan.weight.storage().unsafeGetStorageImpl() == loan.storage) {
-      loan.shadow->end_refill(loan.weight);
+      loan.shadow->end_refill(loan.weight, ends.of(loan.weight.device()));
     }
   }
 }
@@ -208,7 +218,9 @@ void WeightShadows::invalidate(at::TensorList weights) {
   for (const at::Tensor& weight : weights) {
     WeightEntry* const entry = find(weight);
     if (!entry) continue;
-    for (const auto& shadow : entry->shadows) shadow->invalidate();
+    const QueuePlace here = QueuePlace::of(weight.device());
+    if (here.capture != 0) entry->updates_are_reported(here);
+    entry->invalidate();
   }
 }
 
@@ -217,7 +229,7 @@ void WeightShadows::leave(at::TensorList weights) {
   for (const at::Tensor& weight : weights) {
     WeightEntry* const entry = find(weight);
     if (!entry || !std::exchange(entry->kept_fresh, false)) continue;
-    for (const auto& shadow : entry->shadows) shadow->invalidate();
+    entry->invalidate();
   }
 }
 

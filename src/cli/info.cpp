@@ -69,6 +69,7 @@ void print_torch(const Json& info, TextTable& table) {
   for (const auto& [dtype, compute] : info["compute"].items()) {
     table.add(
         {dtype, compute["mode"].get<std::string>() + ": " + compute["why"].get<std::string>()});
+    for (const Json& device : compute["cuda"]) table.add({dtype, device.get<std::string>()});
   }
   for (const Json& missing : info["absent"]) {
     table.add(

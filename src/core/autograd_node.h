@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -26,6 +27,22 @@ auto make_node(Args&&... args) {
     return c10::make_intrusive<Node>(std::forward<Args>(args)...);
   }
 }
+
+/// Names a node without owning it.
+class WeakNode {
+ public:
+  WeakNode() = default;
+  explicit WeakNode(const NodePointer& node) : node_(std::in_place, node) {}
+
+  /// Null where there is none, or it is gone.
+  NodePointer lock() const { return node_ ? node_->lock() : NodePointer(); }
+
+ private:
+  using Node = torch::autograd::Node;
+  using Pointer = std::conditional_t<std::is_same_v<NodePointer, std::shared_ptr<Node>>,
+                                     std::weak_ptr<Node>, c10::weak_intrusive_ptr<Node>>;
+  std::optional<Pointer> node_;
+};
 
 /// Makes a node the accumulator of a leaf again, after a change of its type has cut it off.
 template <class Pointer>

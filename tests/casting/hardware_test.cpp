@@ -81,6 +81,19 @@ TEST(ComputeMode, ManyThreadsAgree) {
   for (const ComputeMode mode : modes) EXPECT_EQ(mode, modes[0]);
 }
 
+TEST(CudaDevices, OfGenerationsWithoutATypeSaySo) {
+  const kernels::CudaDevice p100{"Tesla P100", 6, 0};
+  const kernels::CudaDevice t4{"Tesla T4", 7, 5};
+  const kernels::CudaDevice a100{"NVIDIA A100", 8, 0};
+  EXPECT_EQ(name_of(t4, 1), "cuda:1 (Tesla T4, compute capability 7.5)");
+  EXPECT_EQ(why_slow(t4, at::kBFloat16),
+            "no bfloat16 in hardware before 8.0, so operators are slow or refused");
+  EXPECT_EQ(why_slow(t4, at::kHalf), "");
+  EXPECT_EQ(why_slow(p100, at::kHalf),
+            "no tensor cores before 7.0, so float16 saves memory, but little time");
+  for (const auto low : {at::kHalf, at::kBFloat16}) EXPECT_EQ(why_slow(a100, low), "");
+}
+
 TEST(HardwareReport, HasALineForEachType) {
   const Restored restored;
   set_compute_mode(at::kHalf, ComputeMode::kEmulated);

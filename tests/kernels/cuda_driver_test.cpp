@@ -10,7 +10,7 @@ void* stream(std::uintptr_t address) {
 }
 
 TEST(CudaDriver, NamesItsDevicesAndTheirCapabilities) {
-  const std::vector<CudaDevice> devices = CudaDriver(MEZZO_PRETEND_DRIVER).devices();
+  const std::vector<CudaDevice> devices = CudaDriver(MEZZO_THREE_DEVICES).devices();
   ASSERT_EQ(devices.size(), 3U);
   EXPECT_EQ(devices[0].name, "Tesla P100");
   EXPECT_EQ(devices[1].name, "Tesla T4");
@@ -20,7 +20,7 @@ TEST(CudaDriver, NamesItsDevicesAndTheirCapabilities) {
 }
 
 TEST(CudaDriver, NumbersTheCaptureOfAStream) {
-  const CudaDriver driver(MEZZO_PRETEND_DRIVER);
+  const CudaDriver driver(MEZZO_THREE_DEVICES);
   EXPECT_NE(driver.capture_of(stream(3)), 0U);
   EXPECT_NE(driver.capture_of(stream(3)), driver.capture_of(stream(5)));
   EXPECT_EQ(driver.capture_of(stream(4)), 0U) << "nobody captures it";

@@ -36,7 +36,8 @@ Json devices() {
 Json compute_of(const ComputeChoice& choice) {
   return {{"mode", choice.mode == ComputeMode::kEmulated ? "emulated" : "native"},
           {"why", choice.why},
-          {"time_over_float32", choice.low_over_float}};
+          {"time_over_float32", choice.low_over_float},
+          {"cuda", choice.cuda}};
 }
 
 Json absent() {
