@@ -42,7 +42,7 @@ void OptimizerStep::check_capture(std::string_view where, CapturePoint point) {
   }
   const std::string why = why_not_captured(capture, point);
   if (why.empty()) return;
-  snapshot_.forget();
+  snapshot_.leave_capture();
   raise(where, "a graph is being captured, and optimizer ", owner_.index(), ' ', why);
 }
 

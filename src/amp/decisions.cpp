@@ -33,8 +33,7 @@ void Decisions::note(Decision known, const at::Tensor& found_inf, const scaling:
   add(before, &Decision::scale_before);
   add(after, &Decision::scale_after);
   if (queued.has_stuck) numbers.push_back(number_on(stuck, device));
-  const at::Tensor there =
-      numbers.size() == 1 ? numbers.front().reshape({1}) : at::stack(numbers);
+  const at::Tensor there = numbers.size() == 1 ? numbers.front().reshape({1}) : at::stack(numbers);
   queued.numbers = there.to(at::kCPU, at::kFloat, /*non_blocking=*/true, /*copy=*/true);
   if (!device.is_cpu()) {
     // Nobody reads the numbers before this has come to pass.

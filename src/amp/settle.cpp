@@ -115,7 +115,8 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
         continue;
       }
       raw.push_back(slot.weight.grad());
-      GradientSum& sum = sums.emplace_back(take_gradients(slot, still_scaled.has_value(), widening));
+      GradientSum& sum =
+          sums.emplace_back(take_gradients(slot, still_scaled.has_value(), widening));
       if (sum.fresh.defined()) {
         lists.front().gradients.push_back(divide_graph(sum.fresh, lists.front().inverse));
       }

@@ -62,10 +62,20 @@ void Snapshot::watch(const std::vector<at::Tensor>& tensors) {
   }
 }
 
+std::uint64_t Snapshot::capture_now() const {
+  return watched_.empty() ? 0 : bridge::current_capture(watched_.front().device());
+}
+
+void Snapshot::leave_capture() noexcept {
+  if (capture_ == 0) return;
+  taken_ = std::exchange(taken_before_, false);
+  capture_ = 0;
+}
+
 void Snapshot::take() {
-  const std::uint64_t capture =
-      watched_.empty() ? 0 : bridge::current_capture(watched_.front().device());
+  const std::uint64_t capture = capture_now();
   if (taken_ && capture == capture_) return;
+  taken_before_ = capture != 0 && (taken_before_ || (taken_ && capture_ == 0));
   const at::NoGradGuard no_grad;
   if (!watched_.empty()) {
     for (std::size_t i = 0; i < watched_.size(); ++i) {
@@ -88,7 +98,8 @@ void Snapshot::take() {
 }
 
 void Snapshot::give_back() {
-  if (!taken_) return;
+  if (capture_ != capture_now()) leave_capture();
+  if (!taken_ || capture_ != capture_now()) return;
   const at::NoGradGuard no_grad;
   copy_all(watched_, copies_);
   if (!with_generators_) return;
@@ -116,7 +127,8 @@ void Snapshot::remember(const std::vector<at::Tensor>& copies,
 /// In most steps nothing changes: graphs that saved these values stay good, and so all is written
 /// through tensors of their own.
 void Snapshot::give_back_if(const at::Tensor& flag) {
-  if (!taken_) return;
+  if (capture_ != capture_now()) leave_capture();
+  if (!taken_ || capture_ != capture_now()) return;
   const at::NoGradGuard no_grad;
   std::vector<std::size_t> others;
   std::vector<ListOnDevice> lists;

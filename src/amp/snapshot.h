@@ -49,16 +49,23 @@ class Snapshot {
   /// states of generators these are not given back.
   void remember(const std::vector<at::Tensor>& copies, std::vector<at::Tensor> generator_states);
 
-  void forget() noexcept { taken_ = false; }
+  void forget() noexcept {
+    taken_ = false;
+    taken_before_ = false;
+  }
+  /// A capture comes to nothing: what was remembered before it counts again.
+  void leave_capture() noexcept;
   bool is_taken() const noexcept { return taken_; }
   bool with_generators() const noexcept { return with_generators_; }
 
  private:
+  std::uint64_t capture_now() const;
   void give_back_one_by_one(const at::Tensor& flag, const std::vector<std::size_t>& which);
 
   bool with_generators_;
   bool taken_ = false;
   std::uint64_t capture_ = 0;  // in which it was taken; 0: none
+  bool taken_before_ = false;  // and there was one from before that
   std::vector<at::Tensor> watched_;
   std::vector<at::Tensor> copies_;
   std::vector<at::Tensor> generator_states_;

@@ -99,10 +99,10 @@ void update_scale(const at::Tensor& scale, const at::Tensor& unskipped, const at
                   const at::Tensor& found_inf, const kernels::ScaleRule& rule) {
   const at::Device device = scale.device();
   const kernels::cuda::Interface& cuda = *cuda_kernels(device);
-  const bool done = cuda.update_scale(
-      scale.mutable_data_ptr<float>(), unskipped.mutable_data_ptr<std::int32_t>(),
-      stuck.mutable_data_ptr<std::int32_t>(), found_inf.const_data_ptr<float>(), &rule,
-      index_of(device), current_stream(device));
+  const bool done =
+      cuda.update_scale(scale.mutable_data_ptr<float>(), unskipped.mutable_data_ptr<std::int32_t>(),
+                        stuck.mutable_data_ptr<std::int32_t>(), found_inf.const_data_ptr<float>(),
+                        &rule, index_of(device), current_stream(device));
   kernels::check_cuda(cuda, done, "loss scale");
 }
 

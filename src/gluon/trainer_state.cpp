@@ -135,10 +135,11 @@ void TrainerState::check_batch_size(double batch_size) const {
 
 void TrainerState::refuse_in_capture() const {
   if (bridge::current_capture(weight(0).device()) == 0) return;
-  raise(kTrainerWhere,
-        "a step while a graph is captured: a trainer counts its updates, and decides about them, on "
-        "the host; capture forward and backward alone, or use amp::initialize with a fused "
-        "optimizer of mezzo::optim");
+  raise(
+      kTrainerWhere,
+      "a step while a graph is captured: a trainer counts its updates, and decides about them, on "
+      "the host; capture forward and backward alone, or use amp::initialize with a fused "
+      "optimizer of mezzo::optim");
 }
 
 void TrainerState::check_fresh() const {

@@ -72,12 +72,13 @@ class LossScaler {
 
   ScaleRules rules_;
   mutable ScaleState state_;
-  mutable bool stale_ = false;   // the device knows more than state_
-  bool captured_ = false;        // graphs move it: it is stale for ever
-  at::Tensor scale_;             // float
-  at::Tensor unskipped_;         // int
-  at::Tensor stuck_;             // int
-  mutable at::Tensor now_ = {};  // a copy of scale_ since it moved last; undefined: none was asked for
+  mutable bool stale_ = false;  // the device knows more than state_
+  bool captured_ = false;       // graphs move it: it is stale for ever
+  at::Tensor scale_;            // float
+  at::Tensor unskipped_;        // int
+  at::Tensor stuck_;            // int
+  mutable at::Tensor now_ =
+      {};  // a copy of scale_ since it moved last; undefined: none was asked for
 };
 
 }  // namespace mezzo::scaling

@@ -219,8 +219,9 @@ TEST_P(CapturedStep, IsRefusedWhereItsLossWasNotCaptured) {
     const Capture capture;
     EXPECT_THAT(error_in([&] { ours.optimizer().step(); }),
                 HasSubstr("capture scale_loss, backward() and step() together"));
-    EXPECT_THAT(error_in([&] { scale_loss(ours.amp->first(x).sum(), ours.optimizer()); }),
-                HasSubstr("capture scale_loss, backward() and step() together"));
+    EXPECT_THAT(
+        error_in([&] { scale_loss(ours.amp->first(x).sum(), ours.optimizer()).backward(); }),
+        HasSubstr("capture scale_loss, backward() and step() together"));
   }
   EXPECT_TRUE(ours.optimizer().step().applied());
   EXPECT_TRUE(called.optimizer().step().applied());
@@ -243,9 +244,7 @@ TEST_P(CapturedStep, AStepThatWasLeftOutOfItsCaptureIsRefusedUntilItsLossIsGone)
 TEST_P(CapturedStep, GradientsFromBeforeTheCaptureAreRefused) {
   UndecidedTraining ours(at::kCPU, options());
   const at::Tensor x = torch::ones({16, 12});
-  const auto backward = [&] {
-    scale_loss(ours.amp->first(x).sum(), ours.optimizer()).backward();
-  };
+  const auto backward = [&] { scale_loss(ours.amp->first(x).sum(), ours.optimizer()).backward(); };
   ours.step(0);
   if (!options().defer_unscale) {
     const Capture capture;
@@ -367,13 +366,15 @@ TEST_P(CapturedStep, OneLaunchGivesAllBatchNormsBackAndOneMovesTheScale) {
   EXPECT_EQ(copies_under_flags, 1);
   EXPECT_EQ(copied_tensors, 3);
   EXPECT_EQ(scale_updates, 1);
-  // At levels with masters the gradients of four weights (and their masters') become float together.
-  EXPECT_EQ(copies, options().opt_level > "O1" && options().opt_level != "O4" &&
-                            !options().defer_unscale
-                        ? 1
-                        : 0);
+  // At levels with masters the gradients of four weights (and their masters') become float
+  // together.
+  EXPECT_EQ(copies,
+            options().opt_level > "O1" && options().opt_level != "O4" && !options().defer_unscale
+                ? 1
+                : 0);
   const auto after = ours.values();
-  for (std::size_t i = 0; i < after.size(); ++i) EXPECT_TRUE(torch::equal(after[i], before[i])) << i;
+  for (std::size_t i = 0; i < after.size(); ++i)
+    EXPECT_TRUE(torch::equal(after[i], before[i])) << i;
 }
 
 }  // namespace

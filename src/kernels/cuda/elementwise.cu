@@ -94,8 +94,8 @@ __global__ void __launch_bounds__(kThreads)
   combine<float, true>(row, part.begin, part.end, factors, found_inf, x, y, out);
 }
 
-__global__ void __launch_bounds__(kThreads) copy_kernel(RowTable<ListRow> table,
-                                                         const float* flag) {
+__global__ void __launch_bounds__(kThreads)
+    copy_kernel(RowTable<ListRow> table, const float* flag) {
   if (flag != nullptr && *flag == 0.0f) return;
   const Part<ListRow> part = part_of(table);
   if (part.row.x_dtype == DType::kFloat64 || part.row.out_dtype == DType::kFloat64) {
