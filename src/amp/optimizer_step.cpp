@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "amp/gradients.h"
 #include "amp/optimizer_state.h"
 #include "amp/settle.h"
 #include "amp/shared_flag.h"
@@ -335,7 +336,9 @@ void OptimizerStep::tell_silent_parameters(std::int64_t steps) {
   std::string names;
   int count = 0;
   for (const Slot& slot : slots_.all()) {
-    if (slot.master.grad().defined() || !slot.weight.requires_grad()) continue;
+    // Gradients that were stepped as they came, with their scale, are still with the weights.
+    if (slot.master.grad().defined() || has_gradient(slot.weight) || !slot.weight.requires_grad())
+      continue;
     if (++count <= 3) names += (names.empty() ? "'" : ", '") + session_.name_of(slot.weight) + "'";
   }
   if (count == 0) return;

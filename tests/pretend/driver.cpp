@@ -10,27 +10,30 @@ AskCapture number_of_capture = nullptr;
 
 }  // namespace
 
-/// Who knows of captures, and answers with 0 where there is none.
-extern "C" void mezzo_pretend_driver_ask(AskCapture ask) {
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+/// The function knows of captures, and answers with 0 where there is none.
+EXPORTED void mezzo_pretend_driver_ask(AskCapture ask) {
   number_of_capture = ask;
 }
 
-extern "C" int cuInit(unsigned) {
+EXPORTED int cuInit(unsigned) {
   return 0;
 }
-extern "C" int cuDeviceGetCount(int* count) {
+EXPORTED int cuDeviceGetCount(int* count) {
   *count = 2;
   return 0;
 }
-extern "C" int cuDeviceGet(int* device, int ordinal) {
+EXPORTED int cuDeviceGet(int* device, int ordinal) {
   *device = ordinal;
   return 0;
 }
-extern "C" int cuDeviceGetName(char* name, int size, int device) {
-  std::strncpy(name, device == 0 ? "pretended" : "pretended, older", static_cast<std::size_t>(size));
+EXPORTED int cuDeviceGetName(char* name, int size, int device) {
+  std::strncpy(name, device == 0 ? "pretended" : "pretended, older",
+               static_cast<std::size_t>(size));
   return 0;
 }
-extern "C" int cuDeviceGetAttribute(int* value, int attribute, int device) {
+EXPORTED int cuDeviceGetAttribute(int* value, int attribute, int device) {
   constexpr int kMajor = 75;
   if (attribute == kMajor) {
     *value = device == 0 ? 9 : 7;
@@ -39,8 +42,8 @@ extern "C" int cuDeviceGetAttribute(int* value, int attribute, int device) {
   }
   return 0;
 }
-extern "C" int cuStreamGetCaptureInfo_v2(void* stream, int* status, std::uint64_t* number, void*,
-                                         void*, void*) {
+EXPORTED int cuStreamGetCaptureInfo_v2(void* stream, int* status, std::uint64_t* number, void*,
+                                       void*, void*) {
   unsigned long long capture = 0;
   if (number_of_capture != nullptr) number_of_capture(stream, &capture);
   *status = capture == 0 ? 0 : 1;

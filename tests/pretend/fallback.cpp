@@ -1,5 +1,6 @@
 // Every operator of LibTorch on the device: its CPU kernel, queued. The form of results must be
 // known before it runs, so each kind of call is tried out once, over numbers of the host.
+#include <ATen/EmptyTensor.h>
 #include <ATen/Functions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/List.h>
@@ -87,7 +88,11 @@ struct Result {
 
 struct Outcome {
   std::vector<Result> results;
-  std::vector<std::vector<std::int64_t>> written;  // sizes of arguments that are written
+  struct Written {
+    std::vector<std::int64_t> sizes;
+    std::size_t bytes = 0;  // of the memory that the kernel left behind
+  };
+  std::vector<Written> written;  // of arguments that are written
 };
 
 struct Call {
@@ -223,7 +228,9 @@ Outcome outcome_of(const Call& call, const Values& arguments, const Values& resu
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (!call.writes(i)) continue;
     visit(arguments[i],
-          [&](const at::Tensor& tensor) { outcome.written.push_back(tensor.sizes().vec()); });
+          [&](const at::Tensor& tensor) {
+            outcome.written.push_back({tensor.sizes().vec(), tensor.storage().nbytes()});
+          });
   }
   return outcome;
 }
@@ -293,8 +300,19 @@ class Kept {
     }
   }
 
+  /// An output without elements each time.
+  static Kept made_by_kernel(const at::Tensor& output) {
+    Kept kept{c10::IValue()};
+    kept.kind_ = Kind::kMade;
+    kept.value_ = static_cast<std::int64_t>(output.scalar_type());
+    return kept;
+  }
+
   c10::IValue tensors() const {
     switch (kind_) {
+      case Kind::kMade:
+        return at::empty({0}, at::TensorOptions(at::kCPU).dtype(
+                                  static_cast<at::ScalarType>(value_.toInt())));
       case Kind::kTensor: return tensor(slots_.front());
       case Kind::kTensors: {
         c10::List<at::Tensor> list;
@@ -311,7 +329,7 @@ class Kept {
   }
 
  private:
-  enum class Kind { kValue, kTensor, kTensors, kOptionalTensors };
+  enum class Kind { kValue, kTensor, kTensors, kOptionalTensors, kMade };
   struct Slot {
     std::optional<Place> place;
     c10::IValue host;
@@ -407,33 +425,49 @@ c10::IValue device_result(const Result& result, int device,
   return c10::List<at::Tensor>(made);
 }
 
-void resize_written(const Call& call, const Outcome& outcome) {
+// Gives outputs their sizes. Those that had others, if only on the way, are the kernel's to make.
+std::set<std::size_t> resize_written(const Call& call, const Outcome& outcome) {
+  std::set<std::size_t> resized;
   std::size_t next = 0;
   for (std::size_t i = 0; i < call.arguments.size(); ++i) {
     if (!call.writes(i)) continue;
     visit(call.arguments[i], [&](const at::Tensor& tensor) {
-      const std::vector<std::int64_t>& sizes = outcome.written[next++];
-      if (tensor.sizes() != at::IntArrayRef(sizes)) at::Tensor(tensor).resize_(sizes);
+      const auto& [sizes, bytes] = outcome.written[next++];
+      const bool grown = bytes > at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(),
+                                                                  tensor.itemsize());
+      if (tensor.sizes() == at::IntArrayRef(sizes) && !grown) return;
+      at::Tensor(tensor).resize_(sizes);
+      if (call.arguments[i].isTensor()) resized.insert(i);
     });
   }
+  return resized;
 }
 
 Values queue_call(const Call& call) {
   Outcome outcome;
+  std::set<std::size_t> resized;
   if (!knows_its_results(call)) {
     outcome = known_outcome(call);
-    resize_written(call, outcome);
+    resized = resize_written(call, outcome);
   }
   Values results;
   std::vector<std::vector<std::optional<Place>>> places(call.schema().returns().size());
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (const auto argument = call.argument_of_result(i)) {
       results.push_back(call.arguments[*argument]);
+      if (resized.contains(*argument)) places[i].emplace_back(Place(results.back().toTensor()));
     } else {
       results.push_back(device_result(outcome.results[i], call.device, places[i]));
     }
   }
-  std::vector<Kept> kept(call.arguments.begin(), call.arguments.end());
+  std::vector<Kept> kept;
+  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
+    if (!resized.contains(i)) {
+      kept.emplace_back(call.arguments[i]);
+    } else {
+      kept.push_back(Kept::made_by_kernel(call.arguments[i].toTensor()));
+    }
+  }
   Streams::all().queue(
       current_stream(call.device),
       [op = call.op, kept = std::move(kept), places = std::move(places), draw = draws_of(call)] {
