@@ -46,7 +46,7 @@ void OptimizerStep::check_capture(std::string_view where, CapturePoint point) {
   raise(where, "a graph is being captured, and optimizer ", owner_.index(), ' ', why);
 }
 
-/// What cannot be, and what would work.
+/// Says what cannot be, and what would work.
 std::string OptimizerStep::why_not_captured(std::uint64_t capture, CapturePoint point) const {
   const std::vector<Slot>& slots = slots_.all();
   if (!fused_) {

@@ -97,7 +97,7 @@ class OptimizerScope {
   void leave_unjudged(int loss_id, const scaling::ScaleValue& before);
   /// Does a loss's verdict, or a scale that its gradients still have, wait for the step?
   bool is_pending() const noexcept { return now_.found_inf.defined() || now_.still_scaled; }
-  /// What gradients there are belongs to this capture of a graph from now on; 0: to none.
+  /// Gradients belong to this capture of a graph from now on; 0: to none.
   void note_capture(std::uint64_t capture) noexcept { now_.capture = capture; }
   /// Were gradients that are there not judged by any scope, as those of a plain backward()?
   bool is_unjudged() const noexcept {

@@ -111,7 +111,7 @@ void OptimizerStep::leave_gradients_behind() {
   undecided_gradients_ = false;
 }
 
-/// What is asked for now is not known before the replays, and waiting would break the capture.
+/// Counts are not known before the replays, and waiting would break the capture.
 void OptimizerStep::refuse_counts_in_capture() const {
   if (slots_.capture() == 0) return;
   raise("optimizer",

@@ -307,7 +307,7 @@ void copy_if(std::string_view where, at::TensorList in, at::TensorList out,
   buffers.add_outputs("out", out);
   const auto inputs = buffers.inputs_for_outputs("in", in);
   buffers.check_overlaps();
-  // What stands in for an output with holes keeps that one's values where nothing is copied.
+  // A copy that stands for an output with holes keeps that one's values where nothing is copied.
   buffers.read_outputs();
   const CudaCall call(where, *cuda_kernels(buffers.device()), buffers.device());
   call.expect(call.cuda.copy_if(call.list, inputs.data(), buffers.outputs.data(),

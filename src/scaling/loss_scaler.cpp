@@ -45,8 +45,8 @@ bool LossScaler::on_host() const {
   return bridge::is_host(device());
 }
 
-/// What graphs move is copied each time: in a capture the copy belongs to the replay, and elsewhere
-/// nobody knows whether there was one since.
+/// A scale that graphs move is copied each time: in a capture the copy belongs to the replay, and
+/// elsewhere nobody knows whether there was one since.
 at::Tensor LossScaler::copy_of_now() const {
   if (captured_ || bridge::current_capture(device()) != 0) return scale_.clone();
   if (!now_.defined()) now_ = scale_.clone();
