@@ -33,6 +33,14 @@ const char* error() {
   return cudaGetErrorString(last_error);
 }
 
+std::uint64_t capture(Stream stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long number = 0;
+  // The default stream answers with an error while another is captured.
+  if (!succeeded(cudaStreamGetCaptureInfo(stream_of(stream), &status, &number))) return 0;
+  return status == cudaStreamCaptureStatusNone ? 0 : number + 1;
+}
+
 List* make_list(int device) {
   return new List(device);
 }
@@ -48,6 +56,7 @@ constexpr Interface kInterface{
     .device_count = device_count,
     .runs_on = runs_on,
     .error = error,
+    .capture = capture,
     .make_list = make_list,
     .free_list = free_list,
     .check = check,

@@ -16,7 +16,7 @@
 
 namespace mezzo::kernels::cuda {
 
-inline constexpr std::uint32_t kInterfaceVersion = 4;
+inline constexpr std::uint32_t kInterfaceVersion = 5;
 
 /// A cudaStream_t.
 using Stream = void*;
@@ -53,6 +53,9 @@ struct Interface {
   bool (*runs_on)(int device);
   /// The last error of this thread.
   const char* (*error)();
+  /// The capture of a graph that the stream takes part in, a number that no other capture of this
+  /// process has; 0: none.
+  std::uint64_t (*capture)(Stream);
 
   /// Null on failure.
   List* (*make_list)(int device);

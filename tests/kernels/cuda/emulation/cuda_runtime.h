@@ -112,6 +112,8 @@ cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device);
 cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status);
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* status,
+                                     unsigned long long* number);
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);
 constexpr unsigned cudaEventDisableTiming = 2;
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
