@@ -37,7 +37,7 @@ TEST_F(CudaMemory, WhatAGraphUsesIsNeitherWrittenNorFreedBeforeTheListIs) {
   const int before = mezzo_emulated::pieces_of_memory();
   const DeviceArray a(Array::random(DType::kFloat32, 100, 1));
   const DeviceArray b(Array::random(DType::kFloat32, 100, 2));
-  List* own = cuda().make_list(0);
+  List* own = cuda().make_list(0, nullptr);
   launches_of_check({a.in()}, own);
   const int with_one = mezzo_emulated::pieces_of_memory();
   mezzo_emulated::set_capturing(true);
@@ -57,7 +57,7 @@ TEST_F(CudaMemory, GraphsHaveScratchMemoryOfTheirOwn) {
   const DeviceArray a(Array::random(DType::kFloat32, 100, 1));
   const Input in = a.in();
   const DeviceNumber<double> total;
-  std::unique_ptr<List, FreeList> own(cuda().make_list(0));
+  std::unique_ptr<List, FreeList> own(cuda().make_list(0, nullptr));
   const auto measure = [&] {
     expect(cuda().norm(own.get(), &in, 1, false, total.data(), nullptr, nullptr, nullptr));
     return mezzo_emulated::pieces_of_memory();
