@@ -95,7 +95,7 @@ TEST_F(CudaMemory, WhatWasToldIsNotLaidToTheNextCall) {
 /// An allocator that somebody else lends.
 struct Lent {
   std::vector<void*> out;
-  std::vector<Stream> last;
+  std::vector<Stream> last_users;
   bool is_short = false;
 
   Memory functions() {
@@ -110,7 +110,7 @@ struct Lent {
             [](void* lent, void* memory, int, Stream last) {
               auto& self = *static_cast<Lent*>(lent);
               EXPECT_EQ(std::erase(self.out, memory), 1U);
-              self.last.push_back(last);
+              self.last_users.push_back(last);
               std::free(memory);
             }};
   }
@@ -134,7 +134,7 @@ TEST_F(CudaMemory, ComesFromTheAllocatorThatIsLent) {
     EXPECT_EQ(lent.out.size(), 2U) << "descriptors and scratch memory";
     cuda().free_list(own);
     EXPECT_THAT(lent.out, testing::IsEmpty());
-    EXPECT_THAT(lent.last, testing::Each(&stream));
+    EXPECT_THAT(lent.last_users, testing::Each(&stream));
   }
   EXPECT_EQ(mezzo_emulated::pieces_of_memory(), before);
 }
