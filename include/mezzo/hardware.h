@@ -60,6 +60,19 @@ MEZZO_API std::string kernel_set();
 /// LibTorch's operators do their work; empty if the kernels are loaded.
 MEZZO_API std::string why_no_cuda_kernels();
 
+/// What a family of kernels for CUDA devices has proven on one of them: "steps", "lists", "norms",
+/// "batch norms", "split masters".
+struct KernelProof {
+  std::string device;      ///< "cuda:0"
+  std::string family;      ///< its name
+  bool holds;              ///< its answers are those of LibTorch's operators: it is used
+  std::string difference;  ///< else the first answer that is not, or what CUDA reported
+};
+
+/// The proofs of all families on all CUDA devices for which there are kernels. Those that nothing
+/// has asked for yet are made, in some milliseconds. None in a capture. Thread-safe.
+MEZZO_API std::vector<KernelProof> kernel_proofs();
+
 /// Puts the kernel set of that name in force, for the whole process and from the next call on. For
 /// tests, for measurements, and for results that must not depend on the processor. Throws
 /// ConfigError, which lists the names, for one that is unknown or that this processor cannot run.

@@ -19,7 +19,8 @@ std::optional<at::Device> undeciding_device(const std::vector<Slot>& slots) {
   for (const Slot& slot : slots) {
     const at::Device device = slot.weight.device();
     if (seen == device) continue;
-    if (bridge::is_host(device) || !bridge::has_kernels(device)) return device;
+    if (bridge::is_host(device) || !bridge::has_kernels(device, bridge::Family::kSteps))
+      return device;
     seen = device;
   }
   return std::nullopt;
@@ -92,7 +93,8 @@ std::string OptimizerStep::why_not_captured(std::uint64_t capture, CapturePoint 
 void OptimizerStep::make_room_for_captures() {
   if (!fused_ || slots_.all().empty()) return;
   const at::Device device = slots_.all().front().weight.device();
-  if (!bridge::is_host(device) && bridge::has_kernels(device)) captured_.make_room(device);
+  if (!bridge::is_host(device) && bridge::has_kernels(device, bridge::Family::kSteps))
+    captured_.make_room(device);
 }
 
 }  // namespace mezzo::amp::detail

@@ -88,7 +88,8 @@ at::Tensor widened(const at::Tensor& gradient, const at::Tensor& owner) {
 at::Tensor Widening::add(const at::Tensor& gradient, const at::Tensor& owner) {
   const bool is_low_gradient = gradient.defined() && is_low(gradient) && !is_low(owner);
   if (!is_low_gradient || gradient.layout() != at::kStrided || gradient.requires_grad() ||
-      bridge::cuda_kernels(gradient.device()) == nullptr || !bridge::is_dense(gradient)) {
+      bridge::cuda_kernels(gradient.device(), bridge::Family::kLists) == nullptr ||
+      !bridge::is_dense(gradient)) {
     return widened(gradient, owner);
   }
   auto list = std::ranges::find(lists_, gradient.device(), &List::device);

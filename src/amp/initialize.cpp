@@ -8,6 +8,7 @@
 #include "amp/optimizer_state.h"
 #include "amp/param_state.h"
 #include "amp/session.h"
+#include "bridge/proofs.h"
 #include "casting/hardware.h"
 #include "core/raise.h"
 #include "core/scalar_type.h"
@@ -110,6 +111,7 @@ Prepared prepare(std::vector<std::shared_ptr<torch::nn::Module>> modules,
     session->say(describe(session->options(), session->plan(), is_float64(*session)));
   if (is_first_rank() && !is_float64(*session)) tell_slow_level(*session);
   tell_vanishing_eps(*session);
+  for (const auto& model : session->models()) bridge::prove_kernels(model->module().parameters());
 
   // Handles share the session's lifetime, whichever of its parts they point to.
   Prepared prepared;

@@ -42,7 +42,8 @@ struct ListOnDevice {
 
 /// Do list kernels of this device move it? Counters of eight bytes they do, as doubles: bits stay.
 bool is_list_member(const at::Tensor& tensor) {
-  return bridge::cuda_kernels(tensor.device()) != nullptr && tensor.layout() == at::kStrided &&
+  return bridge::cuda_kernels(tensor.device(), bridge::Family::kLists) != nullptr &&
+         tensor.layout() == at::kStrided &&
          (tensor.scalar_type() == at::kLong || bridge::kernel_dtype(tensor.scalar_type()));
 }
 

@@ -31,7 +31,7 @@ bool OptimizerStep::device_decides() const {
   if (!fused_ || !now.found_inf.defined()) return false;
   const at::Device device = now.found_inf.device();
   // Without kernels the host reads the flag in any case.
-  if (bridge::is_host(device) || !bridge::has_kernels(device)) return false;
+  if (bridge::is_host(device) || !bridge::has_kernels(device, bridge::Family::kSteps)) return false;
   // Generators are given back by the host, which must know at once.
   if (snapshot_.with_generators()) return false;
   if (capturing_) return true;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "bridge/family.h"
 #include "core/torch.h"
 #include "kernels/batch_norm.h"
 #include "kernels/cuda/interface.h"
@@ -13,8 +14,15 @@
 
 namespace mezzo::bridge {
 
-/// The kernels behind the CUDA library's interface for this device; null if there are none.
-const kernels::cuda::Interface* cuda_kernels(const at::Device&);
+class Proofs;
+
+/// The kernels behind the CUDA library's interface for this device, if it has a family of them that
+/// has proven itself there (proofs.h); null if not. The first question of a process proves the
+/// family, unless the device's current stream is being captured: then the answer is null.
+const kernels::cuda::Interface* cuda_kernels(const at::Device&, Family);
+
+/// What is known of the functions that are there for this device; null if there are none.
+Proofs* proofs_on(const at::Device&);
 
 /// The kernels for the devices of a type, for the process. Unless something is chosen: our
 /// loops on CPUs, the CUDA library's on CUDA devices, LibTorch's operators on all others. One
@@ -26,8 +34,9 @@ void choose_kernels(c10::DeviceType, const kernels::cuda::Interface*);
 /// Takes back what was chosen for a type.
 void choose_usual_kernels(c10::DeviceType);
 
-/// Are there kernels of ours for this device? Without, LibTorch's operators do the same.
-bool has_kernels(const at::Device&);
+/// Are there kernels of ours of a family for this device? Without, LibTorch's operators do the
+/// same.
+bool has_kernels(const at::Device&, Family);
 
 /// The stream that LibTorch queues on now: a cudaStream_t; null for CPUs.
 kernels::cuda::Stream current_stream(const at::Device&);

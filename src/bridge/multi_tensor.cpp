@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/DeviceGuard.h>
 
 #include "bridge/device.h"
 #include "bridge/kept_lists.h"
@@ -21,6 +22,7 @@ namespace {
 
 // One call of the CUDA kernels.
 struct CudaCall {
+  c10::DeviceGuard guard;
   const kernels::cuda::Interface& cuda;
   kernels::cuda::Stream stream;
   kernels::cuda::List* list;
@@ -28,7 +30,8 @@ struct CudaCall {
 
   CudaCall(std::string_view caller, const kernels::cuda::Interface& functions,
            const at::Device& device)
-      : cuda(functions),
+      : guard(device),
+        cuda(functions),
         stream(current_stream(device)),
         list(kept_list(cuda, device, stream)),
         where(caller) {}
@@ -50,7 +53,7 @@ bool is_clear(const at::Tensor& flag) {
 // Is a tensor where none of our kernels reach it together with the others?
 bool any_elsewhere(at::TensorList list) {
   return std::any_of(list.begin(), list.end(), [&](const at::Tensor& tensor) {
-    return tensor.defined() && (!has_kernels(tensor.device()) ||
+    return tensor.defined() && (!has_kernels(tensor.device(), Family::kLists) ||
                                 (list[0].defined() && tensor.device() != list[0].device()));
   });
 }
@@ -126,7 +129,7 @@ void axpby_by(std::string_view where, at::TensorList x, at::TensorList y, at::Te
   const auto inputs_x = buffers.inputs_for_outputs("x", x);
   const auto inputs_y = buffers.inputs_for_outputs("y", y);
   buffers.check_overlaps();
-  if (const auto* cuda = cuda_kernels(buffers.device())) {
+  if (const auto* cuda = cuda_kernels(buffers.device(), Family::kLists)) {
     const CudaCall call(where, *cuda, buffers.device());
     std::optional<DeviceFlag> flag;
     if (found_inf != nullptr) flag.emplace(*found_inf, buffers.device());
@@ -160,7 +163,7 @@ bool all_finite(std::string_view where, at::TensorList tensors) {
   }
   ListBuffers buffers(where);
   const auto inputs = buffers.inputs("tensors", tensors);
-  if (const auto* cuda = cuda_kernels(buffers.device())) {
+  if (const auto* cuda = cuda_kernels(buffers.device(), Family::kLists)) {
     const CudaCall call(where, *cuda, buffers.device());
     const at::Tensor found = no_flag(buffers.device());
     call.expect(cuda->check(call.list, inputs.data(), size_of_list(inputs),
@@ -178,7 +181,7 @@ double norm(std::string_view where, at::TensorList tensors, kernels::Norm which,
   }
   ListBuffers buffers(where);
   const auto inputs = buffers.inputs("tensors", tensors);
-  if (const auto* cuda = cuda_kernels(buffers.device())) {
+  if (const auto* cuda = cuda_kernels(buffers.device(), Family::kLists)) {
     const std::vector<double> norms =
         numbers_of(norms_on({where, *cuda, buffers.device()}, buffers.device(), inputs, which));
     if (per_tensor != nullptr) per_tensor->assign(norms.begin() + 1, norms.end());
@@ -195,7 +198,7 @@ double norm(std::string_view where, at::TensorList tensors, kernels::Norm which,
 at::Tensor norm_there(std::string_view where, at::TensorList tensors, kernels::Norm which,
                       at::Tensor* per_tensor) {
   const at::Device device = device_of_list(tensors);
-  const auto* cuda = any_elsewhere(tensors) ? nullptr : cuda_kernels(device);
+  const auto* cuda = any_elsewhere(tensors) ? nullptr : cuda_kernels(device, Family::kLists);
   if (cuda == nullptr) {
     std::vector<double> each;
     const double total = norm(where, tensors, which, per_tensor == nullptr ? nullptr : &each);
@@ -223,7 +226,7 @@ void scale(std::string_view where, at::TensorList in, at::TensorList out, double
   buffers.add_outputs("out", out);
   const auto inputs = buffers.inputs_for_outputs("in", in);
   buffers.check_overlaps();
-  if (const auto* cuda = cuda_kernels(buffers.device())) {
+  if (const auto* cuda = cuda_kernels(buffers.device(), Family::kLists)) {
     const CudaCall call(where, *cuda, buffers.device());
     DeviceFlag flag(found_inf, buffers.device());
     call.expect(cuda->scale(call.list, inputs.data(), buffers.outputs.data(), size_of_list(inputs),
@@ -244,7 +247,7 @@ bool scale(std::string_view where, at::TensorList in, at::TensorList out, double
 
 void scale_by(std::string_view where, at::TensorList list, const at::Tensor& factor) {
   const at::Device device = device_of_list(list);
-  const auto* cuda = any_elsewhere(list) ? nullptr : cuda_kernels(device);
+  const auto* cuda = any_elsewhere(list) ? nullptr : cuda_kernels(device, Family::kLists);
   if (cuda == nullptr) {
     const auto number = factor.item<double>();
     if (number != 1) scale(where, list, list, number);
@@ -289,7 +292,7 @@ void copy(std::string_view where, at::TensorList in, at::TensorList out) {
   buffers.add_outputs("out", out);
   const auto inputs = buffers.inputs_for_outputs("in", in);
   buffers.check_overlaps();
-  if (const auto* cuda = cuda_kernels(buffers.device())) {
+  if (const auto* cuda = cuda_kernels(buffers.device(), Family::kLists)) {
     const CudaCall call(where, *cuda, buffers.device());
     call.expect(cuda->copy(call.list, inputs.data(), buffers.outputs.data(), size_of_list(inputs),
                            call.stream));
@@ -309,7 +312,7 @@ void copy_if(std::string_view where, at::TensorList in, at::TensorList out,
   buffers.check_overlaps();
   // A copy that stands for an output with holes keeps that one's values where nothing is copied.
   buffers.read_outputs();
-  const CudaCall call(where, *cuda_kernels(buffers.device()), buffers.device());
+  const CudaCall call(where, *cuda_kernels(buffers.device(), Family::kLists), buffers.device());
   call.expect(call.cuda.copy_if(call.list, inputs.data(), buffers.outputs.data(),
                                 size_of_list(inputs), flag.const_data_ptr<float>(), call.stream));
   buffers.write_back();

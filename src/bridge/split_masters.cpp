@@ -1,6 +1,7 @@
 #include "bridge/split_masters.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/DeviceGuard.h>
 
 #include "bridge/device.h"
 #include "bridge/tensors.h"
@@ -29,7 +30,8 @@ int device_number(const at::Device& device) {
 
 bool can_split(const at::Tensor& weight) {
   return weight.scalar_type() == at::kBFloat16 && weight.layout() == at::kStrided &&
-         is_dense(weight) && has_kernels(weight.device());
+         is_dense(weight) && has_kernels(weight.device(), Family::kSplitMasters) &&
+         has_kernels(weight.device(), Family::kSteps);
 }
 
 SplitRest split_master(const at::Tensor& master, const at::Tensor& weight) {
@@ -40,7 +42,8 @@ SplitRest split_master(const at::Tensor& master, const at::Tensor& weight) {
   const kernels::StepRow row = row_of_split(weight, rest);
   const auto* const from = static_cast<const float*>(master.const_data_ptr());
   const at::Device device = weight.device();
-  if (const auto* cuda = cuda_kernels(device)) {
+  if (const auto* cuda = cuda_kernels(device, Family::kSplitMasters)) {
+    const c10::DeviceGuard guard(device);
     const bool done =
         cuda->split_masters(&row, from, device_number(device), current_stream(device));
     kernels::check_cuda(*cuda, done, "split");
@@ -57,7 +60,8 @@ at::Tensor join_master(const at::Tensor& weight, const SplitRest& rest) {
   const kernels::StepRow row = row_of_split(weight, rest);
   auto* const to = static_cast<float*>(master.mutable_data_ptr());
   const at::Device device = weight.device();
-  if (const auto* cuda = cuda_kernels(device)) {
+  if (const auto* cuda = cuda_kernels(device, Family::kSplitMasters)) {
+    const c10::DeviceGuard guard(device);
     const bool done = cuda->join_masters(&row, to, device_number(device), current_stream(device));
     kernels::check_cuda(*cuda, done, "join");
   } else {

@@ -64,10 +64,10 @@ DType check_floating_tensor(std::string_view where, const std::string& what,
   return *dtype;
 }
 
-DType check_kernel_tensor(std::string_view where, const std::string& what,
-                          const at::Tensor& tensor) {
+DType check_kernel_tensor(std::string_view where, const std::string& what, const at::Tensor& tensor,
+                          Family family) {
   const DType dtype = check_floating_tensor(where, what, tensor);
-  if (!has_kernels(tensor.device())) {
+  if (!has_kernels(tensor.device(), family)) {
     raise<UnsupportedError>(where, what, " is on ", tensor.device(),
                             ", for which there are no fused kernels here",
                             tensor.is_cuda() ? ": " + kernels::why_no_cuda_library() : "");

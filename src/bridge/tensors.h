@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "bridge/family.h"
 #include "core/dtype.h"
 #include "core/torch.h"
 #include "kernels/buffers.h"
@@ -34,8 +35,9 @@ at::Tensor empty_laid_out_as(const at::Tensor& like, at::ScalarType dtype);
 /// `what` names the tensor in the error ("gradient 3").
 DType check_floating_tensor(std::string_view where, const std::string& what, const at::Tensor&);
 
-/// As above, and on a device that has kernels (device.h): UnsupportedError elsewhere.
-DType check_kernel_tensor(std::string_view where, const std::string& what, const at::Tensor&);
+/// As above, and on a device that has kernels of a family (device.h): UnsupportedError elsewhere.
+DType check_kernel_tensor(std::string_view where, const std::string& what, const at::Tensor&,
+                          Family family = Family::kLists);
 
 inline kernels::Input input_of(const at::Tensor& tensor, DType dtype) {
   return {tensor.const_data_ptr(), dtype, tensor.numel()};

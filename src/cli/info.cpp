@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -40,8 +41,8 @@ void add_torch(const Json& torch, Json& info) {
       info["devices"].push_back(device);
     }
   }
-  for (const char* key :
-       {"rates", "compute", "kernel_set", "kernel_sets", "cuda_kernels", "absent"}) {
+  for (const char* key : {"rates", "compute", "kernel_set", "kernel_sets", "cuda_kernels",
+                          "kernel_proofs", "absent"}) {
     info[key] = torch[key];
   }
 }
@@ -58,10 +59,31 @@ std::string rounded(double value) {
   return text.str();
 }
 
+/// A line for each device's proven families, and one for each that failed.
+void print_proofs(const Json& proofs, TextTable& table) {
+  std::map<std::string, std::string> proven;
+  for (const Json& proof : proofs) {
+    const auto device = proof["device"].get<std::string>();
+    const auto family = proof["family"].get<std::string>();
+    std::string& families = proven[device];
+    if (proof["holds"].get<bool>()) {
+      families += (families.empty() ? "" : ", ") + family;
+    } else {
+      const auto difference = proof["difference"].get<std::string>();
+      table.add({"kernels on " + device,
+                 family + " are not used: " + (difference.empty() ? "not proven" : difference)});
+    }
+  }
+  for (const auto& [device, families] : proven) {
+    table.add({"proven on " + device, families.empty() ? "none" : families});
+  }
+}
+
 void print_torch(const Json& info, TextTable& table) {
   table.add({"kernels",
              info["kernel_set"].get<std::string>() + " (of " + words(info["kernel_sets"]) + ")"});
   if (info["cuda_kernels"].get<bool>()) table.add({"CUDA kernels", "loaded"});
+  print_proofs(info["kernel_proofs"], table);
   for (const auto& [dtype, rate] : info["rates"].items()) {
     if (!rate.is_number()) continue;
     table.add({dtype, rounded(rate.get<double>()) + " GFLOP/s in products, one thread"});

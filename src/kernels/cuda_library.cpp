@@ -1,7 +1,6 @@
 #include "kernels/cuda_library.h"
 
-#include <atomic>
-#include <vector>
+#include <memory>
 
 #include "core/raise.h"
 #include "kernels/cuda_driver.h"
@@ -18,14 +17,18 @@ std::string& given_path() {
   return path;
 }
 
-enum class Answer : signed char { kUnknown, kNo, kYes };
-
 struct Found {
   const cuda::Interface* functions = nullptr;
-  // Asking makes a context on a device, some hundred megabytes of its memory, so that only those in
-  // use are asked.
-  mutable std::vector<std::atomic<Answer>> runs_on;
+  std::unique_ptr<const DevicesWithCode> devices;  // where there are functions
   std::string why;
+
+  bool runs_on(int device) const { return devices != nullptr && devices->has(device); }
+  bool runs_anywhere() const {
+    for (int device = 0; devices != nullptr && device < devices->count(); ++device) {
+      if (devices->has(device)) return true;
+    }
+    return false;
+  }
 };
 
 void* open_kernels(std::string& why) {
@@ -36,24 +39,6 @@ void* open_kernels(std::string& why) {
     if (void* library = platform::open_library(place, why.empty() ? &why : nullptr)) return library;
   }
   return nullptr;
-}
-
-bool runs_on(const Found& found, std::size_t device) {
-  if (device >= found.runs_on.size()) return false;
-  std::atomic<Answer>& known = found.runs_on[device];
-  if (known.load(std::memory_order_relaxed) == Answer::kUnknown) {
-    const bool runs = found.functions->runs_on(static_cast<int>(device));
-    known.store(runs ? Answer::kYes : Answer::kNo, std::memory_order_relaxed);
-  }
-  return known.load(std::memory_order_relaxed) == Answer::kYes;
-}
-
-// Is there a device that has code?
-bool runs_anywhere(const Found& found) {
-  for (std::size_t device = 0; device < found.runs_on.size(); ++device) {
-    if (runs_on(found, device)) return true;
-  }
-  return false;
 }
 
 Found look() {
@@ -71,10 +56,9 @@ Found look() {
     found.why = std::string(kLibrary) + " belongs to another version of Mezzo";
     return found;
   }
-  const int count = found.functions->device_count();
-  found.runs_on = std::vector<std::atomic<Answer>>(static_cast<std::size_t>(count));
+  found.devices = std::make_unique<const DevicesWithCode>(*found.functions);
   found.why.clear();
-  if (count == 0) {
+  if (found.devices->count() == 0) {
     found.why = std::string("no CUDA device: ") + found.functions->error();
     found.functions = nullptr;
   }
@@ -88,20 +72,45 @@ const Found& found() {
 
 }  // namespace
 
+DevicesWithCode::DevicesWithCode(const cuda::Interface& functions)
+    : functions_(functions), known_(static_cast<std::size_t>(functions.device_count())) {
+  for (auto& device : known_) device = cuda::Code::kUnknown;
+}
+
+bool DevicesWithCode::has(int device) const {
+  if (device < 0 || device >= count()) return false;
+  std::atomic<cuda::Code>& known = known_[static_cast<std::size_t>(device)];
+  cuda::Code code = known.load(std::memory_order_relaxed);
+  if (code == cuda::Code::kUnknown) {
+    code = functions_.code_for(device);
+    known.store(code, std::memory_order_relaxed);
+    if (code == cuda::Code::kUnknown) {
+      const std::lock_guard lock(mutex_);
+      last_error_ = functions_.error();
+    }
+  }
+  return code == cuda::Code::kThere;
+}
+
+std::string DevicesWithCode::last_error() const {
+  const std::lock_guard lock(mutex_);
+  return last_error_;
+}
+
 const cuda::Interface* cuda_library() {
-  return runs_anywhere(found()) ? found().functions : nullptr;
+  return found().runs_anywhere() ? found().functions : nullptr;
 }
 
 const cuda::Interface* cuda_library(int device) {
-  const Found& all = found();
-  return runs_on(all, static_cast<std::size_t>(device)) ? all.functions : nullptr;
+  return found().runs_on(device) ? found().functions : nullptr;
 }
 
-const std::string& why_no_cuda_library() {
-  static const std::string nothing_runs =
-      std::string(kLibrary) + " has no code for the devices here";
-  const bool is_useless = found().functions != nullptr && !runs_anywhere(found());
-  return is_useless ? nothing_runs : found().why;
+std::string why_no_cuda_library() {
+  const Found& all = found();
+  if (all.functions == nullptr || all.runs_anywhere()) return all.why;
+  const std::string error = all.devices->last_error();
+  return error.empty() ? std::string(kLibrary) + " has no code for the devices here"
+                       : std::string(kLibrary) + " cannot be used now: CUDA reported: " + error;
 }
 
 void set_cuda_library_path(const std::string& path) {

@@ -149,8 +149,8 @@ std::pair<at::Tensor, at::Tensor> norm(NormCall call, const at::Tensor& x,
   const auto has_tangent = [](const at::Tensor& tensor) {
     return tensor.defined() && tensor._fw_grad(/*level=*/0).defined();
   };
-  if (!bridge::has_kernels(x.device()) || has_tangent(x) || has_tangent(residual) ||
-      has_tangent(weight) || has_tangent(bias)) {
+  if (!bridge::has_kernels(x.device(), bridge::Family::kNorms) || has_tangent(x) ||
+      has_tangent(residual) || has_tangent(weight) || has_tangent(bias)) {
     return norm_of_operators(call, x, residual, weight, bias);
   }
   const auto wants_gradient = [](const at::Tensor& tensor) {

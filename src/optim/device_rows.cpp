@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 
@@ -149,6 +150,7 @@ void DeviceRows::set_flags(const at::Tensor& found_inf, const at::Tensor& inv_sc
 
 at::Tensor DeviceRows::norm_of(Part& part, float* found_inf) {
   at::Tensor norm = at::empty({}, at::TensorOptions(part.device).dtype(at::kDouble));
+  const c10::DeviceGuard guard(part.device);
   const bool done = part.cuda->norm(part.look_list.get(), part.gradients.data(),
                                     static_cast<std::int64_t>(part.gradients.size()),
                                     /*largest=*/false, norm.mutable_data_ptr<double>(), nullptr,
@@ -172,6 +174,7 @@ void DeviceRows::look(at::Tensor& found_inf, bool norms) {
       squares = squares.defined() ? squares.add(square.to(squares.device())) : square;
     }
     if (looks) {
+      const c10::DeviceGuard guard(part->device);
       const bool done = part->cuda->check(part->look_list.get(), part->gradients.data(),
                                           static_cast<std::int64_t>(part->gradients.size()),
                                           flag.address(), bridge::current_stream(part->device));
@@ -222,6 +225,7 @@ void DeviceRows::step(kernels::cuda::StepFunction<Recipe> kernels::cuda::Interfa
     const kernels::cuda::StepFlags flags{address_of<float>(part->skip),
                                          address_of<float>(part->inv_scale),
                                          address_of<double>(part->norm)};
+    const c10::DeviceGuard guard(part->device);
     const bool done = (part->cuda->*function)(
         part->step_list.get(), part->rows.data(), part->states.data(),
         static_cast<std::int64_t>(part->rows.size()), recipes.data(),

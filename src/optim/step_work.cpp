@@ -88,12 +88,12 @@ StepWork::Asked StepWork::ask(const char* optimizer, const Stepped& stepped) {
 
 void StepWork::add(const char* optimizer, const Stepped& stepped, const Asked& asked) {
   const at::Tensor& param = *stepped.param;
-  if (!bridge::has_kernels(param.device())) {
+  if (!bridge::has_kernels(param.device(), bridge::Family::kSteps)) {
     return add_elsewhere(optimizer, stepped, asked);
   }
   const auto param_dtype = bridge::kernel_dtype(param.scalar_type());
   if (!param_dtype || param.layout() != at::kStrided) {
-    bridge::check_kernel_tensor(optimizer, name_of(stepped), param);
+    bridge::check_kernel_tensor(optimizer, name_of(stepped), param, bridge::Family::kSteps);
   }
   if (!bridge::is_dense(param)) {
     raise<ConfigError>(optimizer, name_of(stepped), " has strides ", param.strides(),
@@ -127,7 +127,7 @@ void StepWork::add(const char* optimizer, const Stepped& stepped, const Asked& a
   }
   lent_.push_back(asked.lent);
   parameters.push_back(stepped);
-  if (const auto* cuda = bridge::cuda_kernels(param.device()))
+  if (const auto* cuda = bridge::cuda_kernels(param.device(), bridge::Family::kSteps))
     device.add(rows.size() - 1, *cuda, param, row);
 }
 
@@ -184,7 +184,7 @@ at::Tensor StepWork::readable_gradient(const char* optimizer, const Stepped& ste
                                        const at::Tensor& grad, bool like_double) {
   const at::Tensor& param = *stepped.param;
   const std::string name = "the gradient of " + name_of(stepped);
-  bridge::check_kernel_tensor(optimizer, name, grad);
+  bridge::check_kernel_tensor(optimizer, name, grad, bridge::Family::kSteps);
   if (grad.sizes() != param.sizes()) {
     raise<ConfigError>(optimizer, name, " has sizes ", grad.sizes());
   }
@@ -354,7 +354,7 @@ void* StepWork::state_memory(at::Tensor& state, const Stepped& of) {
   } else if (state.sizes() != param.sizes()) {
     raise<ConfigError>("optimizer", "the state (", bridge::describe(state), ") of ", name_of(of),
                        " has other sizes: it belongs to another parameter or optimizer");
-  } else if (!bridge::has_kernels(param.device())) {
+  } else if (!bridge::has_kernels(param.device(), bridge::Family::kSteps)) {
     state = state.to(param.device(), type);
   } else if (state.scalar_type() != type || state.device() != param.device() ||
              !bridge::is_dense(state) || !bridge::same_layout(state, param)) {

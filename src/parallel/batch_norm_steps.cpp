@@ -63,7 +63,8 @@ at::Tensor laid_out(const at::Tensor& x) {
 }
 
 at::Tensor batch_moments(const at::Tensor& x) {
-  if (!bridge::has_kernels(x.device())) return by_operators::batch_moments(x);
+  if (!bridge::has_kernels(x.device(), bridge::Family::kBatchNorms))
+    return by_operators::batch_moments(x);
   const kernels::BatchShape shape = shape_of(x);
   at::Tensor moments = two_rows(x);
   auto* mean = moments.mutable_data_ptr<double>();
@@ -72,7 +73,8 @@ at::Tensor batch_moments(const at::Tensor& x) {
 }
 
 at::Tensor batch_normalised(const BatchStep& step, const at::Tensor& z) {
-  if (!bridge::has_kernels(step.x.device())) return by_operators::batch_normalised(step, z);
+  if (!bridge::has_kernels(step.x.device(), bridge::Family::kBatchNorms))
+    return by_operators::batch_normalised(step, z);
   const at::Tensor residual = laid_out_as(z, step.x);
   const at::Tensor weight = per_channel(step.weight);
   const at::Tensor bias = per_channel(step.bias);
@@ -92,7 +94,8 @@ at::Tensor batch_normalised(const BatchStep& step, const at::Tensor& z) {
 }
 
 at::Tensor batch_gradient_sums(const BatchStep& step, const at::Tensor& dy, const at::Tensor& y) {
-  if (!bridge::has_kernels(step.x.device())) return by_operators::batch_gradient_sums(step, dy, y);
+  if (!bridge::has_kernels(step.x.device(), bridge::Family::kBatchNorms))
+    return by_operators::batch_gradient_sums(step, dy, y);
   const at::Tensor dense_dy = laid_out_as(dy, step.x);
   const at::Tensor dense_y = laid_out_as(y, step.x);
   const kernels::BatchGradient gradient = gradient_of(step, dense_dy, dense_y);
@@ -107,7 +110,7 @@ std::pair<at::Tensor, at::Tensor> batch_gradients(const BatchStep& step, const a
                                                   const at::Tensor& y, const at::Tensor& means,
                                                   bool wants_dx, bool wants_dz) {
   if (!wants_dx && !wants_dz) return {};
-  if (!bridge::has_kernels(step.x.device())) {
+  if (!bridge::has_kernels(step.x.device(), bridge::Family::kBatchNorms)) {
     return by_operators::batch_gradients(step, dy, y, means, wants_dx, wants_dz);
   }
   const at::Tensor dense_dy = laid_out_as(dy, step.x);

@@ -126,7 +126,7 @@ void sum_by_operators(std::span<const at::Tensor> rows, const at::Tensor& out, d
 
 void sum_in_float(std::span<const at::Tensor> rows, const at::Tensor& out, double factor) {
   const at::Device device = out.device();
-  if (bridge::cuda_kernels(device) != nullptr) {
+  if (bridge::cuda_kernels(device, bridge::Family::kLists) != nullptr) {
     sum_by_lists(rows, out, factor);
   } else if (device.is_cpu()) {
     sum_by_blocks(rows, out, factor);

@@ -53,7 +53,7 @@ at::Tensor gather_rows(const at::Tensor& row, const detail::Group& group) {
 // would wait.
 at::Tensor merge(const at::Tensor& gathered, std::int64_t channels) {
   const at::Device device = gathered.device();
-  if (device.is_cpu() || bridge::has_kernels(device)) {
+  if (device.is_cpu() || bridge::has_kernels(device, bridge::Family::kBatchNorms)) {
     return bridge::merge_moments(gathered, channels);
   }
   const at::Tensor means = gathered.narrow(1, 0, channels);

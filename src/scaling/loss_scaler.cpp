@@ -83,7 +83,7 @@ void LossScaler::update(const at::Tensor& found_inf) {
   stale_ = true;
   captured_ = captured_ || bridge::current_capture(device()) != 0;
   now_.reset();
-  if (bridge::cuda_kernels(device()) != nullptr) {
+  if (bridge::cuda_kernels(device(), bridge::Family::kLists) != nullptr) {
     bridge::update_scale(scale_, unskipped_, stuck_, found,
                          {rules_.growth, rules_.backoff, rules_.floor, rules_.ceiling,
                           rules_.growth_interval, rules_.dynamic});

@@ -122,9 +122,9 @@ struct CountedLists {
   static const kernels::cuda::Interface* functions() {
     static const kernels::cuda::Interface all = [] {  // lists keep what they came by
       kernels::cuda::Interface counted = *testing_cuda::emulation();
-      counted.make_list = [](int device) {
+      counted.make_list = [](int device, const kernels::cuda::Memory* memory) {
         ++made;
-        return testing_cuda::emulation()->make_list(device);
+        return testing_cuda::emulation()->make_list(device, memory);
       };
       counted.free_list = [](kernels::cuda::List* list) {
         ++freed;

@@ -78,8 +78,10 @@ int free_memory(void* memory) {
   return kNone;
 }
 
-int stream_is_capturing(void* stream, bool* capturing) {
-  *capturing = Streams::all().capture_of(stream_of_handle(stream)) != nullptr;
+int capture_of(void* stream, bool* capturing, unsigned long long* number) {
+  const auto capture = Streams::all().capture_of(stream_of_handle(stream));
+  *capturing = capture != nullptr;
+  *number = capture == nullptr ? 0 : capture->number;
   return kNone;
 }
 
@@ -125,8 +127,7 @@ const mezzo_emulated::Runtime runtime{.launch = launch,
                                       .has_context = has_context,
                                       .allocate = allocate,
                                       .free = free_memory,
-                                      .stream_is_capturing = stream_is_capturing,
-                                      .number_of_capture = number_of_capture,
+                                      .capture_of = capture_of,
                                       .exchange_capture_mode = exchange_capture_mode,
                                       .create_event = create_event,
                                       .destroy_event = destroy_event,

@@ -33,6 +33,17 @@ Json devices() {
   return all;
 }
 
+Json proofs() {
+  Json all = Json::array();
+  for (const KernelProof& proof : kernel_proofs()) {
+    all.push_back({{"device", proof.device},
+                   {"family", proof.family},
+                   {"holds", proof.holds},
+                   {"difference", proof.difference}});
+  }
+  return all;
+}
+
 Json compute_of(const ComputeChoice& choice) {
   return {{"mode", choice.mode == ComputeMode::kEmulated ? "emulated" : "native"},
           {"why", choice.why},
@@ -65,6 +76,7 @@ nlohmann::ordered_json torch_info(const nlohmann::ordered_json&) {
   info["kernel_set"] = kernel_set();
   info["kernel_sets"] = kernel_sets();
   info["cuda_kernels"] = why_no_cuda_kernels().empty();
+  info["kernel_proofs"] = proofs();
   double float_rate = 0;
   Json rates;
   Json compute;

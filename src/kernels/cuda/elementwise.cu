@@ -137,7 +137,7 @@ RowTable<ListRow> describe(List& list, const Input* x, const Input* y, const Out
 template <typename... Parameters, typename... Arguments>
 bool run(List& list, const RowTable<ListRow>& table, void (*kernel)(Parameters...),
          const Arguments&... arguments) {
-  if (table.rows == nullptr) return false;
+  if (table.rows == nullptr) return list.give_up();
   if (table.chunks == 0) return true;
   launch(list.stream(), static_cast<unsigned>(table.chunks), kThreads, kernel, table, arguments...);
   return list.end();

@@ -23,10 +23,35 @@ int device_count() {
 
 __global__ void nothing() {}
 
-bool runs_on(int device) {
+// The driver's own functions know of contexts; without them every device is taken to have one.
+bool has_context(int device) {
+  using State = int (*)(int device, unsigned* flags, int* active);
+  static const State state = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSuccess;
+#if CUDART_VERSION >= 12050
+    constexpr unsigned kSinceCuda7 = 7000;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(
+        "cuDevicePrimaryCtxGetState", &function, kSinceCuda7, cudaEnableDefault, &found);
+#else
+    const cudaError_t error =
+        cudaGetDriverEntryPoint("cuDevicePrimaryCtxGetState", &function, cudaEnableDefault, &found);
+#endif
+    return succeeded(error) ? reinterpret_cast<State>(function) : nullptr;
+  }();
+  unsigned flags = 0;
+  int active = 0;
+  return state == nullptr || state(device, &flags, &active) != 0 || active != 0;
+}
+
+Code code_for(int device) {
   const OnDevice on(device);
   cudaFuncAttributes of_nothing;
-  return succeeded(cudaFuncGetAttributes(&of_nothing, nothing));
+  const cudaError_t error = cudaFuncGetAttributes(&of_nothing, nothing);
+  if (succeeded(error)) return Code::kThere;
+  const bool is_missing =
+      error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction;
+  return is_missing ? Code::kMissing : Code::kUnknown;
 }
 
 const char* error() {
@@ -41,8 +66,8 @@ std::uint64_t capture(Stream stream) {
   return status == cudaStreamCaptureStatusNone ? 0 : number + 1;
 }
 
-List* make_list(int device) {
-  return new List(device);
+List* make_list(int device, const Memory* memory) {
+  return new List(device, memory);
 }
 
 void free_list(List* list) {
@@ -54,7 +79,7 @@ void free_list(List* list) {
 constexpr Interface kInterface{
     .version = kInterfaceVersion,
     .device_count = device_count,
-    .runs_on = runs_on,
+    .code_for = code_for,
     .error = error,
     .capture = capture,
     .make_list = make_list,
@@ -99,8 +124,10 @@ OnDevice::OnDevice(int device) {
   if (succeeded(cudaSetDevice(device))) before_ = current;
 }
 
+// Setting a device makes a context there, some hundred megabytes, if nobody has made one. A thread
+// that has used no device yet is left on this one instead.
 OnDevice::~OnDevice() {
-  if (before_ >= 0) cudaSetDevice(before_);
+  if (before_ >= 0 && has_context(before_)) cudaSetDevice(before_);
 }
 
 }  // namespace mezzo::kernels::cuda

@@ -7,6 +7,7 @@
 // then reports it. They may be called from any thread; a List belongs to one at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/batch_norm.h"
@@ -22,9 +23,26 @@ inline constexpr std::uint32_t kInterfaceVersion = 5;
 using Stream = void*;
 
 /// Descriptors and scratch memory on one device for calls over the same list again and again. They
-/// are written when a list differs from the last one only. Graphs that were captured with a list
-/// use its memory: it must outlive them.
+/// are written when a list differs from the last one only. Calls on several streams wait for each
+/// other on the device. Graphs that were captured with a list use its memory: it must outlive them.
 class List;
+
+/// Where a list's memory comes from. Both are called with the list's device, in any thread, and
+/// throw nothing.
+struct Memory {
+  void* context = nullptr;
+  /// In the order of the stream; aligned to 64 bytes; null on failure.
+  void* (*allocate)(void* context, std::size_t bytes, int device, Stream) = nullptr;
+  /// `last` is the stream that uses it last; what other streams have queued comes before.
+  void (*free)(void* context, void* memory, int device, Stream last) = nullptr;
+};
+
+/// Is there code for a device, of its generation or to be translated?
+enum class Code : std::int32_t {
+  kThere,
+  kMissing,
+  kUnknown  // CUDA could not say now: out of memory, or a capture on another thread
+};
 
 /// The state that a fused step keeps of a parameter besides elements, on the device.
 struct RowState {
@@ -49,16 +67,15 @@ struct Interface {
 
   /// Devices that the driver offers; 0 without a driver.
   int (*device_count)();
-  /// Is there code for this device, of its generation or to be translated?
-  bool (*runs_on)(int device);
+  Code (*code_for)(int device);
   /// The last error of this thread.
   const char* (*error)();
   /// The capture of a graph that the stream takes part in, a number that no other capture of this
   /// process has; 0: none.
   std::uint64_t (*capture)(Stream);
 
-  /// Null on failure.
-  List* (*make_list)(int device);
+  /// `memory`, which must outlive the list, may be null: then it is CUDA's own. Null on failure.
+  List* (*make_list)(int device, const Memory* memory);
   void (*free_list)(List*);
 
   /// *found_inf = 1 if an element of any tensor is not finite; never cleared.

@@ -4,6 +4,13 @@
 //
 // Memory that a captured graph refers to is neither written by later calls nor given back before
 // the List is: replays find what was there at capture.
+//
+// Note [Streams of a list]: a call on another stream than the last one's waits, on the device, for
+// all that the last one has queued: it reads descriptors that were written there, and writes
+// scratch memory that is read there. Captures stand aside. A capture may not wait for what was
+// queued outside of it, and nobody may wait for an event that was recorded in one: scratch memory
+// of a capture is its own, and descriptors are too, unless those of the last call are known to be
+// there: written in the order of the same stream, or written and done.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +24,29 @@ namespace mezzo::kernels::cuda {
 /// Elements that one block works on.
 constexpr std::int64_t kChunk = 8192;
 
+/// The device and the stream of one call, and where its memory comes from.
+struct Call {
+  int device = 0;
+  const Memory* memory = nullptr;  // null: CUDA's own
+  cudaStream_t stream = nullptr;
+  bool capturing = false;
+};
+
 /// A piece of device memory that grows.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   /// At least `bytes`, with nothing in particular in it. `fresh`: not what was returned before.
   /// Null on failure.
-  void* reserve(std::size_t bytes, bool capturing, bool fresh = false);
+  void* reserve(std::size_t bytes, const Call&, bool fresh = false);
   /// A graph uses the memory that was returned last.
   void keep() { kept_ = true; }
   bool kept() const { return kept_; }
+  /// Gives everything back, behind what is queued on the call's stream.
+  void release(const Call&);
 
  private:
   void* data_ = nullptr;
@@ -48,10 +64,11 @@ class DeviceTable {
   };
   /// The device's copy of `image`, with room for `more` bytes behind it that belong to the same
   /// image.
-  Place put(const std::vector<unsigned char>& image, std::size_t more, cudaStream_t stream,
-            bool capturing);
+  /// `there`: what the device has may be read.
+  Place put(const std::vector<unsigned char>& image, std::size_t more, const Call&, bool there);
   /// Forgets what the device has: the next put() writes.
   void forget() { data_ = nullptr; }
+  void release(const Call&);
 
  private:
   DeviceMemory memory_;
@@ -101,31 +118,37 @@ struct RowTable {
   std::int64_t chunks = 0;
 };
 
-/// The work of a block: elements begin to end - 1 of a row.
+/// The work of a block: elements begin to end - 1 of a row. The row is a copy, which no store to
+/// the row's tensors can change: its pointers stay in registers.
 template <typename Row>
 struct Part {
-  const Row& row;
+  Row row;
   std::int64_t begin, end;
 };
 template <typename Row>
 __device__ inline Part<Row> part_of(const RowTable<Row>& table) {
   const std::int64_t chunk = blockIdx.x;
-  const Row& row = table.rows[table.row_of_chunk[chunk]];
+  const Row row = table.rows[table.row_of_chunk[chunk]];
   const std::int64_t begin = (chunk - row.first_chunk) * kChunk;
   return {row, begin, begin + kChunk < row.count ? begin + kChunk : row.count};
 }
 
 class List {
  public:
-  explicit List(int device) : device_(device) {}
-  int device() const { return device_; }
+  List(int device, const Memory* memory) { call_ = {.device = device, .memory = memory}; }
+  ~List();
+  List(const List&) = delete;
+  List& operator=(const List&) = delete;
+  int device() const { return call_.device; }
 
-  /// Begins a call: which stream, and is it being captured?
+  /// Begins a call: which stream, and is it being captured? See Note [Streams of a list].
   bool begin(Stream stream);
-  cudaStream_t stream() const { return stream_; }
+  cudaStream_t stream() const { return call_.stream; }
 
   /// Ends a call: was everything queued? If not, nothing is taken to be on the device.
   bool end();
+  /// Ends a call that failed: false.
+  bool give_up();
 
   /// The table of these rows; their first_chunk is filled here. `rows` is null on failure.
   template <typename Row>
@@ -145,9 +168,13 @@ class List {
   RowTable<ListRow> put_image(std::size_t row_bytes, std::int64_t rows, std::int64_t chunks,
                               std::size_t first_chunk_offset);
 
-  int device_;
-  cudaStream_t stream_ = nullptr;
-  bool capturing_ = false;
+  void note_queued();
+  bool last_call_is_done() const;
+
+  Call call_;
+  bool any_queued_ = false;
+  cudaStream_t last_stream_ = nullptr;  // of the last call outside of captures
+  cudaEvent_t last_queued_ = nullptr;   // behind that call; null: none was recorded
   std::vector<unsigned char> image_;
   DeviceTable rows_, recipes_;
   DeviceMemory scratch_, captured_scratch_;

@@ -196,7 +196,7 @@ bool check(List* list, const Input* in, std::int64_t count, float* found_inf, St
   const OnDevice on(list->device());
   if (!list->begin(stream)) return false;
   const RowTable<ListRow> table = describe(*list, in, count);
-  if (table.rows == nullptr) return false;
+  if (table.rows == nullptr) return list->give_up();
   if (table.chunks > 0) {
     launch(list->stream(), static_cast<unsigned>(table.chunks), kThreads, check_kernel, table,
            found_inf);
@@ -212,10 +212,10 @@ bool norm(List* list, const Input* in, std::int64_t count, bool largest, double*
   double* of_chunk = nullptr;
   if (count > 0) {
     table = describe(*list, in, count);
-    if (table.rows == nullptr) return false;
+    if (table.rows == nullptr) return list->give_up();
     const auto numbers = static_cast<std::size_t>(table.chunks + table.row_count);
     of_chunk = static_cast<double*>(list->scratch(numbers * sizeof(double)));
-    if (of_chunk == nullptr) return false;
+    if (of_chunk == nullptr) return list->give_up();
   }
   if (table.chunks > 0) {
     launch(list->stream(), static_cast<unsigned>(table.chunks), kThreads,

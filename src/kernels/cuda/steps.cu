@@ -147,7 +147,7 @@ bool take(List& list, const StepRow* rows, const RowState* states, std::int64_t 
   const OnDevice on(list.device());
   if (!list.begin(stream)) return false;
   const Work<Recipe, Scalars> work(list, rows, states, count, recipes, recipe_count, 0);
-  if (!work.ok()) return false;
+  if (!work.ok()) return list.give_up();
   launch(list.stream(), blocks_for(count, kThreads), kThreads, prepare<Recipe, Scalars>,
          work.table.rows, count, work.recipes, flags, work.of_row);
   work.over_chunks(list, step_kernel<Step, false>, step_kernel<Step, true>, flags);
@@ -182,7 +182,7 @@ bool lamb(List* list, const StepRow* rows, const RowState* states, std::int64_t 
   if (!list->begin(stream)) return false;
   const Work<LambRecipe, LambScalars<double>> work(*list, rows, states, count, recipes,
                                                    recipe_count, 2);
-  if (!work.ok()) return false;
+  if (!work.ok()) return list->give_up();
   const unsigned blocks = blocks_for(count, kThreads);
   double* sums = work.numbers + 2 * work.table.chunks;
   launch(list->stream(), blocks, kThreads, prepare<LambRecipe, LambScalars<double>>,
@@ -205,7 +205,7 @@ bool novograd(List* list, const StepRow* rows, const RowState* states, std::int6
   if (!list->begin(stream)) return false;
   const Work<NovogradRecipe, NovogradScalars<double>> work(*list, rows, states, count, recipes,
                                                            recipe_count, 2);
-  if (!work.ok()) return false;
+  if (!work.ok()) return list->give_up();
   bool any_squares = false;
   bool any_largest = false;
   for (std::int64_t i = 0; i < recipe_count; ++i) {

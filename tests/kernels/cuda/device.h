@@ -16,7 +16,7 @@ using namespace kernels::testing_support;
 
 /// The functions under test; null, with the reason, where there is no device.
 const Interface* functions();
-const std::string& why_not();
+std::string why_not();
 
 inline void expect_done(cudaError_t error) {
   ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error);
@@ -95,7 +95,7 @@ class OnCuda : public testing::Test {
  protected:
   void SetUp() override {
     if (functions() == nullptr) GTEST_SKIP() << why_not();
-    list_.reset(functions()->make_list(0));
+    list_.reset(functions()->make_list(0, nullptr));
   }
   const Interface& cuda() const { return *functions(); }
   List* list() const { return list_.get(); }

@@ -76,7 +76,7 @@ TEST_F(EmulatedRuntime, GridsOfTwoThreadsDoNotMix) {
   const DeviceArray of_b(Array::random(DType::kFloat32, 20001, 2));
   const DeviceArray to_a(Array(DType::kFloat32, 20001));
   const DeviceArray to_b(Array(DType::kFloat32, 20001));
-  std::unique_ptr<List, FreeList> other(cuda().make_list(0));
+  std::unique_ptr<List, FreeList> other(cuda().make_list(0, nullptr));
   const auto queue = [&](List* with, const DeviceArray& from, const DeviceArray& to) {
     const Input in = from.in();
     const Output out = to.out();

@@ -36,8 +36,8 @@ TEST_F(CudaGraph, AReplayedStepChecksSkipsCountsAndMovesAsIfItWereCalled) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t replay = nullptr;
   expect_done(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  std::unique_ptr<List, FreeList> check_list(cuda().make_list(0));
-  std::unique_ptr<List, FreeList> called_list(cuda().make_list(0));
+  std::unique_ptr<List, FreeList> check_list(cuda().make_list(0, nullptr));
+  std::unique_ptr<List, FreeList> called_list(cuda().make_list(0, nullptr));
   // Kernels are loaded at their first launch, which a capture might refuse: one that moves nothing.
   const DeviceNumber<float> skips(1);
   expect(cuda().check(called_list.get(), &in, 1, skips.data(), stream));

@@ -37,7 +37,7 @@ TEST_F(CudaMemory, WhatAGraphUsesIsNeitherWrittenNorFreedBeforeTheListIs) {
   const int before = mezzo_emulated::pieces_of_memory();
   const DeviceArray a(Array::random(DType::kFloat32, 100, 1));
   const DeviceArray b(Array::random(DType::kFloat32, 100, 2));
-  List* own = cuda().make_list(0);
+  List* own = cuda().make_list(0, nullptr);
   launches_of_check({a.in()}, own);
   const int with_one = mezzo_emulated::pieces_of_memory();
   mezzo_emulated::set_capturing(true);
@@ -70,7 +70,7 @@ TEST_F(CudaMemory, GraphsHaveScratchMemoryOfTheirOwn) {
   const DeviceArray a(Array::random(DType::kFloat32, 100, 1));
   const Input in = a.in();
   const DeviceNumber<double> total;
-  std::unique_ptr<List, FreeList> own(cuda().make_list(0));
+  std::unique_ptr<List, FreeList> own(cuda().make_list(0, nullptr));
   const auto measure = [&] {
     expect(cuda().norm(own.get(), &in, 1, false, total.data(), nullptr, nullptr, nullptr));
     return mezzo_emulated::pieces_of_memory();
@@ -103,6 +103,146 @@ TEST_F(CudaMemory, WhatWasToldIsNotLaidToTheNextCall) {
   EXPECT_STREQ(cuda().error(), "out of memory");
   mezzo_emulated::run_out_of_memory(false);
   EXPECT_TRUE(cuda().check(list(), &in, 1, found.data(), nullptr)) << "there is memory again";
+}
+
+/// An allocator that somebody else lends.
+struct Lent {
+  std::vector<void*> out;
+  std::vector<Stream> last_users;
+  bool is_short = false;
+
+  Memory functions() {
+    return {this,
+            [](void* lent, std::size_t bytes, int, Stream) -> void* {
+              auto& self = *static_cast<Lent*>(lent);
+              void* memory =
+                  self.is_short ? nullptr : std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+              if (memory != nullptr) self.out.push_back(memory);
+              return memory;
+            },
+            [](void* lent, void* memory, int, Stream last) {
+              auto& self = *static_cast<Lent*>(lent);
+              EXPECT_EQ(std::erase(self.out, memory), 1U);
+              self.last_users.push_back(last);
+              std::free(memory);
+            }};
+  }
+};
+
+TEST_F(CudaMemory, ComesFromTheAllocatorThatIsLent) {
+  const DeviceArray a(Array::random(DType::kFloat32, 100, 1));
+  const Input in = a.in();
+  const int before = mezzo_emulated::pieces_of_memory();
+  Lent lent;
+  const Memory memory = lent.functions();
+  List* own = cuda().make_list(0, &memory);
+  {
+    const DeviceNumber<double> total;
+    lent.is_short = true;
+    EXPECT_FALSE(cuda().norm(own, &in, 1, false, total.data(), nullptr, nullptr, nullptr));
+    EXPECT_STREQ(cuda().error(), "out of memory");
+    lent.is_short = false;
+    int stream = 0;
+    expect(cuda().norm(own, &in, 1, false, total.data(), nullptr, nullptr, &stream));
+    EXPECT_EQ(lent.out.size(), 2U) << "descriptors and scratch memory";
+    cuda().free_list(own);
+    EXPECT_THAT(lent.out, testing::IsEmpty());
+    EXPECT_THAT(lent.last_users, testing::Each(&stream));
+  }
+  EXPECT_EQ(mezzo_emulated::pieces_of_memory(), before);
+}
+
+/// Two devices, of which the first has no context.
+struct TwoDevices {
+  static inline int current = 0;
+  static inline std::vector<int> set;
+  static inline bool first_has_context = false;
+
+  static mezzo_emulated::Runtime functions() {
+    mezzo_emulated::Runtime runtime;
+    runtime.get_device = [](int* device) {
+      *device = current;
+      return 0;
+    };
+    runtime.set_device = [](int device) {
+      set.push_back(current = device);
+      return 0;
+    };
+    runtime.has_context = [](int device) { return device == 1 || first_has_context; };
+    return runtime;
+  }
+};
+
+TEST_F(CudaMemory, ACallMakesNoContextOnADeviceThatNobodyUses) {
+  const mezzo_emulated::Runtime runtime = TwoDevices::functions();
+  mezzo_emulated_set_runtime(&runtime);
+  EXPECT_EQ(cuda().code_for(1), Code::kThere);
+  EXPECT_EQ(TwoDevices::set, std::vector{1}) << "device 0 would get a context by being set";
+  TwoDevices::first_has_context = true;
+  TwoDevices::current = 0;
+  TwoDevices::set.clear();
+  EXPECT_EQ(cuda().code_for(1), Code::kThere);
+  EXPECT_EQ(TwoDevices::set, (std::vector{1, 0}));
+  mezzo_emulated_set_runtime(nullptr);
+}
+
+TEST_F(CudaMemory, CodeIsMissingWhereCudaSaysSoAlone) {
+  mezzo_emulated::set_answer_on_code(cudaErrorNoKernelImageForDevice);
+  EXPECT_EQ(cuda().code_for(0), Code::kMissing);
+  mezzo_emulated::set_answer_on_code(cudaErrorMemoryAllocation);
+  EXPECT_EQ(cuda().code_for(0), Code::kUnknown);
+  mezzo_emulated::set_answer_on_code(cudaSuccess);
+  EXPECT_EQ(cuda().code_for(0), Code::kThere);
+}
+
+/// Notes which stream waits for an event that was recorded on which.
+struct NotedEvents {
+  static inline void* recorded = nullptr;
+  static inline std::vector<std::pair<void*, void*>> waits;  // who, for whom
+  static inline int query = 0;
+
+  static mezzo_emulated::Runtime functions() {
+    mezzo_emulated::Runtime runtime;
+    runtime.record_event = [](void*, void* stream) {
+      recorded = stream;
+      return 0;
+    };
+    runtime.wait_for_event = [](void* stream, void*) {
+      waits.emplace_back(stream, recorded);
+      return 0;
+    };
+    runtime.query_event = [](void*) { return query; };
+    return runtime;
+  }
+};
+
+TEST_F(CudaMemory, AStreamWaitsForTheLastOneThatUsedTheList) {
+  const DeviceArray a(Array::random(DType::kFloat32, 100, 1));
+  const Input in = a.in();
+  const DeviceNumber<float> found(0);
+  const mezzo_emulated::Runtime runtime = NotedEvents::functions();
+  mezzo_emulated_set_runtime(&runtime);
+  int one = 0;
+  int other = 0;
+  const auto check = [&](int& stream) {
+    const int before = mezzo_emulated::launches();
+    expect(cuda().check(list(), &in, 1, found.data(), &stream));
+    return mezzo_emulated::launches() - before;
+  };
+  check(one);
+  check(one);
+  EXPECT_THAT(NotedEvents::waits, testing::IsEmpty());
+  check(other);
+  using Waits = std::vector<std::pair<void*, void*>>;
+  EXPECT_EQ(NotedEvents::waits, (Waits{{&other, &one}}));
+  NotedEvents::query = cudaErrorNotReady;
+  mezzo_emulated::set_capturing(true);
+  EXPECT_EQ(check(one), 3) << "what another stream may still write is captured anew";
+  NotedEvents::query = 0;
+  EXPECT_EQ(check(one), 1) << "it is there";
+  EXPECT_EQ(NotedEvents::waits.size(), 1U) << "a capture waits for nothing outside";
+  mezzo_emulated::set_capturing(false);
+  mezzo_emulated_set_runtime(nullptr);
 }
 
 TEST(CudaInterface, OfAnotherVersionIsRefused) {

@@ -12,7 +12,7 @@ const Interface* functions() {
   return found;
 }
 
-const std::string& why_not() {
+std::string why_not() {
   functions();
   return why_no_cuda_library();
 }

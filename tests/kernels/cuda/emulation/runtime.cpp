@@ -51,7 +51,7 @@ void run_out_of_memory(bool on) {
   out_of_memory = on;
 }
 void set_capturing(bool on) {
-  if (on && !is_capturing) ++captures;
+  captures += on && !is_capturing ? 1 : 0;
   is_capturing = on;
 }
 void set_answer_on_code(cudaError_t error) {
@@ -126,21 +126,19 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   *value = 3;
   return cudaSuccess;
 }
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long* number) {
   bool capturing = is_capturing;
+  *number = captures;
   const auto own = [] { return cudaSuccess; };
   const cudaError_t error =
-      ask(&Runtime::stream_is_capturing, own, static_cast<void*>(stream), &capturing);
+      ask(&Runtime::capture_of, own, static_cast<void*>(stream), &capturing, number);
   *status = capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return error;
 }
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
-                                     unsigned long long* number) {
-  *number = captures;
-  const cudaError_t error = cudaStreamIsCapturing(stream, status);
-  if (error != cudaSuccess || *status == cudaStreamCaptureStatusNone) return error;
-  return ask(
-      &Runtime::number_of_capture, [] { return cudaSuccess; }, static_cast<void*>(stream), number);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  unsigned long long number = 0;
+  return cudaStreamGetCaptureInfo(stream, status, &number);
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   int number = *mode;

@@ -27,9 +27,8 @@ struct Runtime {
   int (*allocate)(void** memory, std::size_t bytes) = nullptr;
   int (*free)(void* memory) = nullptr;
 
-  int (*stream_is_capturing)(void* stream, bool* capturing) = nullptr;
-  /// The number of the capture, no other's; asked of streams that are captured.
-  int (*number_of_capture)(void* stream, unsigned long long* number) = nullptr;
+  /// Is the stream part of a capture, and of which? No other has its number.
+  int (*capture_of)(void* stream, bool* capturing, unsigned long long* number) = nullptr;
   /// The same call exchanges the calling thread's mode of captures: 0 global, 1 of the thread, 2
   /// relaxed, as CUDA numbers them.
   int (*exchange_capture_mode)(int* mode) = nullptr;
