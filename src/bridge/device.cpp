@@ -129,7 +129,7 @@ void DeviceFlag::merge() {
 void update_scale(const at::Tensor& scale, const at::Tensor& unskipped, const at::Tensor& stuck,
                   const at::Tensor& found_inf, const kernels::ScaleRule& rule) {
   const at::Device device = scale.device();
-  const kernels::cuda::Interface& cuda = *cuda_kernels(device);
+  const kernels::cuda::Interface& cuda = *cuda_kernels(device, Family::kLists);
   const bool done =
       cuda.update_scale(scale.mutable_data_ptr<float>(), unskipped.mutable_data_ptr<std::int32_t>(),
                         stuck.mutable_data_ptr<std::int32_t>(), found_inf.const_data_ptr<float>(),
