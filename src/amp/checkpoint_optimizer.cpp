@@ -51,7 +51,8 @@ std::string shapes_of(const torch::optim::Optimizer& optimizer) {
 }
 
 at::Tensor bytes_of(const std::string& text) {
-  at::Tensor bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
+  at::Tensor bytes = at::empty({static_cast<std::int64_t>(text.size())},
+                               at::TensorOptions(at::kCPU).dtype(at::kByte));
   std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
   return bytes;
 }
@@ -108,7 +109,8 @@ std::optional<StillScaled> scaled_in(const SafetensorsFile& file, const std::str
   still.scale.number = std::strtod(scale.c_str(), nullptr);
   // Blocks of this process have numbers above 0.
   still.block = -std::abs(still.block);
-  still.inverse = at::empty({}, at::kDouble).fill_(1.0 / scaling::multiplier(still.scale.number));
+  still.inverse = at::empty({}, at::TensorOptions(at::kCPU).dtype(at::kDouble))
+                      .fill_(1.0 / scaling::multiplier(still.scale.number));
   return still;
 }
 

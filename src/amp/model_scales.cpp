@@ -16,7 +16,7 @@ constexpr std::int64_t kFields = 3;
 at::Tensor ModelHandle::loss_scales() const {
   Session& session = state_->session();
   const auto losses = static_cast<std::int64_t>(session.num_losses());
-  at::Tensor scales = at::empty({losses, kFields}, at::kDouble);
+  at::Tensor scales = at::empty({losses, kFields}, at::TensorOptions(at::kCPU).dtype(at::kDouble));
   double* next = scales.mutable_data_ptr<double>();
   for (int loss = 0; loss < losses; ++loss) {
     const scaling::ScaleState state = session.scaler(loss, "loss_scales").state();

@@ -28,9 +28,10 @@ std::vector<std::pair<std::string, at::Tensor>> held_alike(Session& session) {
   }
   for (std::size_t i = 0; i < session.num_losses(); ++i) {
     const scaling::ScaleState state = session.scaler(static_cast<int>(i), "expect_equal").state();
-    all.emplace_back("scale of loss " + std::to_string(i), at::tensor(state.scale, at::kDouble));
+    all.emplace_back("scale of loss " + std::to_string(i),
+                     at::tensor(state.scale, at::TensorOptions(at::kCPU).dtype(at::kDouble)));
     all.emplace_back("clean steps of loss " + std::to_string(i),
-                     at::tensor(state.unskipped, at::kLong));
+                     at::tensor(state.unskipped, at::TensorOptions(at::kCPU).dtype(at::kLong)));
   }
   return all;
 }

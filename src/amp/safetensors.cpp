@@ -74,7 +74,7 @@ at::Tensor read_tensor(std::istream& in, const amp::detail::TensorPlace& place,
       raise(kInSafetensors, "'", path, "': '", place.name, "' needs ", bytes, " bytes and has ",
             place.end - place.begin);
     }
-    at::Tensor tensor = at::empty(place.shape, at::TensorOptions(row.type));
+    at::Tensor tensor = at::empty(place.shape, at::TensorOptions(at::kCPU).dtype(row.type));
     in.read(static_cast<char*>(tensor.data_ptr()), static_cast<std::streamsize>(bytes));
     if (!in) raise(kInSafetensors, "'", path, "': '", place.name, "' cannot be read");
     return tensor;

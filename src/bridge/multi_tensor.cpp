@@ -87,7 +87,8 @@ std::vector<double> numbers_of(const at::Tensor& tensor) {
 }
 
 at::Tensor tensor_of(const std::vector<double>& numbers) {
-  at::Tensor tensor = at::empty({size_of_list(numbers)}, at::kDouble);
+  at::Tensor tensor =
+      at::empty({size_of_list(numbers)}, at::TensorOptions(at::kCPU).dtype(at::kDouble));
   std::copy(numbers.begin(), numbers.end(), tensor.mutable_data_ptr<double>());
   return tensor;
 }

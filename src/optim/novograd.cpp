@@ -45,7 +45,7 @@ void find_norms(StepWork& work, const std::vector<kernels::NovogradRecipe>& reci
 void keep_norm(AdamParamState& state, double norm) {
   const at::Tensor& kept = state.exp_avg_sq();
   if (!kept.defined() || kept.scalar_type() != at::kDouble || !kept.is_cpu()) {
-    state.exp_avg_sq(at::scalar_tensor(norm, at::kDouble));
+    state.exp_avg_sq(at::scalar_tensor(norm, at::TensorOptions(at::kCPU).dtype(at::kDouble)));
   } else {
     *kept.mutable_data_ptr<double>() = norm;
   }

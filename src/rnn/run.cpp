@@ -19,10 +19,11 @@ at::Tensor in_order(const at::Tensor& states, const at::Tensor& order, std::int6
 }
 
 at::Tensor as_indices(const std::vector<std::int64_t>& values, at::Device device) {
-  const at::Tensor indices =
-      at::empty({static_cast<std::int64_t>(values.size())}, at::TensorOptions(at::kLong));
+  const at::Tensor indices = at::empty({static_cast<std::int64_t>(values.size())},
+                                       at::TensorOptions(at::kCPU).dtype(at::kLong));
   std::ranges::copy(values, indices.mutable_data_ptr<std::int64_t>());
-  return indices.to(device);
+  // LibTorch has a copy of them before the call returns.
+  return indices.to(device, /*non_blocking=*/true);
 }
 
 /// For each row of a packed sequence the row of the same sequence as far from the other end.

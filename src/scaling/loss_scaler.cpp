@@ -22,9 +22,9 @@ constexpr const char* kInLossScaler = "loss scale";
 
 LossScaler::LossScaler(ScaleRules rules, double initial) : rules_(rules) {
   state_.scale = first_scale(initial, rules_);
-  scale_ = at::full({}, state_.scale, at::kFloat);
-  unskipped_ = at::zeros({}, at::kInt);
-  stuck_ = at::zeros({}, at::kInt);
+  scale_ = at::full({}, state_.scale, at::TensorOptions(at::kCPU).dtype(at::kFloat));
+  unskipped_ = at::zeros({}, at::TensorOptions(at::kCPU).dtype(at::kInt));
+  stuck_ = at::zeros({}, at::TensorOptions(at::kCPU).dtype(at::kInt));
 }
 
 void LossScaler::to(at::Device device) {
