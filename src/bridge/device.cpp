@@ -72,11 +72,10 @@ kernels::cuda::Stream current_stream(const at::Device& device) {
 
 // The driver rather than our library, which may not be loaded while a graph is captured.
 std::uint64_t current_capture(const at::Device& device) {
-  if (!device.is_cuda()) return 0;
   const kernels::cuda::Interface* const chosen = choice_for(device).functions;
-  return chosen == nullptr
-             ? kernels::CudaDriver::of_this_machine().capture_of(current_stream(device))
-             : chosen->capture(current_stream(device));
+  if (chosen != nullptr) return chosen->capture(current_stream(device));
+  if (!device.is_cuda()) return 0;
+  return kernels::CudaDriver::of_this_machine().capture_of(current_stream(device));
 }
 
 CudaList make_cuda_list(const kernels::cuda::Interface& cuda, const at::Device& device) {
@@ -94,6 +93,17 @@ void DeviceFlag::merge() {
   if (raised_.is_same(flag_)) return;
   const at::Tensor there = raised_.to(flag_.device(), flag_.scalar_type()).view(flag_.sizes());
   flag_.copy_(at::maximum(flag_, there));
+}
+
+void update_scale(const at::Tensor& scale, const at::Tensor& unskipped, const at::Tensor& stuck,
+                  const at::Tensor& found_inf, const kernels::ScaleRule& rule) {
+  const at::Device device = scale.device();
+  const kernels::cuda::Interface& cuda = *cuda_kernels(device);
+  const bool done =
+      cuda.update_scale(scale.mutable_data_ptr<float>(), unskipped.mutable_data_ptr<std::int32_t>(),
+                        stuck.mutable_data_ptr<std::int32_t>(), found_inf.const_data_ptr<float>(),
+                        &rule, index_of(device), current_stream(device));
+  kernels::check_cuda(cuda, done, "loss scale");
 }
 
 void norm_forward(const kernels::NormForward& norm, const at::Device& device) {

@@ -8,6 +8,7 @@
 #include "core/torch.h"
 #include "kernels/batch_norm.h"
 #include "kernels/cuda/interface.h"
+#include "kernels/elements.h"
 #include "kernels/norms.h"
 
 namespace mezzo::bridge {
@@ -55,6 +56,11 @@ class DeviceFlag {
   at::Tensor& flag_;
   at::Tensor raised_;
 };
+
+/// elements.h's update_scale() in one launch: a float and two ints on one device that has the CUDA
+/// library's kernels, by a float there.
+void update_scale(const at::Tensor& scale, const at::Tensor& unskipped, const at::Tensor& stuck,
+                  const at::Tensor& found_inf, const kernels::ScaleRule&);
 
 /// norms.h on the device that holds the memory, which has kernels. Scratch memory is allocated
 /// there.

@@ -100,6 +100,10 @@ void ListBuffers::check_overlaps() {
   }
 }
 
+void ListBuffers::read_outputs() {
+  for (auto& [tensor, standin] : indirect_) standin.copy_(tensor.detach());
+}
+
 void ListBuffers::write_back() {
   for (auto& [tensor, standin] : indirect_) tensor.detach().copy_(standin);
   for (const at::Tensor& tensor : written_) bump_version(tensor);

@@ -37,6 +37,9 @@ class ListBuffers {
   /// No output may overlap another tensor, but an output may be its own input.
   void check_overlaps();
 
+  /// Copies what is in such outputs into the dense copies, for calls that may write nothing.
+  void read_outputs();
+
   /// Copies into outputs that a dense copy stood for, and bumps the versions of all.
   void write_back();
 

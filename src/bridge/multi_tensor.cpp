@@ -299,4 +299,20 @@ void copy(std::string_view where, at::TensorList in, at::TensorList out) {
   buffers.write_back();
 }
 
+void copy_if(std::string_view where, at::TensorList in, at::TensorList out,
+             const at::Tensor& flag) {
+  check_lengths(where, "in", in, "out", out);
+  if (out.empty()) return;
+  ListBuffers buffers(where);
+  buffers.add_outputs("out", out);
+  const auto inputs = buffers.inputs_for_outputs("in", in);
+  buffers.check_overlaps();
+  // A copy that stands for an output with holes keeps that one's values where nothing is copied.
+  buffers.read_outputs();
+  const CudaCall call(where, *cuda_kernels(buffers.device()), buffers.device());
+  call.expect(call.cuda.copy_if(call.list, inputs.data(), buffers.outputs.data(),
+                                size_of_list(inputs), flag.const_data_ptr<float>(), call.stream));
+  buffers.write_back();
+}
+
 }  // namespace mezzo::bridge

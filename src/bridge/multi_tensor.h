@@ -50,5 +50,8 @@ void axpby_each(std::string_view where, at::TensorList x, at::TensorList y, at::
 
 /// out[i] = in[i], converted.
 void copy(std::string_view where, at::TensorList in, at::TensorList out);
+/// As above, on a device that has the CUDA library's kernels, where `flag` (one float there) is not
+/// zero: nobody waits for it.
+void copy_if(std::string_view where, at::TensorList in, at::TensorList out, const at::Tensor& flag);
 
 }  // namespace mezzo::bridge

@@ -203,31 +203,34 @@ MEZZO_HD static inline NovogradElement<V> novograd_element(NovogradElement<V> s,
   return s;
 }
 
-/// A loss scale that waits for `hysteresis` overflows before it backs off (Apex's
-/// update_scale_hysteresis).
+/// How a loss scale moves where the device decides: the rules of scaling/scale_state.h.
 struct ScaleRule {
-  float growth_factor, backoff_factor;
-  int growth_interval, hysteresis;
+  double growth, backoff, floor, ceiling;
+  std::int64_t growth_interval;
+  bool dynamic;
 };
-struct ScaleCounters {
+/// The scale, the clean passes in a row, and the overflows in a row at the floor.
+struct ScaleNumbers {
   float scale;
-  int growth, hysteresis;
+  std::int32_t unskipped, stuck;
 };
 
-MEZZO_HD static inline ScaleCounters update_scale(ScaleCounters s, bool overflow,
-                                                  const ScaleRule& rule) {
+MEZZO_HD static inline ScaleNumbers update_scale(ScaleNumbers s, bool overflow,
+                                                 const ScaleRule& rule) {
+  if (!rule.dynamic) return {s.scale, overflow ? 0 : s.unskipped + 1, s.stuck};
+  const float floor = static_cast<float>(rule.floor);
+  const float ceiling = static_cast<float>(rule.ceiling);
+  s.stuck = overflow && s.scale <= floor ? s.stuck + 1 : 0;
   if (overflow) {
-    s.growth = 0;
-    if (s.hysteresis > 0) --s.hysteresis;
-    if (s.hysteresis <= 0) s.scale *= rule.backoff_factor;
-    return s;
-  }
-  s.hysteresis = rule.hysteresis;
-  if (++s.growth >= rule.growth_interval) {
-    const float grown = s.scale * rule.growth_factor;
+    s.unskipped = 0;
+    s.scale = static_cast<float>(s.scale * rule.backoff);
+  } else if (++s.unskipped >= rule.growth_interval) {
+    s.unskipped = 0;
+    const float grown = static_cast<float>(s.scale * rule.growth);
     if (grown - grown == 0.0f) s.scale = grown;
-    s.growth = 0;
   }
+  if (s.scale < floor) s.scale = floor;
+  if (s.scale > ceiling) s.scale = ceiling;
   return s;
 }
 

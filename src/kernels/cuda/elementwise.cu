@@ -94,7 +94,9 @@ __global__ void __launch_bounds__(kThreads)
   combine<float, true>(row, part.begin, part.end, factors, found_inf, x, y, out);
 }
 
-__global__ void __launch_bounds__(kThreads) copy_kernel(RowTable<ListRow> table) {
+__global__ void __launch_bounds__(kThreads)
+    copy_kernel(RowTable<ListRow> table, const float* flag) {
+  if (flag != nullptr && *flag == 0.0f) return;
   const Part<ListRow> part = part_of(table);
   if (part.row.x_dtype == DType::kFloat64 || part.row.out_dtype == DType::kFloat64) {
     return move<double>(part.row, part.begin, part.end);
@@ -102,13 +104,12 @@ __global__ void __launch_bounds__(kThreads) copy_kernel(RowTable<ListRow> table)
   move<float>(part.row, part.begin, part.end);
 }
 
-__global__ void update_scale_kernel(float* scale, std::int32_t* growth, std::int32_t* hysteresis,
+__global__ void update_scale_kernel(float* scale, std::int32_t* unskipped, std::int32_t* stuck,
                                     const float* found_inf, ScaleRule rule) {
-  const ScaleCounters after =
-      update_scale({*scale, *growth, *hysteresis}, *found_inf != 0.0f, rule);
+  const ScaleNumbers after = update_scale({*scale, *unskipped, *stuck}, *found_inf != 0.0f, rule);
   *scale = after.scale;
-  *growth = after.growth;
-  *hysteresis = after.hysteresis;
+  *unskipped = after.unskipped;
+  *stuck = after.stuck;
 }
 
 RowTable<ListRow> describe(List& list, const Input* x, const Input* y, const Output* out,
@@ -163,16 +164,21 @@ bool axpby(List* list, const Input* x, const Input* y, const Output* out, std::i
 }
 
 bool copy(List* list, const Input* in, const Output* out, std::int64_t count, Stream stream) {
+  return copy_if(list, in, out, count, /*flag=*/nullptr, stream);
+}
+
+bool copy_if(List* list, const Input* in, const Output* out, std::int64_t count, const float* flag,
+             Stream stream) {
   if (count == 0) return true;
   const OnDevice on(list->device());
   if (!list->begin(stream)) return false;
-  return run(*list, describe(*list, in, nullptr, out, count), copy_kernel);
+  return run(*list, describe(*list, in, nullptr, out, count), copy_kernel, flag);
 }
 
-bool update_scale_on(float* scale, std::int32_t* growth, std::int32_t* hysteresis,
+bool update_scale_on(float* scale, std::int32_t* unskipped, std::int32_t* stuck,
                      const float* found_inf, const ScaleRule* rule, int device, Stream stream) {
   const OnDevice on(device);
-  launch(stream_of(stream), 1, 1, update_scale_kernel, scale, growth, hysteresis, found_inf, *rule);
+  launch(stream_of(stream), 1, 1, update_scale_kernel, scale, unskipped, stuck, found_inf, *rule);
   return succeeded(cudaGetLastError());
 }
 

@@ -10,7 +10,9 @@ bool scale(List*, const Input* in, const Output* out, std::int64_t count, double
 bool axpby(List*, const Input* x, const Input* y, const Output* out, std::int64_t count, double a,
            double b, const double* each, float* found_inf, Stream);
 bool copy(List*, const Input* in, const Output* out, std::int64_t count, Stream);
-bool update_scale_on(float* scale, std::int32_t* growth, std::int32_t* hysteresis,
+bool copy_if(List*, const Input* in, const Output* out, std::int64_t count, const float* flag,
+             Stream);
+bool update_scale_on(float* scale, std::int32_t* unskipped, std::int32_t* stuck,
                      const float* found_inf, const ScaleRule*, int device, Stream);
 
 }  // namespace mezzo::kernels::cuda

@@ -64,6 +64,7 @@ constexpr Interface kInterface{
     .scale = scale,
     .axpby = axpby,
     .copy = copy,
+    .copy_if = copy_if,
     .join_masters = join_masters,
     .split_masters = split_masters,
     .update_scale = update_scale_on,

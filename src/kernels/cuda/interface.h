@@ -77,13 +77,16 @@ struct Interface {
   bool (*axpby)(List*, const Input* x, const Input* y, const Output* out, std::int64_t count,
                 double a, double b, const double* each, float* found_inf, Stream);
   bool (*copy)(List*, const Input* in, const Output* out, std::int64_t count, Stream);
+  /// As above, where *flag is not zero; else nothing is written.
+  bool (*copy_if)(List*, const Input* in, const Output* out, std::int64_t count, const float* flag,
+                  Stream);
 
   /// KernelSet's, of whole tensors on a device.
   bool (*join_masters)(const StepRow*, float* masters, int device, Stream);
   bool (*split_masters)(const StepRow*, const float* masters, int device, Stream);
 
   /// elements.h's update_scale() on three numbers of a device.
-  bool (*update_scale)(float* scale, std::int32_t* growth, std::int32_t* hysteresis,
+  bool (*update_scale)(float* scale, std::int32_t* unskipped, std::int32_t* stuck,
                        const float* found_inf, const ScaleRule*, int device, Stream);
 
   /// The fused steps; a row's `scalars` is its recipe. Weights, gradients and states as in

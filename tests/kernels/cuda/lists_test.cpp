@@ -247,20 +247,37 @@ TEST_F(CudaLists, NormsOfListsWithBadElementsAreNotFiniteAndSetTheFlag) {
 }
 
 TEST_F(CudaLists, TheScaleMovesAsItDoesOnTheCpu) {
-  const ScaleRule rule{2, 0.5, 3, 2};
-  ScaleCounters expected{1024, 0, rule.hysteresis};
+  const ScaleRule rule{2, 0.5, 512, 4096, 3, true};
+  ScaleNumbers expected{1024, 0, 0};
   const DeviceNumber<float> scale(expected.scale);
-  const DeviceNumber<std::int32_t> growth(0);
-  const DeviceNumber<std::int32_t> hysteresis(rule.hysteresis);
-  for (const int overflow : {0, 0, 0, 1, 1, 0, 1, 0, 0, 0, 0, 1, 1, 1}) {
+  const DeviceNumber<std::int32_t> unskipped(0);
+  const DeviceNumber<std::int32_t> stuck(0);
+  for (const int overflow : {0, 0, 0, 1, 1, 0, 1, 1, 0, 0, 0, 1, 1, 1}) {
     const DeviceNumber<float> found(static_cast<float>(overflow));
     expected = update_scale(expected, overflow != 0, rule);
-    expect(cuda().update_scale(scale.data(), growth.data(), hysteresis.data(), found.data(), &rule,
-                               0, nullptr));
+    expect(cuda().update_scale(scale.data(), unskipped.data(), stuck.data(), found.data(), &rule, 0,
+                               nullptr));
     EXPECT_EQ(scale.value(), expected.scale);
-    EXPECT_EQ(growth.value(), expected.growth);
-    EXPECT_EQ(hysteresis.value(), expected.hysteresis);
+    EXPECT_EQ(unskipped.value(), expected.unskipped);
+    EXPECT_EQ(stuck.value(), expected.stuck);
   }
+}
+
+TEST_F(CudaLists, ACopyUnderAFlagIsMadeWhereTheFlagIsUp) {
+  const Array x = Array::random(DType::kFloat16, 20001, 4);
+  const Array before = Array::random(DType::kFloat32, 20001, 5);
+  Array copied(DType::kFloat32, x.count());
+  baseline::kernel_set().copy(x.in(), copied.out(), x.all());
+  const DeviceArray in(x);
+  const DeviceArray out(before);
+  const Input from = in.in();
+  const Output to = out.out();
+  const DeviceNumber<float> down(0);
+  expect(cuda().copy_if(list(), &from, &to, 1, down.data(), nullptr));
+  EXPECT_EQ(out.read(), before);
+  const DeviceNumber<float> up(1);
+  expect(cuda().copy_if(list(), &from, &to, 1, up.data(), nullptr));
+  EXPECT_EQ(out.read(), copied);
 }
 
 TEST_F(CudaLists, AListMayGrowShrinkAndChange) {
