@@ -40,8 +40,8 @@ class LossScaler {
 
   /// The scale of now.
   ScaleValue value() const;
-  /// Overflows in a row at the floor, up to now: an int on the device.
-  at::Tensor stuck() const { return stuck_.clone(); }
+  /// Overflows in a row at the floor, up to now: an int on the device, which moves with the scale.
+  const at::Tensor& stuck() const { return stuck_; }
 
   /// tensor * scale, in float at least (a low-precision product would overflow); autograd sees it.
   /// The graph keeps the scale of now: later updates do not disturb it.
@@ -53,22 +53,32 @@ class LossScaler {
 
   /// Counts a pass: `found_inf` (one element) is not zero if it overflowed. Reads it on CPUs
   /// only.
+  ///
+  /// Note [Captured scales]: an update that is captured in a graph moves the scale at each replay,
+  /// of which the host hears nothing. From then on the device alone knows the state.
   void update(const at::Tensor& found_inf);
 
-  /// The state, read from the device if it lives there.
+  /// The state, read from the device if it lives there. Throws Error while work there is captured,
+  /// and so does `set_state`.
   ScaleState state() const;
   void set_state(const ScaleState& state);
 
  private:
   void pull() const;
   void push();
+  void refuse_in_capture(const char* what) const;
+  at::Tensor copy_of_now() const;
+  void update_by_operators(const at::Tensor& found);
 
   ScaleRules rules_;
   mutable ScaleState state_;
   mutable bool stale_ = false;  // the device knows more than state_
+  bool captured_ = false;       // graphs move it: it is stale for ever
   at::Tensor scale_;            // float
   at::Tensor unskipped_;        // int
   at::Tensor stuck_;            // int
+  mutable at::Tensor now_ =
+      {};  // a copy of scale_ since it moved last; undefined: none was asked for
 };
 
 }  // namespace mezzo::scaling
