@@ -11,9 +11,10 @@
 namespace mezzo::optim {
 namespace {
 
+// Pageable memory is staged before the call returns: nobody waits for the copy.
 at::Tensor numbers(std::vector<std::int64_t>& values, const at::Device& device) {
   return at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kLong)
-      .to(device, at::kLong, /*non_blocking=*/false, /*copy=*/true);
+      .to(device, at::kLong, /*non_blocking=*/true, /*copy=*/true);
 }
 
 // A flag or scale as the kernels read it; the same tensor where it is that already. Pinned memory
@@ -123,6 +124,13 @@ void DeviceRows::add(std::size_t index, const kernels::cuda::Interface& cuda,
   has_[index] = true;
   row.count = 0;
   ++rows_;
+}
+
+bool DeviceRows::counts(std::size_t index, const at::Tensor& param) const {
+  return has(index) &&
+         std::any_of(parts_.begin(), parts_.end(), [&](const std::unique_ptr<Part>& part) {
+           return part->device == param.device() && part->counters.knows(param);
+         });
 }
 
 bool DeviceRows::has_moved(std::size_t index, const at::Tensor& param) const {

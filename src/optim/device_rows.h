@@ -66,6 +66,8 @@ class DeviceRows {
   std::size_t size() const { return rows_; }
   bool has(std::size_t index) const { return index < has_.size() && has_[index]; }
 
+  /// Are the steps of this parameter, row `index`, counted on its device already?
+  bool counts(std::size_t index, const at::Tensor& param) const;
   /// Do steps of this parameter, row `index`, count on a device that it is not on any more?
   bool has_moved(std::size_t index, const at::Tensor& param) const;
 

@@ -93,6 +93,7 @@ void StepAccess::step(FusedOptimizer& optimizer, StepDecision decision,
   }
   const Borrowed borrowed(work);
   work.gather(name, optimizer.param_groups());
+  work.check_capture(name);
   if (work.any_moved()) take_counts_back(optimizer);
 
   if (!work.device.empty() && work.device.size() == work.rows.size()) {

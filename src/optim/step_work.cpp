@@ -10,6 +10,7 @@
 #include <limits>
 #include <sstream>
 
+#include "bridge/device.h"
 #include "bridge/prefetch.h"
 #include "bridge/tensors.h"
 

@@ -144,6 +144,9 @@ class StepWork {
   /// Finds the parameters with gradients, checks them and fills `rows` but for their states.
   void gather(const char* optimizer, ParamGroups& groups);
 
+  /// Throws Error if a graph is being captured that could not hold the step of these parameters.
+  void check_capture(const char* optimizer) const;
+
   /// Has a parameter left the device that counts its steps?
   bool any_moved() const;
 
