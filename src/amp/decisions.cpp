@@ -1,7 +1,6 @@
 #include "amp/decisions.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -13,26 +12,29 @@ namespace mezzo::amp::detail {
 namespace {
 
 at::Tensor number_on(const at::Tensor& number, const at::Device& device) {
-  return scaling::to_device(number.detach(), device).to(at::kDouble).reshape({});
-}
-
-at::Tensor number_on(const scaling::ScaleValue& scale, const at::Device& device) {
-  if (scale.there.defined()) return number_on(scale.there, device);
-  return at::full({}, scale.number, at::TensorOptions(device).dtype(at::kDouble));
+  return scaling::to_device(number.detach(), device).to(at::kFloat).reshape({});
 }
 
 }  // namespace
 
 void Decisions::note(Decision known, const at::Tensor& found_inf, const scaling::ScaleValue& before,
-                     const scaling::LossScaler& after) {
+                     const scaling::ScaleValue& after, const at::Tensor& stuck) {
   const at::NoGradGuard no_grad;
   const at::Device device = found_inf.device();
-  const at::Tensor numbers =
-      at::stack({number_on(found_inf, device), number_on(before, device),
-                 number_on(after.value(), device), number_on(after.stuck(), device)});
-  Queued queued{std::move(known),
-                numbers.to(at::kCPU, at::kDouble, /*non_blocking=*/true, /*copy=*/true),
-                std::nullopt};
+  Queued queued{std::move(known), {}, {}, after.there.defined(), std::nullopt};
+  // Floats: scales are, and counts of overflows are far below what float counts to.
+  std::vector<at::Tensor> numbers{number_on(found_inf, device)};
+  const auto add = [&](const scaling::ScaleValue& scale, double Decision::*field) {
+    queued.known.*field = scale.number;
+    if (!scale.there.defined()) return;
+    numbers.push_back(number_on(scale.there, device));
+    queued.fields.push_back(field);
+  };
+  add(before, &Decision::scale_before);
+  add(after, &Decision::scale_after);
+  if (queued.has_stuck) numbers.push_back(number_on(stuck, device));
+  const at::Tensor there = numbers.size() == 1 ? numbers.front().reshape({1}) : at::stack(numbers);
+  queued.numbers = there.to(at::kCPU, at::kFloat, /*non_blocking=*/true, /*copy=*/true);
   if (!device.is_cpu()) {
     // Nobody reads the numbers before this has come to pass.
     queued.arrived.emplace(device.type());
@@ -48,12 +50,12 @@ std::optional<Decision> Decisions::next(bool waits) {
     if (!waits) return std::nullopt;
     first.arrived->synchronize();
   }
-  const auto* numbers = first.numbers.const_data_ptr<double>();
+  const auto* number = first.numbers.const_data_ptr<float>();
   Decision decision = std::move(first.known);
-  decision.applied = numbers[0] == 0;
-  decision.scale_before = numbers[1];
-  decision.scale_after = numbers[2];
-  decision.stuck = static_cast<std::int64_t>(numbers[3]);
+  decision.applied = *number++ == 0;
+  for (double Decision::*const field : first.fields)
+    decision.*field = static_cast<double>(*number++);
+  if (first.has_stuck) decision.stuck = static_cast<std::int64_t>(*number);
   queued_.pop_front();
   return decision;
 }

@@ -7,6 +7,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "amp/overflow_ranks.h"
 #include "core/torch.h"
@@ -21,7 +22,7 @@ struct Decision {
   std::string reason;  // where it is skipped, without the ranks
   OverflowRanks ranks;
 
-  // Known to the device.
+  // Known to the device, and to the host where scales are static.
   bool applied = true;
   double scale_before = 1;
   double scale_after = 1;
@@ -33,7 +34,7 @@ class Decisions {
  public:
   /// Queues a copy of what the host does not know yet: it is on the flag's device or the host.
   void note(Decision known, const at::Tensor& found_inf, const scaling::ScaleValue& before,
-            const scaling::LossScaler& after);
+            const scaling::ScaleValue& after, const at::Tensor& stuck);
 
   /// The oldest that has arrived; with `waits`, the oldest, once it has. Nothing if there is
   /// none.
@@ -45,7 +46,9 @@ class Decisions {
  private:
   struct Queued {
     Decision known;
-    at::Tensor numbers;                 // on the host
+    at::Tensor numbers;  // on the host: the flag, a number for each of `fields`, stuck overflows
+    std::vector<double Decision::*> fields;
+    bool has_stuck = false;
     std::optional<c10::Event> arrived;  // none: they are there
   };
   std::deque<Queued> queued_;

@@ -67,9 +67,20 @@ WeightAverage::Steps WeightAverage::count_steps() const {
   return steps;
 }
 
+/// The host decides whether there was a step, and how fast averages move at first.
+void WeightAverage::refuse_in_capture() const {
+  for (const auto& optimizer : session().optimizers()) {
+    if (optimizer->slots().capture() == 0) continue;
+    raise(kInEma,
+          "update() while a graph is captured, of whose replays the averages would not know: call "
+          "it after each replay");
+  }
+}
+
 bool WeightAverage::update() {
   if (is_applied())
     raise(kInEma, "update() while the averages are the model's weights; call restore() first");
+  refuse_in_capture();
   const Steps now = count_steps();
   const Steps before = std::exchange(seen_, now);
   if (now.not_made > before.not_made && now.made == before.made) return false;

@@ -11,6 +11,7 @@
 
 #include "amp/overflow_ranks.h"
 #include "amp/step_record.h"
+#include "bridge/device.h"
 #include "casting/gradient_sums.h"
 #include "core/raise.h"
 #include "core/torch.h"
@@ -68,6 +69,17 @@ std::vector<at::Tensor> gradients_of(const torch::optim::Optimizer& optimizer) {
   return gradients;
 }
 
+/// Nothing tells the host, while a graph is captured, whether to step.
+void refuse_host_decision(const torch::optim::Optimizer& optimizer) {
+  for (const at::Tensor& gradient : gradients_of(optimizer)) {
+    if (bridge::current_capture(gradient.device()) == 0) continue;
+    raise(kInGradScaler,
+          "step() while a graph is captured needs a fused optimizer of mezzo::optim, whose device "
+          "decides; scale(loss).backward() may be captured alone, with step() and update() after "
+          "each replay");
+  }
+}
+
 }  // namespace
 
 class GradScaler::Impl {
@@ -83,16 +95,21 @@ class GradScaler::Impl {
     const std::vector<at::Tensor> gradients = gradients_of(optimizer);
     if (gradients.empty())
       raise(kInGradScaler, "the optimizer has no gradients; call scale(loss).backward() first");
-    if (!scaled) {
+    if (!scaled && !scaled_in_graph) {
       raise(kInGradScaler, call,
             " would divide gradients by the scale, but scale() was not called since the last "
             "update(): no loss was multiplied; call scale(loss).backward() for every loss");
+    }
+    const auto world = parallel::world_if_any();
+    if (world && bridge::current_capture(gradients.front().device()) != 0) {
+      raise(kInGradScaler, call,
+            " while a graph is captured: ranks agree about the step over the host; capture "
+            "scale(loss).backward() alone");
     }
     scaler.to(gradients.front().device());
     Progress one;
     const at::Tensor inverse = scaler.inverse();
     one.found_inf = at::zeros({}, inverse.options().dtype(at::kFloat));
-    const auto world = parallel::world_if_any();
     one.agreed = world && parallel::spread_by_reduction(gradients, *world);
     scaling::unscale_and_check(gradients, inverse, one.found_inf);
     // A rank whose averages became infinite would skip alone otherwise.
@@ -111,7 +128,8 @@ class GradScaler::Impl {
   }
 
   bool enabled;
-  bool scaled = false;  // something was, since the last update
+  bool scaled = false;           // something was, since the last update
+  bool scaled_in_graph = false;  // each replay scales it
   scaling::LossScaler scaler;
   std::map<const torch::optim::Optimizer*, Progress> progress;
   std::optional<parallel::OverflowWatch> watch;
@@ -126,6 +144,7 @@ at::Tensor GradScaler::scale(const at::Tensor& tensor) {
   if (!impl_->enabled) return tensor;
   impl_->scaler.to(tensor.device());
   impl_->scaled = true;
+  if (bridge::current_capture(tensor.device()) != 0) impl_->scaled_in_graph = true;
   at::Tensor scaled = impl_->scaler.multiply(tensor);
   casting::add_up_in_float_behind(scaled);
   return scaled;
@@ -154,6 +173,8 @@ StepResult GradScaler::step(torch::optim::Optimizer& optimizer) {
     optimizer.step();
     return StepResult(record);
   }
+  auto* const fused = dynamic_cast<optim::FusedOptimizer*>(&optimizer);
+  if (fused == nullptr) refuse_host_decision(optimizer);
   const auto known = impl_->progress.find(&optimizer);
   if (known != impl_->progress.end() && known->second.stepped) {
     raise(kInGradScaler, "step() a second time without update() since the first");
@@ -163,7 +184,7 @@ StepResult GradScaler::step(torch::optim::Optimizer& optimizer) {
   record->reason = "a gradient is not finite";
   record->ranks = one.ranks;
   record->scale_before = record->scale_after = impl_->scaler.value();
-  if (auto* fused = dynamic_cast<optim::FusedOptimizer*>(&optimizer)) {
+  if (fused != nullptr) {
     // It takes the flag where that is, so that nobody waits for a device.
     fused->step_unless(one.found_inf);
     record->found_inf = one.found_inf;

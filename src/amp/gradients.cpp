@@ -6,6 +6,9 @@
 #include <algorithm>
 
 #include "amp/module_types.h"
+#include "bridge/device.h"
+#include "bridge/multi_tensor.h"
+#include "bridge/tensors.h"
 #include "parallel/agreement.h"
 #include "parallel/bucket_registry.h"
 #include "scaling/to_device.h"
@@ -80,6 +83,24 @@ void free_gradient_type(at::Tensor& owner, bool free) {
 at::Tensor widened(const at::Tensor& gradient, const at::Tensor& owner) {
   return gradient.defined() && is_low(gradient) && !is_low(owner) ? gradient.to(owner.scalar_type())
                                                                   : gradient;
+}
+
+at::Tensor Widening::add(const at::Tensor& gradient, const at::Tensor& owner) {
+  const bool is_low_gradient = gradient.defined() && is_low(gradient) && !is_low(owner);
+  if (!is_low_gradient || gradient.layout() != at::kStrided || gradient.requires_grad() ||
+      bridge::cuda_kernels(gradient.device()) == nullptr || !bridge::is_dense(gradient)) {
+    return widened(gradient, owner);
+  }
+  auto list = std::ranges::find(lists_, gradient.device(), &List::device);
+  if (list == lists_.end()) list = lists_.insert(list, List{gradient.device(), {}, {}});
+  list->low.push_back(gradient);
+  list->wide.push_back(bridge::empty_laid_out_as(gradient, owner.scalar_type()));
+  return list->wide.back();
+}
+
+void Widening::run() {
+  for (const List& list : lists_) bridge::copy("gradients", list.low, list.wide);
+  lists_.clear();
 }
 
 at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& gradient) {

@@ -42,6 +42,22 @@ void free_gradient_type(at::Tensor& owner, bool free);
 /// The gradient in the owner's type at least, so that others can be added without loss.
 at::Tensor widened(const at::Tensor& gradient, const at::Tensor& owner);
 
+/// As above, for many gradients of low types: on devices with list kernels one copy of the list
+/// widens them all.
+class Widening {
+ public:
+  /// The gradient as `widened` gives it; it has its values after `run`.
+  at::Tensor add(const at::Tensor& gradient, const at::Tensor& owner);
+  void run();
+
+ private:
+  struct List {
+    at::Device device;
+    std::vector<at::Tensor> low, wide;
+  };
+  std::vector<List> lists_;
+};
+
 /// The sum of both, in the sum's own memory unless something forbids it; either may be undefined.
 at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& gradient);
 

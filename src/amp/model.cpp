@@ -260,9 +260,12 @@ void ModelHandle::zero_grad(bool set_to_none) const {
     at::Tensor master = weight->master;
     clear_gradient(master, set_to_none);
   }
+  WeightSet mine;
+  for (const at::Tensor& parameter : parameters) mine.insert(parameter.unsafeGetTensorImpl());
   for (const auto& optimizer : state()->session().optimizers()) {
     if (state()->session().enabled()) optimizer->gradients().clear_dropped(parameters, set_to_none);
     optimizer->scope().forget_cleared(parameters);
+    if (!optimizer->gradients().any_beside(mine)) optimizer->note_cleared();
   }
 }
 

@@ -98,6 +98,7 @@ void OptimizerScope::check_gradients_at_entry(std::string_view where) const {
 
 void OptimizerScope::enter(const scaling::LossScaler& scaler, WeightSet& in_buckets) {
   is_open_ = true;
+  now_.capture = slots_.capture();
   cleared_.clear();
   const at::NoGradGuard no_grad;
   const auto others = scaled_by_others();

@@ -38,6 +38,7 @@ struct OptimizerProgress {
   bool several_losses = false;  // a device knows which of them overflowed
   bool regardless = false;      // a loss that was not judged (delay_overflow_check)
   bool is_plain = false;        // gradients that no scope judged were looked at by the step
+  std::uint64_t capture = 0;    // of the graph that the gradients there belong to; 0: none
 };
 
 /// The optimizer's side of the scopes that its losses open.
@@ -94,6 +95,10 @@ class OptimizerScope {
   void note_scale(int loss_id, const scaling::ScaleValue& before);
   /// As above: gradients are stepped by whatever they are.
   void leave_unjudged(int loss_id, const scaling::ScaleValue& before);
+  /// Does a loss's verdict, or a scale that its gradients still have, wait for the step?
+  bool is_pending() const noexcept { return now_.found_inf.defined() || now_.still_scaled; }
+  /// Gradients belong to this capture of a graph from now on; 0: to none.
+  void note_capture(std::uint64_t capture) noexcept { now_.capture = capture; }
   /// Were gradients that are there not judged by any scope, as those of a plain backward()?
   bool is_unjudged() const noexcept {
     return !now_.regardless && (!now_.found_inf.defined() || now_.is_plain);

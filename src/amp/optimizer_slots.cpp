@@ -8,6 +8,7 @@
 #include "amp/gradients.h"
 #include "amp/model_state.h"
 #include "amp/module_types.h"
+#include "bridge/device.h"
 #include "casting/weights.h"
 #include "core/raise.h"
 #include "mezzo/optim.h"
@@ -69,7 +70,13 @@ void OptimizerSlots::sync() {
              !slot.weight.requires_grad();
     }
   }
-  if (!same || place != places_.size()) rebuild();
+  if (same && place == places_.size()) return;
+  if (capture() != 0) {
+    raise("optimizer",
+          "parameters were added or unfrozen, and get their places while a graph is captured: make "
+          "one ordinary step with them before the capture");
+  }
+  rebuild();
 }
 
 void OptimizerSlots::rebuild() {
@@ -194,6 +201,16 @@ void OptimizerSlots::restore() {
       parameter = found->second->weight;
     }
   }
+}
+
+std::uint64_t OptimizerSlots::capture() const {
+  std::optional<at::Device> asked;
+  for (const Slot& slot : slots_) {
+    if (asked == slot.weight.device()) continue;
+    asked = slot.weight.device();
+    if (const std::uint64_t capture = bridge::current_capture(*asked)) return capture;
+  }
+  return 0;
 }
 
 std::vector<at::Tensor> OptimizerSlots::weights() const {

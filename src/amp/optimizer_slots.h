@@ -75,6 +75,9 @@ class OptimizerSlots {
   /// The caller's parameters are in the optimizer again, with their state.
   void restore();
 
+  /// The capture of a graph that is under way where the weights are; 0: none.
+  std::uint64_t capture() const;
+
   std::vector<at::Tensor> weights() const;
   bool shares_weights(const OptimizerSlots& other) const;
 

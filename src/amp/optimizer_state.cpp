@@ -31,6 +31,7 @@ OptimizerState::OptimizerState(Session& session, OptimizerRef ref, int index)
 void OptimizerState::check_entry(std::string_view where) {
   scope_.check_closed(where);
   scope_.throw_kept_error();
+  steps_.check_capture(where, CapturePoint::kScope);
   slots_.sync();
   slots_.note_foreign_steps();
   scope_.forget_overflow_if_cleared();
@@ -53,7 +54,12 @@ void OptimizerState::zero_grad(bool set_to_none) {
   slots_.sync();
   gradients_.clear(set_to_none);
   scope_.forget_all_cleared();
+  note_cleared();
+}
+
+void OptimizerState::note_cleared() {
   steps_.forget_undecided_gradients();
+  scope_.note_capture(slots_.capture());
 }
 
 void OptimizerState::clear_stashes(const std::vector<at::Tensor>& weights, bool set_to_none) {

@@ -43,6 +43,8 @@ class OptimizerState {
 
   /// Clears the gradients of weights and masters, and what an overflow left with them.
   void zero_grad(bool set_to_none);
+  /// All gradients were cleared, by whomever.
+  void note_cleared();
   /// Clears gradients of these weights that a scope set aside, if one is open.
   void clear_stashes(const std::vector<at::Tensor>& weights, bool set_to_none);
   void leave_buckets();

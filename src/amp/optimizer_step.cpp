@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "amp/gradients.h"
 #include "amp/optimizer_state.h"
 #include "amp/settle.h"
 #include "amp/shared_flag.h"
@@ -50,6 +51,8 @@ std::shared_ptr<const StepRecord> OptimizerStep::run() {
     run_inner();
     return finish_disabled();
   }
+  check_capture(kInOptimizerStep, CapturePoint::kStep);
+  capturing_ = slots_.capture() != 0;
   const HiddenGradients hidden(session_);
   check();
   check_gradients();
@@ -57,10 +60,11 @@ std::shared_ptr<const StepRecord> OptimizerStep::run() {
   if (!empty && can_step_scaled()) return step_scaled();
   settle_deferred();
   look_at_plain_gradients();
-  if (empty) return scope_.must_skip() ? finish(false) : finish_empty();
+  if (empty) return !capturing_ && scope_.must_skip() ? finish(false) : finish_empty();
   if (device_decides()) return step_by_flag();
-  if (scope_.must_skip()) return finish(false);
+  if (!capturing_ && scope_.must_skip()) return finish(false);
   run_inner();
+  if (capturing_) return finish_captured();
   return finish(true);
 }
 
@@ -143,8 +147,10 @@ void OptimizerStep::check() {
     raise(kInOptimizerStep, "optimizer ", owner_.index(),
           " is still inside a scale_loss scope; leave it first");
   }
-  leave_gradients_behind();
-  hear(/*waits=*/false);
+  if (!capturing_) {
+    leave_gradients_behind();
+    hear(/*waits=*/false);
+  }
   if (scope_.still_scaled() && !scope_.still_scaled()->until_step) {
     raise(kInOptimizerStep,
           "gradients are still scaled: the last scale_loss had delay_unscale; run one block "
@@ -217,6 +223,10 @@ void OptimizerStep::unscale_for_program() {
 }
 
 void OptimizerStep::decide_without_step() {
+  if (slots_.capture() != 0) {
+    raise(kInOptimizerStep, "a graph is being captured, and optimizer ", owner_.index(),
+          " is stepped by the program, whom the host tells whether to: step outside of the graph");
+  }
   if (scope_.must_skip()) {
     finish(false);
     return;
@@ -242,6 +252,7 @@ std::string OptimizerStep::overflow_reason() const {
 
 std::shared_ptr<const StepRecord> OptimizerStep::finish(bool applied) {
   const OptimizerProgress& now = scope_.progress();
+  make_room_for_captures();
   auto record = std::make_shared<StepRecord>();
   record->applied = applied;
   record->scale_after = session_.scaler(now.loss_id, kInOptimizerStep).value();
@@ -277,7 +288,7 @@ std::shared_ptr<const StepRecord> OptimizerStep::finish_empty() {
   record->reason = kNoGradient;
   record->scale_after = session_.scaler(now.loss_id, kInOptimizerStep).value();
   record->scale_before = now.scale_known ? now.scale_before : record->scale_after;
-  ++empty_;
+  if (!capturing_) ++empty_;
   session_.say_once("empty step",
                     c10::str("mezzo: optimizer ", owner_.index(),
                              " had no gradients: its step moved nothing, and counts neither as "
@@ -291,7 +302,8 @@ std::shared_ptr<const StepRecord> OptimizerStep::finish_empty() {
 void OptimizerStep::end() {
   snapshot_.forget();
   scope_.forget_verdict();
-  slots_.split_masters();
+  // A captured step stepped masters as they were: they stay so.
+  if (!capturing_) slots_.split_masters();
   slots_.note_step();
 }
 
@@ -324,7 +336,9 @@ void OptimizerStep::tell_silent_parameters(std::int64_t steps) {
   std::string names;
   int count = 0;
   for (const Slot& slot : slots_.all()) {
-    if (slot.master.grad().defined() || !slot.weight.requires_grad()) continue;
+    // Gradients that were stepped as they came, with their scale, are still with the weights.
+    if (slot.master.grad().defined() || has_gradient(slot.weight) || !slot.weight.requires_grad())
+      continue;
     if (++count <= 3) names += (names.empty() ? "'" : ", '") + session_.name_of(slot.weight) + "'";
   }
   if (count == 0) return;

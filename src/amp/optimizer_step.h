@@ -5,7 +5,9 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "amp/captured_counts.h"
 #include "amp/decisions.h"
 #include "amp/fused_step.h"
 #include "amp/optimizer_scope.h"
@@ -15,6 +17,9 @@
 
 namespace mezzo::amp::detail {
 
+/// Where a capture is looked for: a loss's scope is entered, or a step begins.
+enum class CapturePoint { kScope, kStep };
+
 /// Steps an optimizer or skips it, on the host or by a flag that a device keeps, and counts both.
 class OptimizerStep {
  public:
@@ -23,6 +28,11 @@ class OptimizerStep {
 
   std::shared_ptr<const StepRecord> run();
   std::shared_ptr<const StepRecord> run(const torch::optim::Optimizer::LossClosure& closure);
+
+  /// Throws Error from `where` if a graph is being captured and could not hold a step of this
+  /// optimizer, or if losses of the step were captured and the step is not: nothing has changed
+  /// then. See Note [Captured steps].
+  void check_capture(std::string_view where, CapturePoint point);
 
   /// Gradients that were left scaled are unscaled, checked and added up; nothing if none are.
   void settle_deferred();
@@ -74,7 +84,11 @@ class OptimizerStep {
   bool device_decides() const;
   std::shared_ptr<const StepRecord> step_by_flag();
   std::shared_ptr<const StepRecord> finish_undecided();
+  std::string why_not_captured(std::uint64_t capture, CapturePoint point) const;
+  std::shared_ptr<const StepRecord> finish_captured();
+  void make_room_for_captures();
   void hear(bool waits);
+  void refuse_counts_in_capture() const;
   void take(const Decision& decision);
   std::shared_ptr<const StepRecord> finish(bool applied);
   std::shared_ptr<const StepRecord> finish_empty();
@@ -96,6 +110,13 @@ class OptimizerStep {
   Snapshot& snapshot_;
   OptimizerRef ref_;
   std::shared_ptr<FusedStep> fused_;
+
+  // Note [Captured steps]: while a graph is captured, nothing of a step runs. The device decides in
+  // each replay, moves the scale, and counts the step in `captured_`; the host's counters stay, and
+  // what asks for numbers adds both up. Events of earlier steps are left alone: CUDA refuses to be
+  // asked for them.
+  bool capturing_ = false;  // the step that is made now is captured
+  CapturedCounts captured_;
 
   Decisions decisions_;                // of devices, that the host has not heard of yet
   bool undecided_gradients_ = false;   // those of the last of them are still there

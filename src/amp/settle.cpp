@@ -30,15 +30,11 @@ struct Scaled {
   at::Tensor inverse;
 };
 
-/// The gradient in the type that the optimizer steps, free to be changed in place.
-at::Tensor to_own(const at::Tensor& grad, const Slot& slot) {
-  return widened(grad, slot.master);
-}
-
-/// Takes a parameter's gradients from where autograd and the scope's entrance left them.
-GradientSum take_gradients(Slot& slot, bool stash_is_scaled) {
-  GradientSum sum{&slot, {}, {}, to_own(slot.weight.grad(), slot)};
-  at::Tensor stash = to_own(std::exchange(slot.stash, at::Tensor()), slot);
+/// Takes a parameter's gradients from where autograd and the scope's entrance left them, in the
+/// type that the optimizer steps, free to be changed in place.
+GradientSum take_gradients(Slot& slot, bool stash_is_scaled, Widening& widening) {
+  GradientSum sum{&slot, {}, {}, widening.add(slot.weight.grad(), slot.master)};
+  at::Tensor stash = widening.add(std::exchange(slot.stash, at::Tensor()), slot.master);
   if (!slot.in_bucket) (stash_is_scaled ? sum.delayed : sum.settled) = stash;
   if (slot.has_master()) {
     sum.settled = slot.master.grad();
@@ -107,6 +103,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
   std::vector<GradientSum> sums;
   std::vector<Scaled> lists{{{}, scaler.inverse()}};
   std::unordered_set<const c10::TensorImpl*> taken;
+  Widening widening;
   for (OptimizerState* optimizer : optimizers) {
     const auto& still_scaled = optimizer->scope().still_scaled();
     if (still_scaled) lists.push_back({{}, still_scaled->inverse});
@@ -118,13 +115,16 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
         continue;
       }
       raw.push_back(slot.weight.grad());
-      GradientSum& sum = sums.emplace_back(take_gradients(slot, still_scaled.has_value()));
+      GradientSum& sum =
+          sums.emplace_back(take_gradients(slot, still_scaled.has_value(), widening));
       if (sum.fresh.defined()) {
         lists.front().gradients.push_back(divide_graph(sum.fresh, lists.front().inverse));
       }
       if (sum.delayed.defined()) lists.back().gradients.push_back(sum.delayed);
     }
   }
+
+  widening.run();
 
   Session::Verdict verdict{at::zeros({}, lists.front().inverse.options().dtype(at::kFloat)), {}};
   if (carries_scale(optimizers, scaler)) {

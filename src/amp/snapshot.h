@@ -1,6 +1,7 @@
 // State that a skipped step gives back besides weights and optimizer state.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "core/torch.h"
@@ -17,7 +18,8 @@ class Snapshot {
   void watch(const std::vector<at::Tensor>& tensors);
   const std::vector<at::Tensor>& watched() const noexcept { return watched_; }
 
-  /// Remembers how things are now; nothing if a moment is remembered already.
+  /// Remembers how things are now; nothing if a moment is remembered already. In the capture of a
+  /// graph it is the moment of a replay, whatever was remembered before the capture.
   void take();
 
   /// Gives back the remembered moment, if there is one, and keeps it.
@@ -47,13 +49,23 @@ class Snapshot {
   /// states of generators these are not given back.
   void remember(const std::vector<at::Tensor>& copies, std::vector<at::Tensor> generator_states);
 
-  void forget() noexcept { taken_ = false; }
+  void forget() noexcept {
+    taken_ = false;
+    taken_before_ = false;
+  }
+  /// A capture comes to nothing: what was remembered before it counts again.
+  void leave_capture() noexcept;
   bool is_taken() const noexcept { return taken_; }
   bool with_generators() const noexcept { return with_generators_; }
 
  private:
+  std::uint64_t capture_now() const;
+  void give_back_one_by_one(const at::Tensor& flag, const std::vector<std::size_t>& which);
+
   bool with_generators_;
   bool taken_ = false;
+  std::uint64_t capture_ = 0;  // in which it was taken; 0: none
+  bool taken_before_ = false;  // and there was one from before that
   std::vector<at::Tensor> watched_;
   std::vector<at::Tensor> copies_;
   std::vector<at::Tensor> generator_states_;

@@ -123,6 +123,12 @@ std::shared_ptr<const StepRecord> OptimizerStep::run(
     }
     return finish_disabled();
   }
+  if (slots_.capture() != 0) {
+    raise("step",
+          "a graph is being captured, and a closure is evaluated until the host finds its "
+          "loss finite: call backward() and step() without a closure, or step outside of the "
+          "graph");
+  }
   check();
   return ClosureRun(*this, closure).run();
 }

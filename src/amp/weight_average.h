@@ -41,6 +41,7 @@ class WeightAverage {
     std::int64_t not_made = 0;  // skipped, or without gradients
   };
   Steps count_steps() const;
+  void refuse_in_capture() const;
   Session& session() const;
   torch::nn::Module& module() const;
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "bridge/device.h"
 #include "bridge/multi_tensor.h"
 #include "bridge/tensors.h"
 #include "casting/weights.h"
@@ -132,6 +133,15 @@ void TrainerState::check_batch_size(double batch_size) const {
   }
 }
 
+void TrainerState::refuse_in_capture() const {
+  if (bridge::current_capture(weight(0).device()) == 0) return;
+  raise(
+      kTrainerWhere,
+      "a step while a graph is captured: a trainer counts its updates, and decides about them, on "
+      "the host; capture forward and backward alone, or use amp::initialize with a fused "
+      "optimizer of mezzo::optim");
+}
+
 void TrainerState::check_fresh() const {
   for (std::size_t i = 0; i < replicas.front().tensors.size(); ++i) {
     if (!weight(i).requires_grad()) continue;
@@ -157,6 +167,7 @@ std::vector<std::size_t> TrainerState::chosen() const {
 }
 
 void TrainerState::step(double batch_size, bool ignore_stale_grad) {
+  refuse_in_capture();
   check_batch_size(batch_size);
   if (!ignore_stale_grad) check_fresh();
   allreduce();
@@ -164,6 +175,7 @@ void TrainerState::step(double batch_size, bool ignore_stale_grad) {
 }
 
 void TrainerState::update(double batch_size, bool ignore_stale_grad) {
+  refuse_in_capture();
   check_batch_size(batch_size);
   if (!ignore_stale_grad) check_fresh();
   if (replicas.size() > 1 && !is_reduced_) {

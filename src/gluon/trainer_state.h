@@ -54,6 +54,7 @@ struct TrainerState {
   void share_weights();
   void share_weights_with_ranks();
   void check_batch_size(double batch_size) const;
+  void refuse_in_capture() const;
   void check_fresh() const;
   std::vector<std::size_t> chosen() const;
   void sum_replicas(const std::vector<std::size_t>& which);

@@ -33,6 +33,12 @@ StepTrial::StepTrial(const detail::Subject& subject, const std::function<at::Ten
     : loss_(loss) {
   if (subject.optimizers.empty()) raise<ConfigError>(kInTrial, "got no optimizer");
   if (!loss) raise<ConfigError>(kInTrial, "got no function that computes the loss");
+  for (const amp::Optimizer& optimizer : subject.optimizers) {
+    if (optimizer.shared()->slots().capture() == 0) continue;
+    raise(kInTrial,
+          "a graph is being captured, and a step that is tried out is looked at by the host: call "
+          "it before the capture or after a replay");
+  }
   std::vector<Session*> sessions;
   const auto add_session = [&](Session& session) {
     if (std::ranges::find(sessions, &session) == sessions.end()) sessions.push_back(&session);

@@ -142,6 +142,11 @@ class detail::Watching {
   }
 
   void step() {
+    if (optimizer().slots().capture() != 0) {
+      raise(kInWatch,
+            "step() while a graph is captured, whose replays no hook sees: watch steps that are "
+            "made outside of the graph");
+    }
     ++steps_;
     if (!parameters_.empty()) report();
     prepare();

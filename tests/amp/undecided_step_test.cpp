@@ -4,9 +4,9 @@
 #include <torch/torch.h>
 
 #include <cstdio>
-#include <limits>
 #include <sstream>
 
+#include "amp/undecided_training.h"
 #include "mezzo/amp.h"
 #include "mezzo/checkpoint.h"
 #include "mezzo/error.h"
@@ -21,18 +21,6 @@ namespace mezzo::amp {
 namespace {
 
 using testing_cuda::Place;
-
-struct NetImpl : torch::nn::Module {
-  NetImpl() {
-    in = register_module("in", torch::nn::Linear(12, 24));
-    norm = register_module("norm", torch::nn::BatchNorm1d(24));
-    out = register_module("out", torch::nn::Linear(24, 5));
-  }
-  at::Tensor forward(const at::Tensor& x) { return out(torch::relu(norm(in(x)))); }
-  torch::nn::Linear in{nullptr}, out{nullptr};
-  torch::nn::BatchNorm1d norm{nullptr};
-};
-TORCH_MODULE(Net);
 
 struct UndecidedCase {
   std::string level;
@@ -71,43 +59,6 @@ INSTANTIATE_TEST_SUITE_P(
              (one.defers ? "_deferred" : "");
     });
 
-struct UndecidedTraining {
-  Net net;
-  optim::FusedSGD sgd;
-  std::optional<std::pair<Model<Net>, Optimizer>> amp;
-
-  UndecidedTraining(const at::Device& device, const Options& options)
-      : net(made_on(device)), sgd(net->parameters(), optim::FusedSGDOptions(0.05).momentum(0.9)) {
-    amp.emplace(initialize(net, sgd, options));
-  }
-  static Net made_on(const at::Device& device) {
-    torch::manual_seed(5);
-    Net net;
-    net->to(device);
-    return net;
-  }
-  Optimizer& optimizer() { return amp->second; }
-
-  /// A step on data of its own; `factor` spoils it where it is infinite.
-  StepResult step(int number, double factor = 1) {
-    torch::manual_seed(static_cast<std::uint64_t>(100 + number));
-    const at::Device device = net->in->weight.device();
-    const at::Tensor x = torch::randn({16, 12}).to(device);
-    const at::Tensor y = torch::randn({16, 5}).to(device);
-    optimizer().zero_grad();
-    const at::Tensor loss = torch::mse_loss(amp->first(x), y) * factor;
-    scale_loss(loss, optimizer()).backward();
-    return optimizer().step();
-  }
-  std::vector<at::Tensor> values() {
-    std::vector<at::Tensor> result;
-    for (const auto& item : model_state_dict(amp->first)) {
-      result.push_back(item.value().detach().cpu().to(at::kDouble).clone());
-    }
-    return result;
-  }
-};
-
 void expect_near_decided(const std::vector<at::Tensor>& got,
                          const std::vector<at::Tensor>& expected, double tolerance) {
   ASSERT_EQ(got.size(), expected.size());
@@ -115,8 +66,6 @@ void expect_near_decided(const std::vector<at::Tensor>& got,
     EXPECT_LT((got[i] - expected[i]).abs().max().item<double>(), tolerance) << i;
   }
 }
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class HeardMessages {
  public:
