@@ -37,27 +37,27 @@ MakeOptimizer maker(Options options) {
   return
       [options](SmallNet& net) { return std::make_unique<Optimizer>(net->parameters(), options); };
 }
-MakeOptimizer sgd() {
+MakeOptimizer make_sgd() {
   return maker<optim::FusedSGD>(optim::FusedSGDOptions(0.05).momentum(0.9).max_grad_norm(0.5));
 }
-MakeOptimizer adam() {
+MakeOptimizer make_adam() {
   return maker<optim::FusedAdam>(optim::FusedAdamOptions(0.01).max_grad_norm(0.5));
 }
-MakeOptimizer lamb() {
+MakeOptimizer make_lamb() {
   return maker<optim::FusedLAMB>(optim::FusedLAMBOptions(0.01));
 }
-MakeOptimizer novograd() {
+MakeOptimizer make_novograd() {
   return maker<optim::FusedNovoGrad>(optim::FusedNovoGradOptions(0.01));
 }
-MakeOptimizer adagrad() {
+MakeOptimizer make_adagrad() {
   return maker<optim::FusedAdagrad>(optim::FusedAdagradOptions(0.01));
 }
 /// All of ours at one level, and the simplest at the others: what they do differs by neither.
 std::vector<MakeOptimizer> optimizers_at(const std::string& level) {
-  if (level != "O1") return {sgd()};
-  return {sgd(), adam(), lamb(), novograd(), adagrad()};
+  if (level != "O1") return {make_sgd()};
+  return {make_sgd(), make_adam(), make_lamb(), make_novograd(), make_adagrad()};
 }
-MakeOptimizer foreign() {
+MakeOptimizer make_foreign() {
   return maker<torch::optim::SGD>(torch::optim::SGDOptions(0.05).momentum(0.9));
 }
 
@@ -115,7 +115,7 @@ void expect_same(StaticTraining& got, StaticTraining& expected) {
   EXPECT_EQ(got.optimizer().skipped_steps(), expected.optimizer().skipped_steps());
 }
 
-class NoSink final : public report::Sink {
+class SilentSink final : public report::Sink {
  public:
   void write(const report::Event&) override {}
 };
@@ -125,7 +125,7 @@ struct LevelCase {
   bool defers;
 };
 
-Options options_of(const LevelCase& row) {
+Options dynamic_options(const LevelCase& row) {
   Options result;
   result.opt_level = row.level;
   result.defer_unscale = row.defers;
@@ -138,7 +138,7 @@ Options options_of(const LevelCase& row) {
 
 class StepOnDevice : public testing::TestWithParam<LevelCase> {
  protected:
-  static Options options() { return options_of(GetParam()); }
+  static Options options() { return dynamic_options(GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(Device, StepOnDevice,
                          testing::Values(LevelCase{"O1", false}, LevelCase{"O1", true},
@@ -184,8 +184,8 @@ TEST_P(StepOnDevice, IsCapturedWholeAndItsReplaysAgreeWithCalls) {
 }
 
 TEST_P(StepOnDevice, ANetworkThatIsCalledBetweenReplaysHasTheirWeights) {
-  StaticTraining ours(options(), sgd());
-  StaticTraining called(options(), sgd());
+  StaticTraining ours(options(), make_sgd());
+  StaticTraining called(options(), make_sgd());
   for (StaticTraining* each : {&ours, &called}) {
     each->feed(0);
     each->step();
@@ -213,7 +213,7 @@ TEST_P(StepOnDevice, TheHostWaitsForNothing) {
   for (const MakeOptimizer& make : optimizers_at(GetParam().level)) {
     StaticTraining ours(options(), make);
     Ema ema(ours.amp->first, 0.9);
-    NoSink sink;
+    SilentSink sink;
     auto log = insight::watch(ours.amp->first, ours.optimizer(), sink, {.every = 50});
     const auto step = [&] {
       ours.step();
@@ -234,7 +234,7 @@ TEST_P(StepOnDevice, TheHostWaitsForNothing) {
 }
 
 TEST_P(StepOnDevice, AForeignOptimizerReadsOneNumber) {
-  StaticTraining ours(options(), foreign());
+  StaticTraining ours(options(), make_foreign());
   for (int number = 0; number < 3; ++number) {
     ours.feed(number, number == 1);
     ours.step();
@@ -247,7 +247,7 @@ TEST_P(StepOnDevice, AForeignOptimizerReadsOneNumber) {
 }
 
 TEST_P(StepOnDevice, WhatTakesTheHostIsRefusedAndTheCaptureGoesOn) {
-  StaticTraining ours(options(), foreign());
+  StaticTraining ours(options(), make_foreign());
   ours.feed(0);
   ours.step();
   const c10::StreamGuard side(pretend::new_stream());
