@@ -24,6 +24,10 @@ endif()
 target_compile_options(
   mezzo_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow>
                         $<$<AND:$<BOOL:${warnings_are_errors}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>)
+# GCC 13 and later take a reference to what a call returns for one to a temporary argument of it.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  target_compile_options(mezzo_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-dangling-reference>)
+endif()
 # clang counts what the compiler computes: joining and sorting the operator table takes more than it allows by itself.
 target_compile_options(mezzo_flags INTERFACE $<$<CXX_COMPILER_ID:Clang>:-fconstexpr-steps=10000000>)
 if(MEZZO_SANITIZE)

@@ -60,7 +60,7 @@ MEZZO_API std::string kernel_set();
 /// LibTorch's operators do their work; empty if the kernels are loaded.
 MEZZO_API std::string why_no_cuda_kernels();
 
-/// What a family of kernels for CUDA devices has proven on one of them: "steps", "lists", "norms",
+/// The proof of a family of kernels on one CUDA device. Families: "steps", "lists", "norms",
 /// "batch norms", "split masters".
 struct KernelProof {
   std::string device;      ///< "cuda:0"

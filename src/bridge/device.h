@@ -21,7 +21,7 @@ class Proofs;
 /// family, unless the device's current stream is being captured: then the answer is null.
 const kernels::cuda::Interface* cuda_kernels(const at::Device&, Family);
 
-/// What is known of the functions that are there for this device; null if there are none.
+/// The proofs of the functions that are there for this device; null if there are none.
 Proofs* proofs_on(const at::Device&);
 
 /// The kernels for the devices of a type, for the process. Unless something is chosen: our

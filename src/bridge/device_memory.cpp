@@ -14,7 +14,7 @@ namespace {
 
 using kernels::cuda::Stream;
 
-/// What lists hold of one type of device, by address.
+/// The memory that lists hold on one type of device, by address.
 class DeviceMemory {
  public:
   void set_type(c10::DeviceType type) { type_ = type; }

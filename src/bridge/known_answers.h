@@ -50,7 +50,7 @@ class Answered {
 /// Numbers between -1 and 1 that look like chance, the same on all devices.
 at::Tensor known_numbers(at::IntArrayRef sizes, double phase, at::ScalarType, const at::Device&);
 
-/// What a result in this type may be off by, computed in float or better.
+/// The error that a result in this type may have, computed in float or better.
 double tolerance_of(at::ScalarType);
 
 /// The questions of a family.

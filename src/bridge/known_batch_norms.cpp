@@ -1,4 +1,4 @@
-// What LibTorch's operators know of batch norms in pieces.
+// Questions about batch norms in pieces.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -90,7 +90,7 @@ class BatchQuestions {
               wide_.sub(beside(mean_)).square().sum(kAllButChannels), 4 * tolerance_of(at::kFloat));
   }
 
-  /// Of this batch as one rank's and of one that has it twice: as if it were here three times.
+  /// One rank has this batch, another has it twice: as if it were here three times.
   void merge() {
     const at::Tensor m2 = wide_.sub(beside(mean_)).square().sum(kAllButChannels);
     const auto count = static_cast<double>(shape_.count());

@@ -1,4 +1,4 @@
-// What LibTorch's operators know of lists: products, sums, copies, norms, checks.
+// Questions about lists: products, sums, copies, norms, checks.
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
@@ -146,7 +146,7 @@ class ListQuestions {
     answers_.expect("norm: found_inf", found, at::zeros_like(found), 0);
   }
 
-  /// Of a list of good numbers, and of one whose last of 9001 is infinite or NaN.
+  /// The list holds good numbers, or the last of 9001 is infinite or NaN.
   void checks() {
     const double bad[] = {0, std::numeric_limits<double>::infinity(),
                           std::numeric_limits<double>::quiet_NaN()};

@@ -1,4 +1,4 @@
-// What LibTorch's operators know of layer and RMS norms of rows.
+// Questions about layer and RMS norms of rows.
 #include <ATen/ops/empty.h>
 
 #include "bridge/device.h"

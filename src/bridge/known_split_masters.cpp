@@ -1,5 +1,5 @@
-// What LibTorch's operators know of split masters: how a float rounds to bfloat16. That nothing
-// gets lost follows from the float itself.
+// Questions about split masters: LibTorch's operators know how a float rounds to bfloat16, and the
+// float itself must come back.
 #include <ATen/ops/cat.h>
 
 #include "bridge/device.h"

@@ -1,4 +1,4 @@
-// What LibTorch's operators know of fused steps: each optimizer's paper, written out in double.
+// Questions about fused steps: each optimizer's paper, written out in double.
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/ones.h>

@@ -16,7 +16,7 @@
 
 namespace mezzo::bridge {
 
-/// What is known of the functions of one table on the devices of one type. Thread-safe.
+/// The functions of one table on the devices of one type, proven or not. Thread-safe.
 class Proofs {
  public:
   /// The proofs of these functions, whatever table they are in; they live as long as the process.

@@ -30,7 +30,7 @@ class DevicesWithCode {
   explicit DevicesWithCode(const cuda::Interface&);
   int count() const { return static_cast<int>(known_.size()); }
   bool has(int device) const;
-  /// What CUDA reported of the device for which it could not say last; empty: it always could.
+  /// The last report of CUDA that it could not say; empty: it always could.
   std::string last_error() const;
 
  private:

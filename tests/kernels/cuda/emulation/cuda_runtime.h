@@ -55,7 +55,7 @@ void break_launches(bool);
 void run_out_of_memory(bool);
 /// As if streams were being captured.
 void set_capturing(bool);
-/// What CUDA says of the code for a device.
+/// CUDA's answer about the code for a device from now on.
 void set_answer_on_code(cudaError_t);
 /// Device memory that is held now, in pieces.
 int pieces_of_memory();
@@ -121,7 +121,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t);
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
 cudaError_t cudaEventQuery(cudaEvent_t);
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned flags = 0);
-/// Of the driver's functions the one that is asked for: cuDevicePrimaryCtxGetState.
+/// The driver's cuDevicePrimaryCtxGetState, whatever the name.
 constexpr unsigned long long cudaEnableDefault = 0;
 enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess };
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,

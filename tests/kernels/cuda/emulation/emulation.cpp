@@ -42,7 +42,7 @@ struct Warp {
       {};  // by turns, so that a fast lane does not overwrite what a slow reads
 };
 
-// Of the grid that runs; `one_grid` is held by the thread that runs it.
+// The grid that runs; `one_grid` is held by the thread that runs it.
 std::mutex one_grid;
 std::vector<Fiber> fibers;
 std::vector<Warp> warps;

@@ -1,4 +1,4 @@
-// What the emulation's files know of each other.
+// The state that the emulation's files share.
 #pragma once
 
 #include <cuda_runtime.h>
