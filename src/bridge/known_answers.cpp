@@ -72,6 +72,10 @@ void Answered::expect(Answers& answers, const std::string& what, const at::Tenso
   answers.expect(what + "'s margin", margins, at::full_like(margins, kNoAnswer), 0);
 }
 
+at::Tensor untouched(at::IntArrayRef sizes, const at::Device& device) {
+  return at::full(sizes, kNoAnswer, at::TensorOptions(device).dtype(at::kDouble));
+}
+
 at::Tensor known_numbers(at::IntArrayRef sizes, double phase, at::ScalarType type,
                          const at::Device& device) {
   std::int64_t count = 1;

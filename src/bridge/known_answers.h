@@ -47,6 +47,9 @@ class Answered {
   at::Tensor whole_, middle_;
 };
 
+/// The numbers of Answered memory that no kernel has filled.
+at::Tensor untouched(at::IntArrayRef sizes, const at::Device&);
+
 /// Numbers between -1 and 1 that look like chance, the same on all devices.
 at::Tensor known_numbers(at::IntArrayRef sizes, double phase, at::ScalarType, const at::Device&);
 

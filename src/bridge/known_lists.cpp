@@ -44,6 +44,9 @@ class ListQuestions {
     axpby(/*each=*/false);
     axpby(/*each=*/true);
     copy();
+    copy_if(0);
+    copy_if(1);
+    move_scale();
     norms(/*largest=*/false);
     norms(/*largest=*/true);
     checks();
@@ -123,6 +126,48 @@ class ListQuestions {
           return cuda_.copy(list_, in_x_.data(), out, count(), stream_);
         },
         [&](std::size_t i) { return x_[i]; });
+  }
+
+  void copy_if(float flag) {
+    const at::Tensor raised = number(at::kFloat).fill_(flag);
+    ask_for_list(
+        flag == 0 ? "copy_if without the flag" : "copy_if",
+        [&](const kernels::Output* out) {
+          return cuda_.copy_if(list_, in_x_.data(), out, count(), raised.const_data_ptr<float>(),
+                               stream_);
+        },
+        [&](std::size_t i) { return flag == 0 ? untouched(x_[i].sizes(), device_) : x_[i]; });
+  }
+
+  /// A scale of 64 falls with an overflow, and doubles with the second clean pass after it.
+  void move_scale() {
+    const kernels::ScaleRule rule{.growth = 2,
+                                  .backoff = 0.5,
+                                  .floor = 1,
+                                  .ceiling = 1024,
+                                  .growth_interval = 2,
+                                  .dynamic = true};
+    const Answered scale(1, at::kFloat, device_);
+    const Answered unskipped(1, at::kInt, device_);
+    const Answered stuck(1, at::kInt, device_);
+    scale.tensor().fill_(64);
+    unskipped.tensor().fill_(1);
+    stuck.tensor().fill_(0);
+    const double scales[] = {32, 32, 64};
+    const double passes[] = {0, 1, 0};
+    for (int pass = 0; pass < 3; ++pass) {
+      const at::Tensor found = number(at::kFloat).fill_(pass == 0 ? 1 : 0);
+      done(cuda_.update_scale(scale.tensor().mutable_data_ptr<float>(),
+                              unskipped.tensor().mutable_data_ptr<std::int32_t>(),
+                              stuck.tensor().mutable_data_ptr<std::int32_t>(),
+                              found.const_data_ptr<float>(), &rule,
+                              device_.has_index() ? device_.index() : 0, stream_),
+           "loss scale");
+      const at::Tensor one = number(at::kDouble);
+      scale.expect(answers_, "loss scale", one.clone().fill_(scales[pass]), 0);
+      unskipped.expect(answers_, "clean passes", one.clone().fill_(passes[pass]), 0);
+      stuck.expect(answers_, "overflows at the floor", one, 0);
+    }
   }
 
   void norms(bool largest) {

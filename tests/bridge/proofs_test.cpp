@@ -82,6 +82,8 @@ std::vector<Fault> idle_functions() {
   add_idle(all, "scale", Family::kLists, &Interface::scale);
   add_idle(all, "axpby", Family::kLists, &Interface::axpby);
   add_idle(all, "copy", Family::kLists, &Interface::copy);
+  add_idle(all, "copy_if", Family::kLists, &Interface::copy_if);
+  add_idle(all, "update_scale", Family::kLists, &Interface::update_scale);
   add_idle(all, "adam", Family::kSteps, &Interface::adam);
   add_idle(all, "sgd", Family::kSteps, &Interface::sgd);
   add_idle(all, "adagrad", Family::kSteps, &Interface::adagrad);
@@ -152,6 +154,20 @@ std::vector<Fault> wrong_functions() {
                      Stream s) {
            static_cast<unsigned char*>(out->data)[-1] = 1;
            return sound().copy(list, in, out, count, s);
+         };
+       }},
+      {"copy_if that never looks at the flag", Family::kLists,
+       [](Interface& f) {
+         f.copy_if = [](cuda::List* list, const Input* in, const Output* out, std::int64_t count,
+                        const float*, Stream s) { return sound().copy(list, in, out, count, s); };
+       }},
+      {"a scale that grows too soon", Family::kLists,
+       [](Interface& f) {
+         f.update_scale = [](float* scale, std::int32_t* unskipped, std::int32_t* stuck,
+                             const float* found, const ScaleRule* rule, int device, Stream s) {
+           ScaleRule hasty = *rule;
+           hasty.growth_interval = 1;
+           return sound().update_scale(scale, unskipped, stuck, found, &hasty, device, s);
          };
        }},
       {"adam", Family::kSteps,
