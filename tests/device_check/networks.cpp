@@ -23,7 +23,9 @@ class Mlp : public CheckedNetwork {
  public:
   Mlp() {
     register_module("layers", layers_);
-    layers_->push_back(torch::nn::Linear(32, 96));
+    // The norm takes away what a bias before it adds: its gradient is noise, whose sign would
+    // count.
+    layers_->push_back(torch::nn::Linear(torch::nn::LinearOptions(32, 96).bias(false)));
     layers_->push_back(torch::nn::BatchNorm1d(96));
     layers_->push_back(torch::nn::ReLU());
     layers_->push_back(torch::nn::Linear(96, 64));

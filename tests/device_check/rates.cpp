@@ -20,29 +20,39 @@ double extent(const at::Tensor& tensor, std::int64_t dimension) {
   return static_cast<double>(tensor.size(dimension));
 }
 
-// Leaves of forward passes; a causal attention looks at half of all pairs.
-void count(const at::RecordFunction& function, at::ObserverContext* /*context*/) {
+/// Operations of a call for each element of its result, and beside them.
+struct Operations : at::ObserverContext {
+  double per_element = 0, besides = 0;
+};
+
+// Leaves of forward passes; a causal attention looks at half of all pairs. Arguments can be seen
+// at the begin of a call alone, results at its end.
+std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
   const std::string name = function.name();
   const auto inputs = function.inputs();
-  const auto outputs = function.outputs();
+  auto counts = std::make_unique<Operations>();
   if (name == "aten::convolution") {
     const at::Tensor weight = inputs[1].toTensor();
-    counted += 2.0 * static_cast<double>(outputs[0].toTensor().numel()) *
-               static_cast<double>(weight.numel()) / extent(weight, 0);
+    counts->per_element = 2.0 * static_cast<double>(weight.numel()) / extent(weight, 0);
   } else if (name == "aten::mm" || name == "aten::addmm") {
-    const std::size_t first = name == "aten::mm" ? 0 : 1;
-    const at::Tensor a = inputs[first].toTensor();
-    counted += 2.0 * extent(a, 0) * extent(a, 1) * extent(inputs[first + 1].toTensor(), 1);
+    counts->per_element = 2.0 * extent(inputs[name == "aten::mm" ? 0 : 1].toTensor(), 1);
   } else if (name == "aten::scaled_dot_product_attention") {
     const at::Tensor query = inputs[0].toTensor();
     const double pairs = extent(query, 2) * extent(inputs[1].toTensor(), 2);
-    counted += 4.0 * extent(query, 0) * extent(query, 1) * extent(query, 3) * pairs *
-               (inputs[5].toBool() ? 0.5 : 1.0);
+    counts->besides = 4.0 * extent(query, 0) * extent(query, 1) * extent(query, 3) * pairs *
+                      (inputs[5].toBool() ? 0.5 : 1.0);
+  } else {
+    return nullptr;
   }
+  return counts;
 }
 
-std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& /*function*/) {
-  return nullptr;
+void end(const at::RecordFunction& function, at::ObserverContext* context) {
+  if (context == nullptr) return;
+  const auto* counts = static_cast<const Operations*>(context);
+  const auto outputs = function.outputs();
+  counted +=
+      counts->besides + counts->per_element * static_cast<double>(outputs[0].toTensor().numel());
 }
 
 }  // namespace
@@ -85,7 +95,7 @@ double matrix_rate(const Device& device, at::ScalarType type) {
 double count_operations(const std::function<void()>& forward) {
   counted = 0;
   const torch::NoGradGuard no_grad;
-  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(begin, count)
+  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(begin, end)
                                                      .needsInputs(true)
                                                      .needsOutputs(true)
                                                      .scopes({at::RecordScope::FUNCTION}));

@@ -16,9 +16,9 @@ struct Allowed {
 
 Allowed allowed_for(const std::string& level) {
   if (level == "O0") return {2e-4, 0.02};
-  if (level == "O1" || level == "O2") return {0.01, 0.15};
-  if (level == "O3") return {0.05, 0.5};
-  return {0.06, 0.5};  // bfloat16
+  if (level == "O1" || level == "O2") return {0.01, 0.25};
+  if (level == "O3") return {0.02, 0.3};
+  return {0.03, 0.35};  // bfloat16
 }
 
 void train_both(const Device& device, const Setup& setup, Check& check) {
