@@ -49,6 +49,9 @@ Device::Device(const std::string& name, bool small) : place_(name), small_(small
   // asked: it would keep to the answer.
   if (c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) return;
   load_cuda();
+  // Products in float are compared with float64.
+  at::globalContext().setAllowTF32CuDNN(false);
+  at::globalContext().setAllowTF32CuBLAS(false);
   cuda_ = find_part();
 }
 

@@ -52,9 +52,7 @@ class Detector : public CheckedNetwork {
     at::manual_seed(step);
     const std::int64_t images = small_ ? kSmallDetections : kDetections;
     const std::int64_t side = small_ ? 192 : 512;
-    std::vector<std::int64_t> sizes;
-    for (const std::int64_t map : examples::map_sizes_for(side)) sizes.insert(sizes.end(), 2, map);
-    const std::int64_t anchors = examples::make_anchors(sizes).size(1);
+    const std::int64_t anchors = examples::make_anchors(examples::map_sizes_for(side)).size(1);
     // One anchor in a hundred is an object.
     const at::Tensor found = at::rand({images, anchors, 1}) < 0.01;
     const at::Tensor kinds = at::randint(1, 81, {images, anchors, 1}) * found;

@@ -14,11 +14,13 @@ struct Allowed {
   double losses, weights;
 };
 
-Allowed allowed_for(const std::string& level) {
-  if (level == "O0") return {2e-4, 0.02};
-  if (level == "O1" || level == "O2") return {0.01, 0.25};
-  if (level == "O3") return {0.02, 0.3};
-  return {0.03, 0.35};  // bfloat16
+Allowed allowed_for(const Setup& setup) {
+  if (setup.level == "O0") return {2e-4, 0.02};
+  // Adam moves by the signs of gradients that are nearly nothing: convolutions before norms have
+  // many of them.
+  const double many = setup.network == "resnet" ? 4 : 1;
+  if (setup.level == "O4" || setup.level == "O5") return {0.01, 0.1 * many};
+  return {0.005, 0.07 * many};
 }
 
 void train_both(const Device& device, const Setup& setup, Check& check) {
@@ -39,7 +41,7 @@ void train_both(const Device& device, const Setup& setup, Check& check) {
     apart = std::max(apart, std::abs(got - expected) / first);
   }
   const double distance = relative_distance(training.weights(), reference.weights(), start);
-  const Allowed allowed = allowed_for(setup.level);
+  const Allowed allowed = allowed_for(setup);
   check.figure("losses_apart", apart);
   check.figure("weights_apart", distance);
   check.expect(apart <= allowed.losses, "losses lie " + std::to_string(apart) +
