@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/Context.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <gmock/gmock.h>
 
 #include <string>
@@ -46,9 +47,13 @@ class LookForGpu final : public testing::Environment {
  private:
   static std::string find() {
 #ifdef MEZZO_CUDA_LIBRARY
-    kernels::set_cuda_library_path(testing_support::built_file(MEZZO_CUDA_LIBRARY));
+    if (!c10::impl::hasDeviceGuardImpl(at::kCUDA)) {
+      kernels::set_cuda_library_path(testing_support::built_file(MEZZO_CUDA_LIBRARY));
+    }
 #endif
     if (kernels::cuda_library() == nullptr) return kernels::why_no_cuda_library();
+    // A process can have been given such a device, which is none of LibTorch's own.
+    if (c10::impl::hasDeviceGuardImpl(at::kCUDA)) return "";
     std::string why;
     if (platform::open_library("libtorch_cuda.so", &why) == nullptr) return why;
     return at::hasCUDA() ? "" : "LibTorch finds no CUDA device";

@@ -4,6 +4,9 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#if !defined(__CUDACC__)
+#include <tuple>
+#endif
 
 namespace mezzo::kernels::cuda {
 
@@ -15,13 +18,16 @@ constexpr int kWarp = 32;
 bool succeeded(cudaError_t);
 
 template <typename... Parameters, typename... Arguments>
-void launch([[maybe_unused]] cudaStream_t stream, dim3 grid, dim3 block,
-            void (*kernel)(Parameters...), const Arguments&... arguments) {
+void launch(cudaStream_t stream, dim3 grid, dim3 block, void (*kernel)(Parameters...),
+            const Arguments&... arguments) {
 #if defined(__CUDACC__)
   kernel<<<grid, block, 0, stream>>>(static_cast<Parameters>(arguments)...);
 #else
-  // The tests run the same sources on the processor: tests/kernels/cuda/emulation.
-  mezzo_emulated_launch(grid, block, [&] { kernel(static_cast<Parameters>(arguments)...); });
+  // The tests run the same sources on the processor: tests/kernels/cuda/emulation. The arguments
+  // are kept, as a queued kernel's are.
+  mezzo_emulated_launch(
+      stream, grid, block,
+      [kernel, kept = std::tuple<Parameters...>(arguments...)] { std::apply(kernel, kept); });
 #endif
 }
 

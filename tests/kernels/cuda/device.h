@@ -28,7 +28,7 @@ class DeviceBytes {
  public:
   DeviceBytes(const void* from, std::size_t bytes, std::size_t offset = 0)
       : bytes_(bytes), offset_(offset) {
-    expect_done(cudaMalloc(&memory_, bytes + offset + 64));
+    expect_done(cudaMalloc(&memory_, bytes + offset));
     if (bytes > 0) expect_done(cudaMemcpy(data(), from, bytes, cudaMemcpyHostToDevice));
   }
   ~DeviceBytes() { cudaFree(memory_); }

@@ -87,7 +87,7 @@ TEST_F(CudaMemory, WhatWasToldIsNotLaidToTheNextCall) {
   const DeviceNumber<float> found(0);
   mezzo_emulated::run_out_of_memory(true);
   EXPECT_FALSE(cuda().check(list(), &in, 1, found.data(), nullptr));
-  EXPECT_STREQ(cuda().error(), "emulated failure");
+  EXPECT_STREQ(cuda().error(), "out of memory");
   mezzo_emulated::run_out_of_memory(false);
   EXPECT_TRUE(cuda().check(list(), &in, 1, found.data(), nullptr)) << "there is memory again";
 }

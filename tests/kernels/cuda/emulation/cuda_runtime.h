@@ -1,7 +1,9 @@
 // Stands in for CUDA's header where tests run the kernels' sources on the processor: each thread of
-// a block is a fiber, barriers and shuffles switch between them, "device" memory is ordinary
-// memory. Numbers, indices and barriers are what is tested this way; speed, alignment faults and
-// races between blocks are a GPU's to show.
+// a block is a fiber, barriers and shuffles switch between them. "Device" memory is ordinary memory
+// that ends before a page nobody may touch and holds no number until a kernel writes one. Threads
+// and blocks run in an order that a seed chooses, and the compiler checks alignment, bounds, shifts
+// and overflows. Streams are the program's own affair: without a Runtime (runtime.h) everything
+// runs at once. Speed is a GPU's to show.
 #pragma once
 
 #include <cmath>
@@ -9,6 +11,8 @@
 #include <cstdint>
 #include <functional>
 #include <utility>
+
+#include "runtime.h"
 
 #define __global__
 #define __device__
@@ -21,6 +25,17 @@
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInvalidDeviceFunction = 98,
+  cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorNotReady = 600,
+  cudaErrorLaunchFailure = 719,
+  cudaErrorStreamCaptureUnsupported = 900
 };
 
 namespace mezzo_emulated {
@@ -40,6 +55,8 @@ void break_launches(bool);
 void run_out_of_memory(bool);
 /// As if streams were being captured.
 void set_capturing(bool);
+/// What CUDA says of the code for a device.
+void set_answer_on_code(cudaError_t);
 /// Device memory that is held now, in pieces.
 int pieces_of_memory();
 int launches();
@@ -67,19 +84,23 @@ inline std::uint32_t atomicAnd(std::uint32_t* word, std::uint32_t bits) {
   return std::exchange(*word, *word & bits);
 }
 
-void mezzo_emulated_launch(dim3 grid, dim3 block, const std::function<void()>& kernel);
-
 using cudaStream_t = struct CUstream_st*;
-enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorLaunchFailure = 719 };
+using cudaEvent_t = struct CUevent_st*;
+
+void mezzo_emulated_launch(cudaStream_t stream, dim3 grid, dim3 block,
+                           std::function<void()> kernel);
+
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
-enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeRelaxed };
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal,
+  cudaStreamCaptureModeThreadLocal,
+  cudaStreamCaptureModeRelaxed
+};
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount };
 #define CUDART_VERSION 13000
 
 struct cudaFuncAttributes {};
-inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, void (*)()) {
-  return cudaSuccess;
-}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, void (*)());
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
 cudaError_t cudaFree(void* memory);
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
@@ -92,3 +113,15 @@ cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device);
 cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status);
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);
+constexpr unsigned cudaEventDisableTiming = 2;
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t);
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
+cudaError_t cudaEventQuery(cudaEvent_t);
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned flags = 0);
+/// Of the driver's functions the one that is asked for: cuDevicePrimaryCtxGetState.
+constexpr unsigned long long cudaEnableDefault = 0;
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess };
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult* found);

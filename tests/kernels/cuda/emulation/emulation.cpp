@@ -1,16 +1,28 @@
+// The grid, its fibers and their order.
 #include <cuda_runtime.h>
 #include <ucontext.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <mutex>
+#include <numeric>
+#include <random>
 #include <stdexcept>
 #include <vector>
+
+#include "state.h"
 
 namespace mezzo_emulated {
 namespace {
 
 constexpr std::size_t kStack = 64 * 1024;
 constexpr unsigned kWarp = 32;
+/// CUDA's limits, on every device there is.
+constexpr unsigned kMostThreads = 1024;
+constexpr unsigned kMostBlocks = 0x7fffffff;
+constexpr unsigned kMostBlocksAside = 65535;
 
 struct Fiber {
   ucontext_t context;
@@ -30,6 +42,8 @@ struct Warp {
       {};  // by turns, so that a fast lane does not overwrite what a slow reads
 };
 
+// Of the grid that runs; `one_grid` is held by the thread that runs it.
+std::mutex one_grid;
 std::vector<Fiber> fibers;
 std::vector<Warp> warps;
 std::vector<unsigned char> stacks;
@@ -38,12 +52,15 @@ unsigned done_fibers = 0;
 ucontext_t scheduler;
 Fiber* running = nullptr;
 const std::function<void()>* running_kernel = nullptr;
-bool broken = false;
-bool out_of_memory = false;
-bool is_capturing = false;
-int pieces = 0;
-int launch_count = 0;
-cudaError_t last = cudaSuccess;
+
+unsigned seed_of_environment() {
+  const char* seed = std::getenv("MEZZO_EMULATED_ORDER");
+  return seed == nullptr ? 1 : static_cast<unsigned>(std::strtoul(seed, nullptr, 10));
+}
+
+std::atomic<unsigned> order_seed{seed_of_environment()};
+std::atomic<bool> broken{false};
+std::atomic<int> launch_count{0};
 
 void enter() {
   (*running_kernel)();
@@ -55,7 +72,26 @@ void yield() {
   swapcontext(&running->context, &scheduler);
 }
 
-void run_block(dim3 block, dim3 at, dim3 grid) {
+/// The numbers below `count`: in their order, or shuffled.
+class Order {
+ public:
+  explicit Order(unsigned seed) : seed_(seed), random_(seed) {}
+  const std::vector<unsigned>& of(std::size_t count) {
+    if (numbers_.size() != count) {
+      numbers_.resize(count);
+      std::iota(numbers_.begin(), numbers_.end(), 0u);
+    }
+    if (seed_ != 0) std::shuffle(numbers_.begin(), numbers_.end(), random_);
+    return numbers_;
+  }
+
+ private:
+  unsigned seed_;
+  std::minstd_rand random_;
+  std::vector<unsigned> numbers_;
+};
+
+void run_block(dim3 block, dim3 at, dim3 grid, Order& order) {
   const unsigned threads = block.x * block.y * block.z;
   fibers.assign(threads, Fiber{});
   warps.assign((threads + kWarp - 1) / kWarp, Warp{});
@@ -72,15 +108,30 @@ void run_block(dim3 block, dim3 at, dim3 grid) {
     fiber.context.uc_link = &scheduler;
     makecontext(&fiber.context, enter, 0);
   }
-  for (bool any = true; any;) {
-    any = false;
-    for (Fiber& fiber : fibers) {
+  while (done_fibers < threads) {
+    for (const unsigned i : order.of(threads)) {
+      Fiber& fiber = fibers[i];
       if (fiber.done) continue;
-      any = true;
       running = &fiber;
       swapcontext(&scheduler, &fiber.context);
     }
   }
+}
+
+void run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel) {
+  const std::lock_guard lock(one_grid);
+  running_kernel = &kernel;
+  Order of_blocks(order_seed);
+  Order of_threads(order_seed);
+  for (const unsigned b : of_blocks.of(std::size_t{grid.x} * grid.y * grid.z)) {
+    run_block(block, dim3(b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y), grid, of_threads);
+  }
+}
+
+bool fits(dim3 grid, dim3 block) {
+  const auto within = [](unsigned x, unsigned most) { return x > 0 && x <= most; };
+  return within(grid.x, kMostBlocks) && within(grid.y, kMostBlocksAside) &&
+         within(grid.z, kMostBlocksAside) && within(block.x * block.y * block.z, kMostThreads);
 }
 
 }  // namespace
@@ -120,15 +171,6 @@ double exchange(double value, int mask) {
 void break_launches(bool on) {
   broken = on;
 }
-void run_out_of_memory(bool on) {
-  out_of_memory = on;
-}
-void set_capturing(bool on) {
-  is_capturing = on;
-}
-int pieces_of_memory() {
-  return pieces;
-}
 int launches() {
   return launch_count;
 }
@@ -137,62 +179,19 @@ int launches() {
 
 using namespace mezzo_emulated;
 
-void mezzo_emulated_launch(dim3 grid, dim3 block, const std::function<void()>& kernel) {
-  if (broken) {
-    last = cudaErrorLaunchFailure;
-    return;
-  }
+void mezzo_emulated_launch(cudaStream_t stream, dim3 grid, dim3 block,
+                           std::function<void()> kernel) {
+  if (broken) return note_error(cudaErrorLaunchFailure);
+  if (!fits(grid, block)) return note_error(cudaErrorInvalidConfiguration);
   ++launch_count;
-  running_kernel = &kernel;
-  for (unsigned z = 0; z < grid.z; ++z) {
-    for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; ++x) run_block(block, dim3(x, y, z), grid);
-    }
+  if (const Runtime* other = runtime(); other != nullptr && other->launch != nullptr) {
+    const int error = other->launch(
+        stream, [grid, block, kernel = std::move(kernel)] { run_grid(grid, block, kernel); });
+    return note_error(static_cast<cudaError_t>(error));
   }
+  run_grid(grid, block, kernel);
 }
 
-cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
-  *memory = out_of_memory ? nullptr : std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  if (*memory == nullptr) return last = cudaErrorMemoryAllocation;
-  ++pieces;
-  return cudaSuccess;
-}
-cudaError_t cudaFree(void* memory) {
-  std::free(memory);
-  --pieces;
-  return cudaSuccess;
-}
-cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
-  std::memcpy(to, from, bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaGetLastError() {
-  const cudaError_t error = last;
-  last = cudaSuccess;
-  return error;
-}
-const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaSuccess ? "no error" : "emulated failure";
-}
-cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
-  return cudaSuccess;
-}
-cudaError_t cudaSetDevice(int) {
-  return cudaSuccess;
-}
-cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
-  *value = 3;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = is_capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) {
-  return cudaSuccess;
+extern "C" __attribute__((visibility("default"))) void mezzo_emulated_set_order(unsigned seed) {
+  order_seed = seed;
 }
