@@ -1,4 +1,5 @@
-// What a training does beside ordinary steps, on the device: skips, checkpoints, averages, memory.
+// The parts of a training beside ordinary steps, on the device: skips, checkpoints, averages,
+// memory.
 #include <unistd.h>
 #include <filesystem>
 

@@ -50,7 +50,7 @@ void replay(const Device& device, const Setup& setup, Captured captured, Check& 
                                  " of the way from those that were called");
 }
 
-// What is called between replays must not compute with what only a capture has written.
+// A call between replays must not compute with what only a capture has written.
 void call_after_capture(const Device& device, const Setup& setup, Check& check) {
   const c10::Stream stream = device.new_stream();
   device.wait();

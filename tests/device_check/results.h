@@ -1,4 +1,4 @@
-// What the program found: one JSON line a result, written and flushed as it comes.
+// Results of the program: one JSON line each, written and flushed as it comes.
 #pragma once
 
 #include <chrono>
