@@ -166,7 +166,10 @@ constexpr const char* kForeach = "LibTorch's check and foreach operators";
 constexpr const char* kPlain = "torch::optim with the check";
 
 /// The ratios to be reached: against LibTorch's fused step, the same with 16-bit gradients and
-/// copies, foreach operators, and torch::optim.
+/// copies, foreach operators, and torch::optim. Bytes an element bound the first two: with float
+/// gradients 32 against 36 (LibTorch's check writes what it unscales), with 16-bit gradients and
+/// copies 30 against 48, for SGD 24 against 28. Ten thousand small tensors are the host's work on
+/// both sides; captured, they are the device's.
 struct Targets {
   double fused, low, foreach, plain;
 };
@@ -202,7 +205,7 @@ void sgd_cases(Report& report, int repeats, double bandwidth) {
   optim::FusedSGD sgd(list.params, optim::FusedSGDOptions(0.1).momentum(0.9).weight_decay(1e-4));
   const Step ours = checked(sgd, list);
   add_on_cuda(report, "opt.sgdm.resnet50", kFused,
-              interleave_on_cuda(ours, fused_sgd(list), repeats), 1.6, bytes, bandwidth);
+              interleave_on_cuda(ours, fused_sgd(list), repeats), 1.12, bytes, bandwidth);
   torch::optim::SGD plain(list.params,
                           torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(1e-4));
   add_on_cuda(report, "opt.sgdm.resnet50", kPlain,
@@ -211,7 +214,7 @@ void sgd_cases(Report& report, int repeats, double bandwidth) {
 
 // Check, step and the scale's update: called, and as one captured graph.
 void captured_step(Report& report, const std::string& name, const Sizes& sizes, int repeats,
-                   double bandwidth) {
+                   double bandwidth, std::optional<double> target) {
   const c10::impl::VirtualGuardImpl guard(c10::DeviceType::CUDA);
   const c10::StreamGuard side(guard.getStreamFromGlobalPool(c10::Device(at::kCUDA, 0)));
   auto* stream = static_cast<cudaStream_t>(side.current_stream().native_handle());
@@ -234,7 +237,7 @@ void captured_step(Report& report, const std::string& name, const Sizes& sizes, 
   }
   const Step replayed = [&] { cudaGraphLaunch(replay, stream); };
   add_on_cuda(report, "step.sync." + name + ": captured, replayed", "the same step, called",
-              interleave_on_cuda(replayed, called, repeats), std::nullopt,
+              interleave_on_cuda(replayed, called, repeats), target,
               32 * static_cast<double>(list.elements), bandwidth);
   cudaGraphExecDestroy(replay);
   cudaGraphDestroy(graph);
@@ -244,14 +247,14 @@ void captured_step(Report& report, const std::string& name, const Sizes& sizes, 
 
 void run_cuda_steps(Report& report, int repeats, double bandwidth) {
   const at::NoGradGuard no_grad;
-  adamw_cases(report, "gpt2", gpt2().sizes, repeats, bandwidth, {1.35, 1.35, 3, 6});
+  adamw_cases(report, "gpt2", gpt2().sizes, repeats, bandwidth, {1.10, 1.45, 3, 6});
   adamw_cases(report, "bert_large", transformer(24, 1024, 30522, 512), repeats, bandwidth,
-              {1.35, 1.5, 3, 6});
+              {1.10, 1.45, 3, 6});
   adamw_cases(report, "10000_tensors", many_small().sizes, std::min(repeats, 5), bandwidth,
-              {15, 15, 50, 1000});
+              {1, 1, 50, 1000});
   sgd_cases(report, repeats, bandwidth);
-  captured_step(report, "resnet50", resnet50().sizes, repeats, bandwidth);
-  captured_step(report, "10000_tensors", many_small().sizes, repeats, bandwidth);
+  captured_step(report, "resnet50", resnet50().sizes, repeats, bandwidth, std::nullopt);
+  captured_step(report, "10000_tensors", many_small().sizes, repeats, bandwidth, 15);
 }
 
 }  // namespace mezzo::bench

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <iomanip>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -35,6 +36,17 @@ std::string quantity(double value, const std::string& unit) {
     text << value * 1e3 << " ms";
   }
   return text.str();
+}
+
+std::string json_of(const Result& result) {
+  nlohmann::ordered_json line{{"case", result.name},           {"unit", result.unit},
+                              {"ours", result.ours},           {"peer", result.peer},
+                              {"peer_name", result.peer_name}, {"ratio", result.ratio()},
+                              {"spread", result.spread},       {"target", nullptr}};
+  if (result.target) line["target"] = *result.target;
+  if (result.bytes) line["bytes"] = *result.bytes;
+  if (result.share_of_bandwidth) line["share_of_bandwidth"] = *result.share_of_bandwidth;
+  return line.dump();
 }
 
 }  // namespace
@@ -82,6 +94,7 @@ void Report::heading(const std::string& text) {
 
 void Report::add(const Result& result) {
   results_.push_back(result);
+  if (!lines_.empty()) std::ofstream(lines_, std::ios::app) << json_of(result) << std::endl;
   std::ostringstream ratio;
   ratio << std::fixed << std::setprecision(2) << result.ratio();
   std::ostringstream spread;
@@ -105,16 +118,7 @@ void Report::write_json(const std::string& path) const {
 }
 
 void Report::write_json(std::ostream& out) const {
-  for (const Result& result : results_) {
-    nlohmann::ordered_json line{{"case", result.name},           {"unit", result.unit},
-                                {"ours", result.ours},           {"peer", result.peer},
-                                {"peer_name", result.peer_name}, {"ratio", result.ratio()},
-                                {"spread", result.spread},       {"target", nullptr}};
-    if (result.target) line["target"] = *result.target;
-    if (result.bytes) line["bytes"] = *result.bytes;
-    if (result.share_of_bandwidth) line["share_of_bandwidth"] = *result.share_of_bandwidth;
-    out << line.dump() << '\n';
-  }
+  for (const Result& result : results_) out << json_of(result) << '\n';
 }
 
 }  // namespace mezzo::bench

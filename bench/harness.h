@@ -40,6 +40,8 @@ struct Settings {
 class Report {
  public:
   explicit Report(std::ostream& table) : table_(table) {}
+  /// From now on each result is also appended to this file as a JSON line, at once.
+  void append_lines_to(const std::string& path) { lines_ = path; }
   void add(const Result&);
   void heading(const std::string&);
   void write_json(const std::string& path) const;
@@ -47,6 +49,7 @@ class Report {
 
  private:
   std::ostream& table_;
+  std::string lines_;
   std::vector<Result> results_;
 };
 

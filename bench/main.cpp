@@ -29,11 +29,12 @@ std::string names_of_suites() {
   return text;
 }
 
-/// `json`: nothing, a file, or an empty name for standard output.
+/// `json`: nothing, a file, or an empty name for standard output. `lines`: a file, or nothing.
 int run(const std::vector<std::string>& names, const std::optional<std::string>& json,
-        const mezzo::bench::Settings& settings) {
+        const std::string& lines, const mezzo::bench::Settings& settings) {
   const bool prints_json = json && json->empty();
   mezzo::bench::Report report(prints_json ? std::cerr : std::cout);
+  if (!lines.empty()) report.append_lines_to(lines);
   const auto write = [&] {
     if (prints_json) report.write_json(std::cout);
     if (json && !prints_json) report.write_json(*json);
@@ -77,6 +78,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Measures Mezzo against its peers. Suites:" + names_of_suites(), "mezzo bench"};
   std::vector<std::string> names;
   std::string json;
+  std::string lines;
   mezzo::bench::Settings settings;
   std::string counted;
   app.add_option("names", names, "suites to run (default: all)");
@@ -84,6 +86,7 @@ int main(int argc, char** argv) {
       app.add_option("--json", json,
                      "write one JSON object a line to this file, without one to standard output")
           ->expected(0, 1);
+  app.add_option("--lines", lines, "append one JSON object to this file as each case ends");
   app.add_option("--device", settings.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--repeats", settings.repeats, "measurements of each case")
       ->check(CLI::Range(3, 1000));
@@ -118,7 +121,8 @@ int main(int argc, char** argv) {
     if (is_rank) return mezzo::bench::run_parallel_rank(settings.repeats);
     if (is_demo_rank) return mezzo::bench::run_demo_rank(settings.repeats);
 #endif
-    return run(names, json_option->count() > 0 ? std::optional(json) : std::nullopt, settings);
+    return run(names, json_option->count() > 0 ? std::optional(json) : std::nullopt, lines,
+               settings);
   } catch (const std::exception& e) {
     std::cerr << "mezzo bench: " << e.what() << '\n';
     return 1;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <sstream>
 #include <string>
@@ -18,6 +19,7 @@
 #include "casting/sweep/trial.h"
 #include "mezzo/hardware.h"
 #include "operators/operators.h"
+#include "platform/libraries.h"
 
 namespace mezzo::casting::sweep {
 namespace {
@@ -310,6 +312,102 @@ TEST(Sweep, EveryOverloadWithFloatingTensorsRunsAtEveryLevel) {
     std::printf("\n");
   }
   EXPECT_GT(done, 1200) << "the drawings fit";
+  EXPECT_THAT(failures, testing::IsEmpty());
+}
+
+// The same for the rows of the table on a device, whose kernels take other types than the CPU's:
+// fewer drawings, one copy of the process for many overloads.
+constexpr int kDeviceDrawings = 60;
+constexpr std::chrono::seconds kDeviceLimit{80};
+
+void try_on_device(const std::string& name, const c10::OperatorHandle& op, at::Device device,
+                   const std::function<void(const std::string&)>& tell) {
+  const Types all_float = [](std::size_t) { return at::kFloat; };
+  Drawing drawing(name, 0);
+  bool done = false;
+  const auto sample = [&](const Stack& drawn) {
+    const Stack stack = on_device(drawn, device);
+    bool with_gradients = true;
+    Outcome plain = call(op, stack, all_float, with_gradients);
+    if (!plain.error.empty()) {
+      with_gradients = false;
+      plain = call(op, stack, all_float, with_gradients);
+    }
+    if (!plain.error.empty() || count_floats(stack) == 0) return;
+    done = true;
+    const std::string failure = try_sample(name, op, stack, with_gradients, drawing);
+    tell(failure.empty() ? "ran " + name : "failed " + name + ": " + failure);
+  };
+  for (const Stack& stack : recipes_for(name)) sample(stack);
+  for (int i = 0; i < kDeviceDrawings && !done; ++i) {
+    const std::optional<Stack> stack = drawing.draw(op.schema());
+    if (!stack) return;
+    sample(*stack);
+  }
+}
+
+/// The overloads that rows of the table are for.
+std::vector<c10::OperatorName> listed_overloads() {
+  std::vector<c10::OperatorName> listed;
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto op = c10::Dispatcher::singleton().findSchema(name);
+    if (!op || !name.name.starts_with("aten::") || is_out(op->schema())) continue;
+    const std::string overload = full_name(name);
+    if (!find(overload) || exempt().contains(overload) || !family_of(overload).empty()) continue;
+    listed.push_back(name);
+  }
+  return listed;
+}
+
+/// Runs in a copy of the process, the only one that knows the device: CUDA does not outlive a fork.
+void sweep_from(const std::vector<c10::OperatorName>& listed, std::size_t begin,
+                const std::string& device, const std::function<void(const std::string&)>& tell) {
+  std::string why;
+  if (device != "cpu" && platform::open_library("libtorch_cuda.so", &why) == nullptr)
+    throw std::runtime_error(why);
+  const at::Device place(device);
+  for (std::size_t i = begin; i < listed.size(); ++i) {
+    tell("begin " + std::to_string(i));
+    const auto op = c10::Dispatcher::singleton().findSchema(listed[i]);
+    try_on_device(full_name(listed[i]), *op, place, tell);
+    // Arguments that do not fit can break the device for this process: this throws then.
+    at::zeros({1}, place).add(1).item<float>();
+  }
+  tell("end");
+}
+
+TEST(DeviceSweep, RowsOfTheTableRunOnTheDeviceAtEveryLevel) {
+  const char* const device = std::getenv("MEZZO_SWEEP_DEVICE");
+  if (device == nullptr) GTEST_SKIP() << "MEZZO_SWEEP_DEVICE names no device";
+  at::set_num_threads(1);
+  std::fflush(stdout);
+  const std::vector<c10::OperatorName> listed = listed_overloads();
+  const auto end = std::chrono::steady_clock::now() + kDeviceLimit;
+  std::vector<std::string> failures;
+  std::size_t next = 0;
+  int ran = 0;
+  bool ended = false;
+  while (!ended && next < listed.size()) {
+    const std::size_t first = next;
+    const auto left =
+        std::chrono::duration_cast<std::chrono::seconds>(end - std::chrono::steady_clock::now());
+    if (left.count() < 1) break;
+    const Isolated run =
+        isolated(left, [&](const auto& tell) { sweep_from(listed, first, device, tell); });
+    std::istringstream lines(run.said);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("begin ")) next = std::stoul(line.substr(6)) + 1;
+      if (line.starts_with("ran ")) ++ran;
+      if (line.starts_with("failed ")) failures.push_back(line.substr(7));
+      ended = ended || line == "end";
+    }
+    ASSERT_GT(next, first) << "the device cannot be used: " << run.said;
+  }
+  for (const std::string& failure : failures) std::printf("FAILED %s\n", failure.c_str());
+  std::printf("rows tried on %s: %zu of %zu, calls that ran: %d\n", device, next, listed.size(),
+              ran);
+  EXPECT_TRUE(ended) << "time was left for " << next << " of " << listed.size() << " rows";
+  EXPECT_GT(ran, 300) << "the drawings fit";
   EXPECT_THAT(failures, testing::IsEmpty());
 }
 

@@ -52,7 +52,7 @@ forbidden("a namespace is not opened for everyone in a header" "^using namespace
 file(GLOB_RECURSE texts RELATIVE ${ROOT} ${ROOT}/*.md ${ROOT}/*.cmake ${ROOT}/CMakeLists.txt ${ROOT}/examples/*.cpp ${ROOT}/bench/*.cpp
      ${ROOT}/tests/*.cpp)
 list(FILTER texts EXCLUDE REGEX "^(build|out|dist|\\.deps)/")
-forbidden("a path of one machine" "(^|[^A-Za-z0-9_.}])/(home|root|work|Users|mnt)/[a-z]" ${ours} ${texts} run .ci/run .ci/lint .ci/lint_groups.awk)
+forbidden("a path of one machine" "(^|[^A-Za-z0-9_.}])/(home|root|work|Users|mnt)/[a-z]" ${ours} ${texts} run .ci/run .ci/rehearse-gpu .ci/lint .ci/lint_groups.awk)
 
 # A sentence of a comment names its subject first. "Of", "What", "Who" and "Whose" begin sentences that a reader has to turn around.
 set(turned "(What|Whose|Who|Of)[ ,]")
@@ -62,7 +62,7 @@ file(GLOB_RECURSE slashes RELATIVE ${ROOT} ${ROOT}/tests/*.h ${ROOT}/tests/*.cpp
      ${ROOT}/tools/*.cpp ${ROOT}/bench/*.h ${ROOT}/bench/*.cpp)
 file(GLOB_RECURSE hashes RELATIVE ${ROOT} ${ROOT}/*.cmake ${ROOT}/*.cmake.in ${ROOT}/CMakeLists.txt ${ROOT}/*.py ${ROOT}/*.awk ${ROOT}/*.toml)
 list(FILTER hashes EXCLUDE REGEX "^(build|out|dist|\\.deps)/")
-list(APPEND hashes run .ci/run .ci/lint .ci/release .ci/compare-abi .ci/minimal-debian tests/packages/install_deb tests/packages/install_wheel)
+list(APPEND hashes run .ci/rehearse-gpu .ci/run .ci/lint .ci/release .ci/compare-abi .ci/minimal-debian tests/packages/install_deb tests/packages/install_wheel)
 set(reason "a sentence that does not begin with its subject")
 forbidden("${reason}" "${turned_in_slashes}" ${ours} ${slashes})
 forbidden("${reason}" "${turned_in_hashes}" ${hashes})

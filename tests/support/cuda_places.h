@@ -11,6 +11,7 @@
 #include "bridge/device.h"
 #include "kernels/cuda_library.h"
 #include "platform/libraries.h"
+#include "support/built_files.h"
 
 namespace mezzo::testing_cuda {
 
@@ -24,7 +25,7 @@ inline std::string name_of(Place place) {
 inline const kernels::cuda::Interface* emulation() {
   static const kernels::cuda::Interface* const functions = [] {
     std::string why;
-    void* library = platform::open_library(MEZZO_CUDA_EMULATION, &why);
+    void* library = platform::open_library(testing_support::built_file(MEZZO_CUDA_EMULATION), &why);
     EXPECT_NE(library, nullptr) << why;
     const auto entry = reinterpret_cast<MezzoCudaInterface>(
         platform::find_symbol(library, "mezzo_cuda_interface"));
@@ -47,7 +48,7 @@ class LookForGpu final : public testing::Environment {
   static std::string find() {
 #ifdef MEZZO_CUDA_LIBRARY
     if (!c10::impl::hasDeviceGuardImpl(at::kCUDA)) {
-      kernels::set_cuda_library_path(MEZZO_CUDA_LIBRARY);
+      kernels::set_cuda_library_path(testing_support::built_file(MEZZO_CUDA_LIBRARY));
     }
 #endif
     if (kernels::cuda_library() == nullptr) return kernels::why_no_cuda_library();

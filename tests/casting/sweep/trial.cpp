@@ -78,7 +78,7 @@ void backward(Outcome& outcome, const std::vector<at::Tensor>& leaves) {
     results.push_back(result);
     at::manual_seed(3);
     const at::Tensor cotangent = at::rand(result.sizes(), at::kFloat);
-    cotangents.push_back(cotangent.to(result.scalar_type()));
+    cotangents.push_back(cotangent.to(result.device(), result.scalar_type()));
   }
   if (results.empty()) return;
   outcome.gradients = torch::autograd::grad(results, leaves, cotangents, std::nullopt,
@@ -130,6 +130,12 @@ std::size_t count_floats(const Stack& stack) {
     return tensor;
   });
   return count;
+}
+
+Stack on_device(const Stack& stack, at::Device device) {
+  return with_tensors(stack, [&](const at::Tensor& tensor, std::size_t) {
+    return tensor.defined() ? tensor.to(device) : tensor;
+  });
 }
 
 Stack rounded_to(const Stack& stack, const Types& types) {

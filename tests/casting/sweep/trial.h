@@ -25,6 +25,9 @@ struct Outcome {
 
 std::size_t count_floats(const Stack& stack);
 
+/// The arguments with their tensors there.
+Stack on_device(const Stack& stack, at::Device device);
+
 /// The arguments with the values that they have in these types, all in float.
 Stack rounded_to(const Stack& stack, const Types& types);
 
