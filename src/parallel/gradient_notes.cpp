@@ -1,4 +1,4 @@
-// What ranks tell each other behind their gradients, and what follows from it.
+// Notes that ranks send each other behind their gradients, and what follows from it.
 #include <ATen/ops/empty.h>
 
 #include <algorithm>

@@ -46,7 +46,7 @@ class Group {
   /// The loop that members may leave one by one. All members ask for it first in the same order.
   const std::shared_ptr<Join>& join();
 
-  /// What ranks said in batch norms on devices.
+  /// The words of ranks in batch norms on devices.
   UnheardWords& unheard_words() noexcept { return unheard_words_; }
 
   /// The sum over all lanes, the opened ones included.

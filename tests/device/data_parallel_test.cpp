@@ -266,7 +266,7 @@ TEST(DeviceDataParallel, MemoryOfASumIsKeptForTheStreamThatReadsItLast) {
       std::vector<at::Tensor> others;
       {
         const c10::StreamGuard guard(side);
-        // Of every size that a sum may have had.
+        // Sums may have had every size.
         for (std::int64_t elements = 32; elements <= 512; elements += 16) {
           others.push_back(torch::full({elements}, 7.0F, device()));
         }

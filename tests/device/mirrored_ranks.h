@@ -1,5 +1,5 @@
-// Two ranks in one process: the other one holds and says what this one does, or nothing. What they
-// exchange on a device runs on a stream of its own, as NCCL's collectives do, and nobody waits.
+// Two ranks in one process: the other one holds and says what this one does, or nothing. Messages
+// between them on a device run on a stream of its own, as NCCL's collectives do, and nobody waits.
 #pragma once
 
 #include <c10/core/Event.h>

@@ -95,7 +95,8 @@ Optimizers make_optimizer(const std::string& name, const std::vector<at::Tensor>
     return std::make_unique<optim::FusedNovoGrad>(parameters, optim::FusedNovoGradOptions(0.01));
   }
   if (name == "torch") {
-    return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(0.01).eps(1e-4));
+    return std::make_unique<torch::optim::AdamW>(parameters,
+                                                 torch::optim::AdamWOptions(0.01).eps(1e-4));
   }
   return std::make_unique<optim::FusedAdam>(parameters, optim::FusedAdamOptions(0.01));
 }

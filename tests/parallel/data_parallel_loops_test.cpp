@@ -191,7 +191,7 @@ const Rank kBroken("ddp broken backward", [] {
       loss_of(single->last(torch::tanh(single->first(all)))).backward();
       loss.backward();
       expect_equal(gradients_of(net), gradients_of(single), "a step that holds");
-      // What the break brought is gone, also from between gradients.
+      // The numbers of the break are gone, also from between gradients.
       for (const at::Tensor& flat : ddp.allreduce_buffers()) {
         EXPECT_TRUE(flat.isfinite().all().item<bool>()) << flat;
       }

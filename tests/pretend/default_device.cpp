@@ -28,7 +28,7 @@ std::atomic<int>& chosen() {
   return device;
 }
 
-// What LibTorch's rows for this key do, with the chosen device where none is named.
+// Does as LibTorch's rows for this key, with the chosen device where none is named.
 void make(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   std::optional<at::ScalarType> type;
   std::optional<at::Layout> layout;

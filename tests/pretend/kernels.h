@@ -1,4 +1,4 @@
-// What a device runs: tensors as its kernels see them, and the queueing of a kernel.
+// Tensors as kernels of a device see them, and the queueing of a kernel.
 #pragma once
 
 #include <ATen/core/Tensor.h>

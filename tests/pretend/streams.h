@@ -59,7 +59,7 @@ class Streams {
   /// As above, but no launch of somebody's.
   void queue_quietly(const StreamName&, Task);
   Mark mark(const StreamName&);
-  /// What is queued on the stream from now on comes after the mark.
+  /// Work that is queued on the stream from now on comes after the mark.
   void wait_on_stream(const StreamName&, const Mark&);
   /// Runs what the mark stands for.
   void run_to(const Mark&);
