@@ -1,6 +1,6 @@
-// Words that ranks send beside their statistics in a batch norm's forward, and the errors that follow.
-// Where it lies on a device the host does not wait for it: it is read when it is there, a step late
-// at most.
+// Words that ranks send beside their statistics in a batch norm's forward, and the errors that
+// follow. Where it lies on a device the host does not wait for it: it is read when it is there, a
+// step late at most.
 #pragma once
 
 #include <deque>
