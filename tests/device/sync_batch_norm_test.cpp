@@ -66,6 +66,8 @@ void expect_norm_of_both(std::optional<double> momentum, const std::string& what
 
 class DeviceSyncBatchNorm : public testing::Test {
  protected:
+  // Their first use in a process waits once: they prove themselves.
+  void SetUp() override { EXPECT_TRUE(bridge::has_kernels(device(), bridge::Family::kBatchNorms)); }
   void TearDown() override {
     bridge::choose_usual_kernels(at::kCUDA);
     seed(0);

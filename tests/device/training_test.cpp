@@ -152,7 +152,9 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 template <typename Net>
 void expect_same_course(const std::string& level, const std::string& optimizer, unsigned seed) {
   pretend::seed(seed);
-  Training<Net> host(at::kCPU, options_of("O0"), optimizer);
+  // AdamW on float16 weights alone goes a way of its own, on the host too.
+  const bool own_way = level == "O3" && optimizer == "torch";
+  Training<Net> host(at::kCPU, options_of(own_way ? level : "O0"), optimizer);
   Training<Net> ours(pretend::device(), options_of(level), optimizer);
   const double tolerance = level == "O0" ? 1e-4 : level == "O1" || level == "O2" ? 0.01 : 0.05;
   for (int step = 0; step < 7; ++step) {

@@ -37,8 +37,6 @@ using Task = std::function<void()>;
 
 /// The work of one capture, in the order in which it was queued.
 struct Capture {
-  static inline unsigned long long begun = 0;
-  const unsigned long long number = ++begun;
   StreamName origin;
   std::uint64_t number = 0;  // no other's
   std::vector<Task> tasks;
