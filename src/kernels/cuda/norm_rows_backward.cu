@@ -52,6 +52,17 @@ __device__ void leave_sums(const float (&dweight)[kPacks][kPack],
   }
 }
 
+/// Does a thread hold what it has read of a row until the second pass? Where registers do not
+/// suffice for that beside the sums, the row is read again, from a cache: memory on the stack would
+/// take as many bytes there and back.
+template <typename T, typename R, int kLanes>
+constexpr bool kHoldsRow = kLanes < 512 && sizeof(T) + sizeof(R) < 8;
+
+template <typename T>
+__device__ Pack<T, kPack> pack_of(const void* matrix, std::int64_t element) {
+  return *reinterpret_cast<const Pack<T, kPack>*>(static_cast<const T*>(matrix) + element);
+}
+
 /// T: of dy; R: of the normalised row, dx and dsum.
 template <typename T, typename R, int kLanes>
 __global__ void __launch_bounds__(kThreadsFor<kLanes>, kLanes < 512 ? 3 : 1)
@@ -69,16 +80,17 @@ __global__ void __launch_bounds__(kThreadsFor<kLanes>, kLanes < 512 ? 3 : 1)
     const std::int64_t begin = row * columns;
     const float rstd = static_cast<const float*>(n.rstd)[row];
     const float mean = n.mean == nullptr ? 0.0f : static_cast<const float*>(n.mean)[row];
+    constexpr bool kHolds = kHoldsRow<T, R, kLanes>;
     Pack<R, kPack> x[kPacks];  // as they are in memory, to hold more of them
     Pack<T, kPack> dy[kPacks];
+    if constexpr (kHolds) {
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
-      const std::int64_t column = column_of<kLanes>(lane, p);
-      if (column >= columns) continue;
-      x[p] = *reinterpret_cast<const Pack<R, kPack>*>(static_cast<const R*>(n.x.data) + begin +
-                                                      column);
-      dy[p] = *reinterpret_cast<const Pack<T, kPack>*>(static_cast<const T*>(n.dy.data) + begin +
-                                                       column);
+      for (int p = 0; p < kPacks; ++p) {
+        const std::int64_t column = column_of<kLanes>(lane, p);
+        if (column >= columns) continue;
+        x[p] = pack_of<R>(n.x.data, begin + column);
+        dy[p] = pack_of<T>(n.dy.data, begin + column);
+      }
     }
     float with_normalised = 0;
     float alone = 0;
@@ -86,6 +98,10 @@ __global__ void __launch_bounds__(kThreadsFor<kLanes>, kLanes < 512 ? 3 : 1)
     for (int p = 0; p < kPacks; ++p) {
       const std::int64_t column = column_of<kLanes>(lane, p);
       if (column >= columns) continue;
+      if constexpr (!kHolds) {
+        x[p] = pack_of<R>(n.x.data, begin + column);
+        dy[p] = pack_of<T>(n.dy.data, begin + column);
+      }
       const Affine affine(n, column);
 #pragma unroll
       for (int k = 0; k < kPack; ++k) {
@@ -104,6 +120,10 @@ __global__ void __launch_bounds__(kThreadsFor<kLanes>, kLanes < 512 ? 3 : 1)
     for (int p = 0; p < kPacks; ++p) {
       const std::int64_t column = column_of<kLanes>(lane, p);
       if (column >= columns) continue;
+      if constexpr (!kHolds) {
+        x[p] = pack_of<R>(n.x.data, begin + column);
+        dy[p] = pack_of<T>(n.dy.data, begin + column);
+      }
       const Affine affine(n, column);
       float dx[kPack];
       float dsum[kPack] = {};
