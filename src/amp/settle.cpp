@@ -36,12 +36,22 @@ GradientSum take_gradients(Slot& slot, bool stash_is_scaled, Widening& widening)
   GradientSum sum{&slot, {}, {}, widening.add(slot.weight.grad(), slot.master)};
   at::Tensor stash = widening.add(std::exchange(slot.stash, at::Tensor()), slot.master);
   if (!slot.in_bucket) (stash_is_scaled ? sum.delayed : sum.settled) = stash;
-  if (slot.has_master()) {
-    sum.settled = slot.master.grad();
-    drop_gradient(slot.weight);
-    slot.cleared.note(slot.weight.grad());
-  }
+  if (slot.has_master()) sum.settled = slot.master.grad();
   return sum;
+}
+
+/// A weight whose gradient its master takes over.
+struct ReadSlot {
+  Slot* slot;
+  bool owns_gradient;  // no other optimizer has dropped it
+};
+
+/// Drops gradients of weights once they are read: one that lies in a bucket is cleared in place.
+void drop_read(const std::vector<ReadSlot>& read) {
+  for (const ReadSlot& one : read) {
+    if (one.owns_gradient) drop_gradient(one.slot->weight);
+    one.slot->cleared.note(one.slot->weight.grad());
+  }
 }
 
 /// A gradient that carries a graph is divided outside of it: a change in place would break its
@@ -104,6 +114,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
   std::vector<Scaled> lists{{{}, scaler.inverse()}};
   std::unordered_set<const c10::TensorImpl*> taken;
   Widening widening;
+  std::vector<ReadSlot> read;
   for (OptimizerState* optimizer : optimizers) {
     const auto& still_scaled = optimizer->scope().still_scaled();
     if (still_scaled) lists.push_back({{}, still_scaled->inverse});
@@ -111,10 +122,11 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
       // A weight of several optimizers has one gradient, which was set aside once.
       if (optimizers.size() > 1 && !taken.insert(slot.weight.unsafeGetTensorImpl()).second) {
         slot.stash.reset();  // of a bucket, each has a copy
-        if (slot.has_master()) slot.cleared.note(slot.weight.grad());
+        if (slot.has_master()) read.push_back({&slot, /*owns_gradient=*/false});
         continue;
       }
       raw.push_back(slot.weight.grad());
+      if (slot.has_master()) read.push_back({&slot, /*owns_gradient=*/true});
       GradientSum& sum =
           sums.emplace_back(take_gradients(slot, still_scaled.has_value(), widening));
       if (sum.fresh.defined()) {
@@ -125,6 +137,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
   }
 
   widening.run();
+  drop_read(read);
 
   Session::Verdict verdict{at::zeros({}, lists.front().inverse.options().dtype(at::kFloat)), {}};
   if (carries_scale(optimizers, scaler)) {

@@ -5,7 +5,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 
-#include <cstring>
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <set>
 
@@ -40,7 +41,11 @@ std::size_t number_of(const at::Device& device) {
 }  // namespace
 
 bool Proofs::has_functions(const kernels::cuda::Interface& functions, c10::DeviceType type) const {
-  return type == type_ && std::memcmp(&functions, &functions_, sizeof functions) == 0;
+  // From here on the table holds pointers alone.
+  constexpr std::size_t kFirst = offsetof(kernels::cuda::Interface, device_count);
+  const auto* const bytes = reinterpret_cast<const char*>(&functions);
+  const auto* const own = reinterpret_cast<const char*>(&functions_);
+  return type == type_ && std::equal(bytes + kFirst, bytes + sizeof functions, own + kFirst);
 }
 
 Proofs& Proofs::of(const kernels::cuda::Interface& functions, c10::DeviceType type) {
