@@ -1,8 +1,9 @@
 // Questions about lists: products, sums, copies, norms, checks.
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <limits>
 

@@ -43,12 +43,9 @@ at::Tensor zeros_without_memory(at::IntArrayRef sizes, std::optional<at::ScalarT
       at::native::ZeroTensorAllocator(pretend::device(0)),
       at::native::ZeroTensorAllocator(pretend::device(1))};
   const int index = device && device->has_index() ? device->index() : current_device();
-  at::Tensor made =
-      at::detail::empty_generic(sizes, &allocators.at(static_cast<std::size_t>(index)),
-                                kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
-                                c10::dtype_or_default(type), std::nullopt);
-  made._set_zero(true);
-  return made;
+  return at::detail::empty_generic(sizes, &allocators.at(static_cast<std::size_t>(index)),
+                                   kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
+                                   c10::dtype_or_default(type), std::nullopt);
 }
 
 at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides,
@@ -136,6 +133,11 @@ struct ChoosesAttention {
 };
 const ChoosesAttention chooses_attention;
 
+/// The type that a cell computes in.
+at::ScalarType wide(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
 // One kernel on a GPU; the workspace holds the four gates for the way back.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(
     const at::Tensor& input_gates, const at::Tensor& hidden_gates, const at::Tensor& cx,
@@ -146,14 +148,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(
   queue_kernel({input_gates, hidden_gates, cx, input_bias.value_or(at::Tensor()),
                 hidden_bias.value_or(at::Tensor()), hy, cy, workspace},
                [](const std::vector<at::Tensor>& t) {
-                 at::Tensor gates = t[0].to(at::kFloat) + t[1].to(at::kFloat);
-                 if (t[3].defined()) gates = gates + t[3].to(at::kFloat) + t[4].to(at::kFloat);
+                 at::Tensor gates = t[0].to(wide(t[0])) + t[1].to(wide(t[1]));
+                 if (t[3].defined()) gates = gates + t[3].to(wide(t[3])) + t[4].to(wide(t[4]));
                  const auto parts = gates.chunk(4, 1);
                  const at::Tensor in = parts[0].sigmoid();
                  const at::Tensor forget = parts[1].sigmoid();
                  const at::Tensor cell = parts[2].tanh();
                  const at::Tensor out = parts[3].sigmoid();
-                 const at::Tensor next = forget * t[2].to(at::kFloat) + in * cell;
+                 const at::Tensor next = forget * t[2].to(wide(t[2])) + in * cell;
                  t[5].copy_(out * next.tanh());
                  t[6].copy_(next);
                  t[7].copy_(at::cat({in, forget, cell, out}, 1));
@@ -169,13 +171,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(
   queue_kernel({grad_hy.value_or(at::Tensor()), grad_cy.value_or(at::Tensor()), cx, cy, workspace,
                 gates, grad_cx},
                [](const std::vector<at::Tensor>& t) {
-                 const auto parts = t[4].to(at::kFloat).chunk(4, 1);
-                 const at::Tensor wave = t[3].to(at::kFloat).tanh();
-                 at::Tensor gh = t[0].defined() ? t[0].to(at::kFloat) : at::zeros_like(wave);
-                 at::Tensor gc = t[1].defined() ? t[1].to(at::kFloat) : at::zeros_like(wave);
+                 const auto parts = t[4].to(wide(t[4])).chunk(4, 1);
+                 const at::Tensor wave = t[3].to(wide(t[3])).tanh();
+                 at::Tensor gh = t[0].defined() ? t[0].to(wide(t[0])) : at::zeros_like(wave);
+                 at::Tensor gc = t[1].defined() ? t[1].to(wide(t[1])) : at::zeros_like(wave);
                  gc = gc + gh * parts[3] * (1 - wave * wave);
                  const at::Tensor in = gc * parts[2] * parts[0] * (1 - parts[0]);
-                 const at::Tensor forget = gc * t[2].to(at::kFloat) * parts[1] * (1 - parts[1]);
+                 const at::Tensor forget = gc * t[2].to(wide(t[2])) * parts[1] * (1 - parts[1]);
                  const at::Tensor cell = gc * parts[0] * (1 - parts[2] * parts[2]);
                  const at::Tensor out = gh * wave * parts[3] * (1 - parts[3]);
                  t[5].copy_(at::cat({in, forget, cell, out}, 1));
@@ -193,18 +195,18 @@ std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input_gates,
   queue_kernel({input_gates, hidden_gates, hx, input_bias.value_or(at::Tensor()),
                 hidden_bias.value_or(at::Tensor()), hy, workspace},
                [](const std::vector<at::Tensor>& t) {
-                 at::Tensor in = t[0].to(at::kFloat);
-                 at::Tensor hidden = t[1].to(at::kFloat);
+                 at::Tensor in = t[0].to(wide(t[0]));
+                 at::Tensor hidden = t[1].to(wide(t[1]));
                  if (t[3].defined()) {
-                   in = in + t[3].to(at::kFloat);
-                   hidden = hidden + t[4].to(at::kFloat);
+                   in = in + t[3].to(wide(t[3]));
+                   hidden = hidden + t[4].to(wide(t[4]));
                  }
                  const auto i = in.chunk(3, 1);
                  const auto h = hidden.chunk(3, 1);
                  const at::Tensor reset = (i[0] + h[0]).sigmoid();
                  const at::Tensor update = (i[1] + h[1]).sigmoid();
                  const at::Tensor fresh = (i[2] + reset * h[2]).tanh();
-                 const at::Tensor before = t[2].to(at::kFloat);
+                 const at::Tensor before = t[2].to(wide(t[2]));
                  t[5].copy_(fresh + update * (before - fresh));
                  t[6].copy_(at::cat({reset, update, fresh, before, h[2]}, 1));
                });
@@ -219,8 +221,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
   const at::Tensor grad_hx = at::empty_like(grad_hy);
   queue_kernel({grad_hy, workspace, grad_in, grad_hidden, grad_hx},
                [](const std::vector<at::Tensor>& t) {
-                 const at::Tensor grad = t[0].to(at::kFloat);
-                 const auto w = t[1].to(at::kFloat).chunk(5, 1);
+                 const at::Tensor grad = t[0].to(wide(t[0]));
+                 const auto w = t[1].to(wide(t[1])).chunk(5, 1);
                  const at::Tensor update = grad * (w[3] - w[2]) * (1 - w[1]) * w[1];
                  const at::Tensor fresh = grad * (1 - w[1]) * (1 - w[2] * w[2]);
                  const at::Tensor reset = fresh * w[4] * (1 - w[0]) * w[0];
