@@ -78,6 +78,15 @@ void check(const std::vector<Scaled>& lists, at::Tensor& found_inf) {
   for (const Scaled& list : lists) scaling::check_finite(list.gradients, found_inf);
 }
 
+/// Each gradient of a backward pass, and behind them those that an earlier block left scaled.
+std::vector<at::Tensor> values_of(const std::vector<GradientSum>& sums) {
+  std::vector<at::Tensor> values;
+  values.reserve(2 * sums.size());
+  for (const GradientSum& sum : sums) values.push_back(sum.fresh);
+  for (const GradientSum& sum : sums) values.push_back(sum.delayed);
+  return values;
+}
+
 /// The optimizers whose gradients one block left scaled.
 std::vector<OptimizerState*> block_of(const OptimizerState& one, const Session& session) {
   std::vector<OptimizerState*> owners;
@@ -147,10 +156,7 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
   }
   std::optional<SharedFlag> shared;
   if (checks && !delay_overflow_check && session.deciding_ranks()) {
-    std::vector<at::Tensor> values;
-    values.reserve(2 * sums.size());
-    for (const GradientSum& sum : sums) values.push_back(sum.fresh);
-    for (const GradientSum& sum : sums) values.push_back(sum.delayed);
+    const std::vector<at::Tensor> values = values_of(sums);
     shared.emplace(session, verdict.found_inf, raw, values,
                    [&](std::size_t i) -> const at::Tensor& { return sums[i].slot->weight; });
   }
@@ -161,12 +167,10 @@ void settle(const std::vector<OptimizerState*>& optimizers, Session& session, in
 
   if (!delay_overflow_check && (checks || !scaler.is_one())) scaler.update(verdict.found_inf);
   for (OptimizerState* optimizer : optimizers) {
-    optimizer->scope().leave_settled(!lists.front().gradients.empty());
-    if (checks && !delay_overflow_check) {
-      optimizer->scope().judge(loss_id, verdict, before);
-    } else {
-      optimizer->scope().leave_unjudged(loss_id, before);
-    }
+    OptimizerScope& scope = optimizer->scope();
+    scope.leave_settled(!lists.front().gradients.empty());
+    const bool is_judged = checks && !delay_overflow_check;
+    is_judged ? scope.judge(loss_id, verdict, before) : scope.leave_unjudged(loss_id, before);
   }
 }
 

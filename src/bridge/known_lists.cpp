@@ -56,6 +56,7 @@ class ListQuestions {
  private:
   static std::vector<kernels::Input> inputs(const std::vector<at::Tensor>& tensors) {
     std::vector<kernels::Input> result;
+    result.reserve(tensors.size());
     for (const at::Tensor& tensor : tensors) {
       result.push_back(input_of(tensor, *kernel_dtype(tensor.scalar_type())));
     }
