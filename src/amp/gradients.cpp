@@ -14,6 +14,14 @@
 #include "scaling/to_device.h"
 
 namespace mezzo::amp::detail {
+namespace {
+
+bool is_narrower(const at::Tensor& gradient, const at::Tensor& owner) {
+  return gradient.defined() && is_low(gradient) && !is_low(owner);
+}
+
+}  // namespace
+
 bool is_in_bucket(const at::Tensor& owner) {
   const at::Tensor& grad = owner.grad();
   return grad.defined() && grad.has_storage() && parallel::is_bucket_view(grad);
@@ -81,13 +89,12 @@ void free_gradient_type(at::Tensor& owner, bool free) {
 }
 
 at::Tensor widened(const at::Tensor& gradient, const at::Tensor& owner) {
-  return gradient.defined() && is_low(gradient) && !is_low(owner) ? gradient.to(owner.scalar_type())
-                                                                  : gradient;
+  return is_narrower(gradient, owner) ? gradient.to(owner.scalar_type()) : gradient;
 }
 
 at::Tensor Widening::add(const at::Tensor& gradient, const at::Tensor& owner) {
-  const bool is_low_gradient = gradient.defined() && is_low(gradient) && !is_low(owner);
-  if (!is_low_gradient || gradient.layout() != at::kStrided || gradient.requires_grad() ||
+  if (!is_narrower(gradient, owner) || gradient.layout() != at::kStrided ||
+      gradient.requires_grad() ||
       bridge::cuda_kernels(gradient.device(), bridge::Family::kLists) == nullptr ||
       !bridge::is_dense(gradient)) {
     return widened(gradient, owner);

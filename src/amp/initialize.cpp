@@ -8,6 +8,7 @@
 #include "amp/optimizer_state.h"
 #include "amp/param_state.h"
 #include "amp/session.h"
+#include "bridge/device_index.h"
 #include "bridge/proofs.h"
 #include "casting/hardware.h"
 #include "core/raise.h"
@@ -46,7 +47,7 @@ void tell_vanishing_eps(Session& session) {
 /// The driver may know of fewer devices than LibTorch, where it is not the one that LibTorch asks.
 void tell_slow_device(Session& session, const at::Device& device, at::ScalarType low) {
   const auto devices = kernels::CudaDriver::of_this_machine().devices();
-  const auto index = static_cast<std::size_t>(device.has_index() ? device.index() : 0);
+  const auto index = static_cast<std::size_t>(bridge::index_of(device));
   if (index >= devices.size()) return;
   const std::string slow = why_slow(devices[index], low);
   if (slow.empty()) return;

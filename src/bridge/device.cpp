@@ -8,6 +8,7 @@
 
 #include <array>
 
+#include "bridge/device_index.h"
 #include "bridge/device_memory.h"
 #include "bridge/host.h"
 #include "bridge/proofs.h"
@@ -27,16 +28,6 @@ std::array<Choice, c10::COMPILE_TIME_MAX_DEVICE_TYPES> choices;
 
 const Choice& choice_for(const at::Device& device) {
   return choices[static_cast<std::size_t>(device.type())];
-}
-
-int index_of(const at::Device& device) {
-  return device.has_index() ? device.index() : 0;
-}
-
-// The functions there are for a device, proven or not.
-const kernels::cuda::Interface* unproven_kernels(const at::Device& device) {
-  if (const Choice& choice = choice_for(device); choice.is_made) return choice.functions;
-  return device.is_cuda() ? kernels::cuda_library(index_of(device)) : nullptr;
 }
 
 // One function of the library, whose last arguments are the device and its current stream. The
@@ -65,7 +56,8 @@ at::Tensor batch_scratch(const kernels::BatchShape& shape, const kernels::cuda::
 
 Proofs* proofs_on(const at::Device& device) {
   if (const Choice& choice = choice_for(device); choice.is_made) return choice.proofs;
-  const kernels::cuda::Interface* cuda = unproven_kernels(device);
+  if (!device.is_cuda()) return nullptr;
+  const kernels::cuda::Interface* cuda = kernels::cuda_library(index_of(device));
   if (cuda == nullptr) return nullptr;
   static Proofs& of_library = Proofs::of(*cuda, device.type());
   return &of_library;
@@ -130,11 +122,9 @@ void update_scale(const at::Tensor& scale, const at::Tensor& unskipped, const at
                   const at::Tensor& found_inf, const kernels::ScaleRule& rule) {
   const at::Device device = scale.device();
   const kernels::cuda::Interface& cuda = *cuda_kernels(device, Family::kLists);
-  const bool done =
-      cuda.update_scale(scale.mutable_data_ptr<float>(), unskipped.mutable_data_ptr<std::int32_t>(),
-                        stuck.mutable_data_ptr<std::int32_t>(), found_inf.const_data_ptr<float>(),
-                        &rule, index_of(device), current_stream(device));
-  kernels::check_cuda(cuda, done, "loss scale");
+  call(cuda, device, "loss scale", cuda.update_scale, scale.mutable_data_ptr<float>(),
+       unskipped.mutable_data_ptr<std::int32_t>(), stuck.mutable_data_ptr<std::int32_t>(),
+       found_inf.const_data_ptr<float>(), &rule);
 }
 
 void norm_forward(const kernels::NormForward& norm, const at::Device& device) {

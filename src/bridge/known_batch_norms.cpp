@@ -8,6 +8,7 @@
 #include <array>
 
 #include "bridge/device.h"
+#include "bridge/device_index.h"
 #include "bridge/known_answers.h"
 #include "bridge/rows.h"
 #include "kernels/cuda_library.h"
@@ -62,7 +63,7 @@ class BatchQuestions {
   static at::Tensor beside(const at::Tensor& of_channel) {
     return of_channel.to(at::kDouble).reshape({1, -1, 1});
   }
-  int index() const { return device_.has_index() ? device_.index() : 0; }
+  int index() const { return index_of(device_); }
   void done(bool is_done) const { kernels::check_cuda(cuda_, is_done, "batch norm"); }
   at::Tensor scratch() const {
     return at::empty({cuda_.batch_scratch(&shape_, index())},

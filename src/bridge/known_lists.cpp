@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "bridge/device.h"
+#include "bridge/device_index.h"
 #include "bridge/kept_lists.h"
 #include "bridge/known_answers.h"
 #include "bridge/tensors.h"
@@ -162,8 +163,7 @@ class ListQuestions {
       done(cuda_.update_scale(scale.tensor().mutable_data_ptr<float>(),
                               unskipped.tensor().mutable_data_ptr<std::int32_t>(),
                               stuck.tensor().mutable_data_ptr<std::int32_t>(),
-                              found.const_data_ptr<float>(), &rule,
-                              device_.has_index() ? device_.index() : 0, stream_),
+                              found.const_data_ptr<float>(), &rule, index_of(device_), stream_),
            "loss scale");
       const at::Tensor one = number(at::kDouble);
       scale.expect(answers_, "loss scale", one.clone().fill_(scales[pass]), 0);

@@ -2,6 +2,7 @@
 #include <ATen/ops/empty.h>
 
 #include "bridge/device.h"
+#include "bridge/device_index.h"
 #include "bridge/known_answers.h"
 #include "bridge/rows.h"
 #include "kernels/cuda_library.h"
@@ -102,7 +103,7 @@ class NormQuestions {
   }
 
  private:
-  int index() const { return device_.has_index() ? device_.index() : 0; }
+  int index() const { return index_of(device_); }
   void done(bool is_done) const { kernels::check_cuda(cuda_, is_done, "norm"); }
 
   const kernels::cuda::Interface& cuda_;

@@ -3,6 +3,7 @@
 #include <ATen/ops/cat.h>
 
 #include "bridge/device.h"
+#include "bridge/device_index.h"
 #include "bridge/known_answers.h"
 #include "kernels/cuda_library.h"
 #include "kernels/split_master.h"
@@ -12,7 +13,7 @@ namespace mezzo::bridge {
 void ask_split_masters(const kernels::cuda::Interface& cuda, const at::Device& device,
                        Answers& answers) {
   constexpr std::int64_t kCount = 1000;
-  const int index = device.has_index() ? device.index() : 0;
+  const int index = index_of(device);
   const kernels::cuda::Stream stream = current_stream(device);
   // Whole numbers from 2^8 on that lie between two of bfloat16's: ties, to an even one and to an
   // odd.

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "bridge/device.h"
+#include "bridge/device_index.h"
 #include "bridge/known_answers.h"
 #include "mezzo/messages.h"
 
@@ -34,10 +35,6 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-std::size_t number_of(const at::Device& device) {
-  return device.has_index() ? static_cast<std::size_t>(device.index()) : 0;
-}
-
 }  // namespace
 
 bool Proofs::has_functions(const kernels::cuda::Interface& functions, c10::DeviceType type) const {
@@ -59,7 +56,8 @@ Proofs& Proofs::of(const kernels::cuda::Interface& functions, c10::DeviceType ty
 }
 
 bool Proofs::hold(const at::Device& device, Family family) {
-  auto& verdict = verdicts_[number_of(device)][static_cast<std::size_t>(family)];
+  auto& verdict =
+      verdicts_[static_cast<std::size_t>(index_of(device))][static_cast<std::size_t>(family)];
   switch (verdict.load(std::memory_order_acquire)) {
     case Verdict::kHolds:
       return true;

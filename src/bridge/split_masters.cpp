@@ -4,6 +4,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "bridge/device.h"
+#include "bridge/device_index.h"
 #include "bridge/tensors.h"
 #include "bridge/workers.h"
 #include "kernels/cuda_library.h"
@@ -20,10 +21,6 @@ kernels::StepRow row_of_split(const at::Tensor& weight, const SplitRest& rest) {
   row.ties = static_cast<std::uint32_t*>(rest.ties.mutable_data_ptr());
   row.count = weight.numel();
   return row;
-}
-
-int device_number(const at::Device& device) {
-  return device.has_index() ? device.index() : 0;
 }
 
 }  // namespace
@@ -44,8 +41,7 @@ SplitRest split_master(const at::Tensor& master, const at::Tensor& weight) {
   const at::Device device = weight.device();
   if (const auto* cuda = cuda_kernels(device, Family::kSplitMasters)) {
     const c10::DeviceGuard guard(device);
-    const bool done =
-        cuda->split_masters(&row, from, device_number(device), current_stream(device));
+    const bool done = cuda->split_masters(&row, from, index_of(device), current_stream(device));
     kernels::check_cuda(*cuda, done, "split");
   } else {
     kernels::Lists lists(torch_workers());
@@ -62,7 +58,7 @@ at::Tensor join_master(const at::Tensor& weight, const SplitRest& rest) {
   const at::Device device = weight.device();
   if (const auto* cuda = cuda_kernels(device, Family::kSplitMasters)) {
     const c10::DeviceGuard guard(device);
-    const bool done = cuda->join_masters(&row, to, device_number(device), current_stream(device));
+    const bool done = cuda->join_masters(&row, to, index_of(device), current_stream(device));
     kernels::check_cuda(*cuda, done, "join");
   } else {
     kernels::Lists lists(torch_workers());

@@ -130,6 +130,16 @@ TEST(PretendDevice, RunsRecurrentLayers) {
   }
 }
 
+TEST(PretendDevice, GivesResultsWhoseSizeDependsOnNumbers) {
+  const at::Tensor x = at::arange(6, at::kFloat).to(device());
+  static_cast<void>(x.clone());  // memory that is had again
+  const Watch watch;
+  const at::Tensor places = at::nonzero(x > 2);
+  EXPECT_EQ(watch.counts().waits, 1);
+  EXPECT_TRUE(at::equal(places.cpu().view({-1}), at::arange(3, 6)));
+  EXPECT_TRUE(at::equal(x.index({x > 3}).cpu(), at::arange(4, 6, at::kFloat)));
+}
+
 TEST(PretendDevice, RepeatsAndNormalises) {
   const at::Tensor x = at::arange(6, at::kFloat).view({1, 2, 3});
   EXPECT_TRUE(at::equal(x.to(device()).repeat({2, 1, 2}).cpu(), x.repeat({2, 1, 2})));

@@ -167,11 +167,6 @@ void expect_same_course(const std::string& level, const std::string& optimizer, 
   EXPECT_TRUE(where.is_cuda());
 }
 
-struct CourseCase {
-  std::string level;
-  std::string optimizer;
-};
-
 class DeviceCourse : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
 INSTANTIATE_TEST_SUITE_P(
     Device, DeviceCourse,

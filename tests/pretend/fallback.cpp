@@ -82,7 +82,6 @@ Form form_of(const at::Tensor& tensor) {
 // One of the results: tensors in order, several where it is a list.
 struct Result {
   bool is_list = false;
-  bool is_tensor = true;
   std::vector<Form> forms;
 };
 
@@ -255,7 +254,6 @@ Outcome outcome_of(const Call& call, const Values& arguments, const Values& resu
   Outcome outcome;
   for (const c10::IValue& value : results) {
     Result result;
-    result.is_tensor = value.isTensor() || value.isTensorList();
     result.is_list = value.isTensorList();
     if (value.isTensor()) result.forms.push_back(form_of(value.toTensor()));
     if (value.isTensorList()) {
@@ -540,7 +538,8 @@ Values run_at_once(const Call& call) {
     } else {
       results[i] = mapped(results[i], [&](const at::Tensor& tensor) {
         at::Tensor made = at::empty_like(tensor, tensor.options().device(there));
-        if (made.numel() > 0) Place(made).tensor().copy_(tensor);
+        // Queued like all else: the memory may be somebody's until the stream gets there.
+        queue_kernel({made}, [tensor](const std::vector<at::Tensor>& t) { t[0].copy_(tensor); });
         return made;
       });
     }

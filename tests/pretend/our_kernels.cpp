@@ -86,9 +86,8 @@ int capture_of(void* stream, bool* capturing, unsigned long long* number) {
 }
 
 int number_of_capture(void* stream, unsigned long long* number) {
-  const auto capture = Streams::all().capture_of(stream_of_handle(stream));
-  *number = capture ? capture->number : 0;
-  return kNone;
+  bool capturing = false;
+  return capture_of(stream, &capturing, number);
 }
 
 int create_event(void** event) {
