@@ -102,7 +102,7 @@ MEZZO_API ShadowRun shadow(const Subject& subject, const std::function<at::Tenso
 /// afterwards as before, to the bit.
 ///
 /// Throws ConfigError if `loss` gives no differentiable loss, and what `loss` throws. Threads:
-/// one run at a time in a thread.
+/// one run at a time in a process.
 template <class M>
 ShadowRun shadow_run(M& models, const std::function<at::Tensor()>& loss) {
   [[maybe_unused]] const auto alone = detail::without_reduction(models);

@@ -120,10 +120,9 @@ void load_scales(Session& session, const SafetensorsFile& file) {
 }
 
 void save_generators(SafetensorsFile& file) {
-  std::vector<at::Generator> generators = default_generators();
-  for (std::size_t i = 0; i < generators.size(); ++i) {
-    const std::lock_guard lock(generators[i].mutex());
-    file.tensors.insert("generator." + std::to_string(i), generators[i].get_state());
+  const std::vector<at::Tensor> states = states_of_generators();
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    file.tensors.insert("generator." + std::to_string(i), states[i]);
   }
 }
 

@@ -7,10 +7,14 @@
 
 namespace mezzo::amp::detail {
 
-/// The CPU's.
-at::Generator host_generator();
-
 /// The CPU's, then one for each CUDA device. Lock a generator's mutex around its state.
 std::vector<at::Generator> default_generators();
+
+/// Their states, in that order.
+std::vector<at::Tensor> states_of_generators();
+
+/// As above, but undefined for devices that this process has not used, since asking would start
+/// them, and for all devices while one is being captured.
+std::vector<at::Tensor> states_of_used_generators();
 
 }  // namespace mezzo::amp::detail

@@ -87,13 +87,7 @@ void Snapshot::take() {
     }
     copy_all(copies_, watched_);
   }
-  generator_states_.clear();
-  std::vector<at::Generator> generators =
-      with_generators_ ? default_generators() : std::vector{host_generator()};
-  for (at::Generator& generator : generators) {
-    const std::lock_guard lock(generator.mutex());
-    generator_states_.push_back(generator.get_state());
-  }
+  generator_states_ = with_generators_ ? states_of_generators() : states_of_used_generators();
   taken_ = true;
   capture_ = capture;
 }

@@ -39,8 +39,8 @@ class Snapshot {
   }
 
   /// The states that the generators had at the last moment that was taken, also after it was
-  /// forgotten, for those who run a failed step again. The CPU's alone where generators are not
-  /// given back: asking a device for its own would start it. Empty before the first moment.
+  /// forgotten, for those who run a failed step again. Where generators are not given back, the
+  /// states of devices may be undefined (generators.h). Empty before the first moment.
   const std::vector<at::Tensor>& last_generator_states() const noexcept {
     return generator_states_;
   }

@@ -1,7 +1,9 @@
 #include "insight/call_observer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string_view>
 
@@ -12,8 +14,11 @@ namespace mezzo::insight {
 
 namespace {
 
-thread_local CallListener* the_listener = nullptr;
-thread_local bool in_forward = false;
+/// Callbacks of the observing thread go with its backward pass to the threads of devices, where
+/// parts of a network may run again: they find the listener here.
+std::atomic<CallListener*> the_listener = nullptr;
+std::atomic<bool> in_forward = false;
+std::mutex listening;
 
 /// The calls that are open on this thread.
 enum class OpenCall {
@@ -43,14 +48,15 @@ OpenCall kind_of(const at::RecordFunction& call) {
 
 std::unique_ptr<at::ObserverContext> call_begins(const at::RecordFunction& call) {
   OpenCall kind = kind_of(call);
-  if (kind == OpenCall::kTransparent && the_listener != nullptr) {
+  if (kind == OpenCall::kTransparent && the_listener.load() != nullptr) {
     const at::DisableRecordFunctionGuard silent;
+    const std::lock_guard lock(listening);
     const std::vector<OpenCall>& open = open_calls();
     const bool again = std::ranges::find(open, OpenCall::kForwardNode) != open.end();
     const auto found = in_forward || again ? OperatorCall::of(call) : std::nullopt;
     if (found) {
       kind = OpenCall::kOperator;
-      the_listener->begins(*found, again);
+      the_listener.load()->begins(*found, again);
     }
   }
   open_calls().push_back(kind);
@@ -62,19 +68,20 @@ void call_ended(const at::RecordFunction& call, at::ObserverContext*) {
   if (open.empty()) return;
   const OpenCall kind = open.back();
   open.pop_back();
-  if (kind != OpenCall::kOperator || the_listener == nullptr) return;
+  if (kind != OpenCall::kOperator || the_listener.load() == nullptr) return;
   const at::DisableRecordFunctionGuard silent;
-  the_listener->ended(floating_tensors(call.outputs()));
+  const std::lock_guard lock(listening);
+  the_listener.load()->ended(floating_tensors(call.outputs()));
 }
 
 }  // namespace
 
 CallObserver::CallObserver(CallListener& listener) {
-  if (the_listener != nullptr)
-    raise("insight", "this thread observes a step already; one at a time");
+  CallListener* nobody = nullptr;
+  if (!the_listener.compare_exchange_strong(nobody, &listener))
+    raise("insight", "another step of this process is observed; one at a time");
   // The first scope of a low type measures how fast it is here: no operators of the program.
   for (const at::ScalarType low : {at::kHalf, at::kBFloat16}) static_cast<void>(emulated(low));
-  the_listener = &listener;
   in_forward = true;
   open_calls().clear();
   handle_ = at::addThreadLocalCallback(

@@ -23,7 +23,8 @@ class CallListener {
   virtual void ended(const std::vector<at::Tensor>& results) = 0;
 };
 
-/// While it lives, a listener receives the operators of this thread. One at a time.
+/// While it lives, a listener receives the operators of this thread, and those of the backward
+/// pass that it starts. One at a time in a process.
 class CallObserver {
  public:
   explicit CallObserver(CallListener& listener);

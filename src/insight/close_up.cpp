@@ -1,5 +1,6 @@
 #include "insight/close_up.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace mezzo::insight {
@@ -29,6 +30,10 @@ void CloseUp::begin(const std::vector<at::Tensor>& inputs, const std::vector<dou
 void CloseUp::begin_inner(std::string name, const std::vector<at::Tensor>& inputs,
                           std::vector<double> scalars, bool writes) {
   Open open{{std::move(name), {}, std::move(scalars), {}}, true, writes};
+  open.copies_raw =
+      writes && inputs.size() > 1 && std::ranges::all_of(inputs, [&](const at::Tensor& tensor) {
+        return tensor.defined() && raw_.contains(memory_of(tensor));
+      });
   for (const at::Tensor& tensor : inputs) {
     if (!tensor.defined() || raw_.contains(memory_of(tensor))) continue;
     open.call.inputs.push_back(describe(tensor));
@@ -68,7 +73,7 @@ void CloseUp::end_inner(const std::vector<at::Tensor>& results) {
     known_.insert(memory);
     keeps_.push_back(tensor);
     if (raw) raw_.insert(memory);
-    if (!open.writes && raw_.contains(memory)) continue;
+    if ((!open.writes || open.copies_raw) && raw_.contains(memory)) continue;
     raw_.erase(memory);
     written.push_back(tensor);
   }

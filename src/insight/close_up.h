@@ -48,6 +48,7 @@ class CloseUp {
     InnerCall call;
     bool finite = true;
     bool writes = false;
+    bool copies_raw = false;  // values of raw memory, and of nothing else
   };
   TensorRange describe(const at::Tensor& tensor) const;
   bool is_bad(Finiteness values) const { return values.nan || (values.inf && !reads_fill_); }

@@ -1,6 +1,5 @@
 #include "insight/observer.h"
 
-#include <ATen/SequenceNumber.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 
@@ -72,7 +71,7 @@ struct Observer::Frame {
   enum class Kind { kOperator, kNode, kInner, kEngine };
   Kind kind = Kind::kOperator;
   int unit = -1;
-  std::uint64_t sequence = 0;     // autograd's counter when it began
+  NodeOrder place;                // of the next node when it began
   bool runs_forward = false;      // a node that runs a part of the network again
   bool directly_in_node = false;  // of an inner call
 
@@ -174,7 +173,7 @@ void Observer::begin_operator(const at::RecordFunction& call) {
     frames.push_back(frame);
     return;
   }
-  frame.sequence = at::sequence_number::peek();
+  frame.place = NodeOrder::next_here();
   const bool is_outermost = parent == nullptr || parent->kind == Frame::Kind::kEngine;
   const bool is_inner =
       !is_outermost && (parent->kind != Frame::Kind::kNode || !parent->runs_forward);
@@ -213,7 +212,7 @@ void Observer::begin_operator(const at::RecordFunction& call) {
   unit.reads_fill = unit.gives_infinity;
   const bool is_forward = !unit.backward;
   frame.unit = open_unit(std::move(unit));
-  if (is_forward) trace_.note_start(frame.unit, frame.sequence);
+  if (is_forward) trace_.note_start(frame.unit, frame.place);
   const std::vector<at::Tensor> inputs = tensors_in(call.inputs());
   for (const at::Tensor& tensor : inputs) trace_.read(frame.unit, tensor, looks());
   if (is_close(frame.unit)) close_up_->begin(inputs, scalars, operator_name(call.name()), false);
@@ -225,21 +224,21 @@ void Observer::begin_node(const at::RecordFunction& call) {
   Unit unit;
   unit.backward = true;
   unit.name = name_of_node(call.name());
-  const auto sequence = static_cast<std::uint64_t>(call.seqNr());
-  unit.forward = trace_.forward_of(sequence);
+  const NodeOrder place{call.forwardThreadId(), static_cast<std::uint64_t>(call.seqNr())};
+  unit.forward = trace_.forward_of(place);
   if (unit.forward < 0 && node != nullptr) {
     const auto feeder = fed_by_.find(node.get());
-    if (sequence == UINT64_MAX && feeder != fed_by_.end()) {
+    if (place.number == UINT64_MAX && feeder != fed_by_.end()) {
       // Nodes that live on between iterations belong to those that feed them.
       unit.forward = trace_.unit(feeder->second).forward;
       unit.near = unit.forward >= 0 ? -1 : feeder->second;
     } else {
-      unit.near = trace_.first_after(sequence);
+      unit.near = trace_.first_after(place);
     }
   }
   Frame frame;
   frame.kind = Frame::Kind::kNode;
-  frame.sequence = at::sequence_number::peek();
+  frame.place = NodeOrder::next_here();
   frame.runs_forward = std::string_view(call.name()) == "MezzoRecompute";
   frame.unit = open_unit(std::move(unit));
   int feeder = last_node_;
@@ -263,7 +262,7 @@ void Observer::end(const at::RecordFunction& call) {
   frames.pop_back();
   if (frame.kind == Frame::Kind::kEngine) return;
   if (frame.kind != Frame::Kind::kInner)
-    trace_.note_nodes(frame.unit, frame.sequence, at::sequence_number::peek());
+    trace_.note_nodes(frame.unit, frame.place, NodeOrder::next_here());
   if (frame.kind == Frame::Kind::kNode) {
     last_node_ = frame.unit;
     return;

@@ -31,6 +31,7 @@ Surroundings::~Surroundings() {
 
 void Surroundings::set_generators(const std::vector<at::Tensor>& states) {
   for (std::size_t i = 0; i < std::min(states.size(), generators_.size()); ++i) {
+    if (!states[i].defined()) continue;
     const std::lock_guard lock(generators_[i].mutex());
     generators_[i].set_state(states[i]);
   }

@@ -18,7 +18,7 @@ class Surroundings {
   Surroundings(const Surroundings&) = delete;
   Surroundings& operator=(const Surroundings&) = delete;
 
-  /// The states of the first of the default generators.
+  /// The states of the first of the default generators; what is undefined stays as it is.
   void set_generators(const std::vector<at::Tensor>& states);
 
  private:

@@ -1,5 +1,7 @@
 #include "insight/trace.h"
 
+#include <ATen/SequenceNumber.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -17,6 +19,14 @@ bool is_cast(std::string_view name) {
 }
 
 }  // namespace
+
+NodeOrder NodeOrder::next_here() {
+  return {at::RecordFunction::currentThreadId(), at::sequence_number::peek()};
+}
+
+NodeOrder NodeOrder::of(const torch::autograd::Node& node) {
+  return {node.thread_id(), node.sequence_nr()};
+}
 
 std::string name_of_node(std::string node) {
   // "torch::autograd::CppNode<(anonymous namespace)::Square>" is a custom function's.
@@ -84,7 +94,7 @@ int Trace::maker_of(const at::Tensor& tensor) const {
   if (tensor.grad_fn() == nullptr) return -1;
   std::vector<const torch::autograd::Node*> open{tensor.grad_fn().get()};
   for (std::size_t i = 0; i < open.size() && i < kMostNodes; ++i) {
-    const int made = forward_of(open[i]->sequence_nr());
+    const int made = forward_of(NodeOrder::of(*open[i]));
     if (made >= 0) return made;
     for (const auto& edge : open[i]->next_edges()) {
       const torch::autograd::Node* const node = edge.function.get();
@@ -155,13 +165,13 @@ void Trace::read_fill(int index, const at::Tensor& tensor, const Memory& place) 
 /// kernels may write to memory themselves.
 int Trace::infer_unit(const at::Tensor& tensor) {
   const auto& node = tensor.grad_fn();
-  const int forward = forward_of(node->sequence_nr());
+  const int forward = forward_of(NodeOrder::of(*node));
   if (forward >= 0) return forward;
   Unit unseen;
   unseen.name = name_of_node(node->name());
   for (const auto& edge : node->next_edges()) {
     if (edge.function == nullptr) continue;
-    const int before = forward_of(edge.function->sequence_nr());
+    const int before = forward_of(NodeOrder::of(*edge.function));
     if (before < 0) continue;
     unseen.reads.push_back(before);
     // Memory that an operator read is known only by its maker.
@@ -219,22 +229,23 @@ void Trace::wrote(int index, const at::Tensor& tensor, bool looks) {
   place.partly_filled = place.is_fill && is_part && (place.partly_filled || writer.gives_infinity);
 }
 
-void Trace::note_nodes(int index, std::uint64_t begin, std::uint64_t end) {
-  if (begin < end) nodes_.emplace(begin, std::pair(end, index));
+void Trace::note_nodes(int index, const NodeOrder& begin, const NodeOrder& end) {
+  if (begin < end) nodes_.emplace(begin, std::pair(end.number, index));
 }
 
-int Trace::forward_of(std::uint64_t sequence) const {
-  for (auto it = nodes_.upper_bound(sequence); it != nodes_.begin();) {
+int Trace::forward_of(const NodeOrder& node) const {
+  for (auto it = nodes_.upper_bound(node); it != nodes_.begin();) {
     --it;
+    if (it->first.thread != node.thread) break;
     const auto [end, index] = it->second;
-    if (sequence < end) return unit(index).backward ? unit(index).forward : index;
+    if (node.number < end) return unit(index).backward ? unit(index).forward : index;
   }
   return -1;
 }
 
-int Trace::first_after(std::uint64_t sequence) const {
-  const auto found = starts_.upper_bound(sequence);
-  return found == starts_.end() ? -1 : found->second;
+int Trace::first_after(const NodeOrder& node) const {
+  const auto found = starts_.upper_bound(node);
+  return found == starts_.end() || found->first.thread != node.thread ? -1 : found->second;
 }
 
 bool Trace::Origin::leaves_first() const {

@@ -2,6 +2,7 @@
 // read what, and where values stopped being finite.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -41,6 +42,18 @@ struct BadLeaf {
   int reader = -1;  // the first unit that read it
 };
 
+/// A place in the order in which a thread made autograd's nodes. Each thread counts its own, and
+/// what is computed again on a device's thread of the backward pass is counted there.
+struct NodeOrder {
+  std::uint64_t thread = 0;
+  std::uint64_t number = 0;
+
+  /// The place of the next node of this thread.
+  static NodeOrder next_here();
+  static NodeOrder of(const torch::autograd::Node&);
+  friend auto operator<=>(const NodeOrder&, const NodeOrder&) = default;
+};
+
 class Trace {
  public:
   explicit Trace(const ModulePaths& paths) : paths_(paths) {}
@@ -52,15 +65,16 @@ class Trace {
   void read(int unit, const at::Tensor& tensor, bool looks, int feeder = -1);
   /// A unit's result.
   void wrote(int unit, const at::Tensor& tensor, bool looks);
-  /// A unit began when the next node would have got this number.
-  void note_start(int unit, std::uint64_t sequence) { starts_.try_emplace(sequence, unit); }
-  /// Nodes of autograd with these sequence numbers (the last one excluded) came from a unit.
-  void note_nodes(int unit, std::uint64_t begin, std::uint64_t end);
+  /// A unit began when the next node would have got this place.
+  void note_start(int unit, const NodeOrder& place) { starts_.try_emplace(place, unit); }
+  /// Nodes of autograd from one place to another (the last one excluded) of a thread came from a
+  /// unit.
+  void note_nodes(int unit, const NodeOrder& begin, const NodeOrder& end);
 
-  /// The forward unit that a node with this number came from; -1: none.
-  int forward_of(std::uint64_t sequence) const;
+  /// The forward unit that a node came from; -1: none.
+  int forward_of(const NodeOrder& node) const;
   /// The first unit that began after such a node was made; -1: none.
-  int first_after(std::uint64_t sequence) const;
+  int first_after(const NodeOrder& node) const;
 
   // ---- afterwards
   const Unit& unit(int index) const { return units_[static_cast<std::size_t>(index)]; }
@@ -115,8 +129,8 @@ class Trace {
   std::vector<Unit> units_;
   std::vector<BadLeaf> leaves_;
   std::unordered_map<const c10::StorageImpl*, Memory> memories_;
-  std::multimap<std::uint64_t, std::pair<std::uint64_t, int>> nodes_;  // begin: end, unit
-  std::map<std::uint64_t, int> starts_;  // the first unit that began at each number
+  std::multimap<NodeOrder, std::pair<std::uint64_t, int>> nodes_;  // begin: end, unit
+  std::map<NodeOrder, int> starts_;  // the first unit that began at each place
   int observed_ = 0;
 };
 

@@ -1,9 +1,11 @@
+#include <ATen/ops/_fused_adagrad.h>
 #include <torch/optim/adagrad.h>
 
 #include <cmath>
 
 #include "mezzo/optim.h"
 #include "optim/checks.h"
+#include "optim/library_steps.h"
 #include "optim/optimizer_of.h"
 #include "optim/step_work.h"
 
@@ -22,6 +24,26 @@ kernels::AdagradRecipe adagrad_recipe(const Options& given) {
   recipe.max_grad_norm = options.max_grad_norm();
   recipe.decoupled = options.adagrad_w_mode();
   return recipe;
+}
+
+/// Steps what LibTorch's `_fused_adagrad_` takes, and returns what it does not.
+std::vector<Elsewhere> step_by_libtorch(const StepWork& work,
+                                        const std::vector<kernels::AdagradRecipe>& recipes) {
+  const auto recipe_of = [&](std::size_t row) -> const kernels::AdagradRecipe& {
+    return recipes[work.parameters[row].group];
+  };
+  const auto state_of = [&](std::size_t row) -> AdagradParamState& {
+    return static_cast<AdagradParamState&>(*work.states[row]);
+  };
+  return step_by_library(
+      work, [&](std::size_t row) { return !recipe_of(row).decoupled; },
+      [&](std::size_t row) { return std::vector<at::Tensor>{state_of(row).sum()}; },
+      [&](const LibraryList& list) {
+        const kernels::AdagradRecipe& r = recipe_of(list.row);
+        at::_fused_adagrad_(list.params, list.grads, list.states[0],
+                            list.steps(state_of(list.row).step()), r.lr, r.lr_decay, r.weight_decay,
+                            r.eps, /*maximize=*/false);
+      });
 }
 
 }  // namespace
@@ -64,7 +86,7 @@ void FusedAdagrad::update(StepWork& work) {
   work.lists.adagrad(work.rows, table.all(), work.guard);
   work.device.step(&kernels::cuda::Interface::adagrad, recipes, work.rows,
                    [&](std::size_t i) { return work.counted<AdagradParamState>(i); });
-  for (const Elsewhere& e : work.elsewhere) {
+  for (const Elsewhere& e : step_by_libtorch(work, recipes)) {
     auto& state = static_cast<AdagradParamState&>(*work.states[e.row]);
     const kernels::AdagradElement<TensorElements> element = kernels::adagrad_element(
         kernels::AdagradElement<TensorElements>{work.weight_of(e), {state.sum()}},

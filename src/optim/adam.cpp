@@ -1,8 +1,11 @@
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
 #include <torch/optim/adam.h>
 
 #include <cmath>
 
 #include "mezzo/optim.h"
+#include "optim/library_steps.h"
 #include "optim/moments.h"
 #include "optim/optimizer_of.h"
 #include "optim/step_work.h"
@@ -19,6 +22,43 @@ kernels::AdamRecipe adam_recipe(const Options& given) {
   recipe.amsgrad = options.amsgrad();
   recipe.eps_inside_sqrt = options.eps_inside_sqrt();
   return recipe;
+}
+
+/// Steps what LibTorch's `_fused_adam_` and `_fused_adamw_` take, and returns what they do not.
+std::vector<Elsewhere> step_by_libtorch(const StepWork& work,
+                                        const std::vector<kernels::AdamRecipe>& recipes) {
+  const auto recipe_of = [&](std::size_t row) -> const kernels::AdamRecipe& {
+    return recipes[work.parameters[row].group];
+  };
+  const auto state_of = [&](std::size_t row) -> AdamParamState& {
+    return static_cast<AdamParamState&>(*work.states[row]);
+  };
+  return step_by_library(
+      work,
+      [&](std::size_t row) {
+        return recipe_of(row).bias_correction && !recipe_of(row).eps_inside_sqrt;
+      },
+      [&](std::size_t row) {
+        AdamParamState& state = state_of(row);
+        std::vector<at::Tensor> tensors{state.exp_avg(), state.exp_avg_sq()};
+        if (recipe_of(row).amsgrad) tensors.push_back(state.max_exp_avg_sq());
+        return tensors;
+      },
+      [&](const LibraryList& list) {
+        const kernels::AdamRecipe& r = recipe_of(list.row);
+        const at::TensorList largest =
+            r.amsgrad ? at::TensorList(list.states[2]) : at::TensorList();
+        const auto step = [&](const auto& fused) {
+          fused(list.params, list.grads, list.states[0], list.states[1], largest,
+                list.steps(state_of(list.row).step()), r.lr, r.beta1, r.beta2, r.weight_decay,
+                r.eps, r.amsgrad, /*maximize=*/false);
+        };
+        if (r.decoupled) {
+          step([](const auto&... arguments) { at::_fused_adamw_(arguments...); });
+        } else {
+          step([](const auto&... arguments) { at::_fused_adam_(arguments...); });
+        }
+      });
 }
 
 }  // namespace
@@ -55,7 +95,7 @@ void FusedAdam::update(StepWork& work) {
   work.lists.adam(work.rows, table.all(), work.guard);
   work.device.step(&kernels::cuda::Interface::adam, recipes, work.rows,
                    [&](std::size_t i) { return work.counted<AdamParamState>(i); });
-  for (const Elsewhere& e : work.elsewhere) {
+  for (const Elsewhere& e : step_by_libtorch(work, recipes)) {
     auto& state = static_cast<AdamParamState&>(*work.states[e.row]);
     kernels::AdamScalars<double> h = table.all()[work.rows[e.row].scalars];
     kernels::AdamElement<TensorElements> element{

@@ -1,3 +1,4 @@
+#include <ATen/ops/_fused_sgd.h>
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
@@ -5,6 +6,7 @@
 #include "bridge/tensors.h"
 #include "mezzo/optim.h"
 #include "optim/checks.h"
+#include "optim/library_steps.h"
 #include "optim/optimizer_of.h"
 #include "optim/step_work.h"
 
@@ -24,6 +26,30 @@ kernels::SgdRecipe sgd_recipe(const Options& given) {
   recipe.nesterov = options.nesterov();
   recipe.decay_after_momentum = options.wd_after_momentum();
   return recipe;
+}
+
+/// Steps what LibTorch's `_fused_sgd_` takes, and returns what it does not.
+std::vector<Elsewhere> step_by_libtorch(const StepWork& work,
+                                        const std::vector<kernels::SgdRecipe>& recipes,
+                                        std::span<const kernels::SgdScalars<double>> table) {
+  const auto recipe_of = [&](std::size_t row) -> const kernels::SgdRecipe& {
+    return recipes[work.parameters[row].group];
+  };
+  return step_by_library(
+      work, [&](std::size_t row) { return !recipe_of(row).decay_after_momentum; },
+      [&](std::size_t row) {
+        auto* state = static_cast<SGDParamState*>(work.states[row]);
+        return state == nullptr ? std::vector<at::Tensor>{}
+                                : std::vector<at::Tensor>{state->momentum_buffer()};
+      },
+      [&](const LibraryList& list) {
+        const kernels::SgdRecipe& r = recipe_of(list.row);
+        at::_fused_sgd_(list.params, list.grads,
+                        list.states.empty() ? at::TensorList() : at::TensorList(list.states[0]),
+                        r.weight_decay, r.momentum, r.lr, r.dampening, r.nesterov,
+                        /*maximize=*/false,
+                        /*is_first_step=*/table[work.rows[list.row].scalars].first);
+      });
 }
 
 }  // namespace
@@ -75,7 +101,7 @@ void FusedSGD::update(StepWork& work) {
     const bool is_fresh = std::binary_search(fresh.begin(), fresh.end(), i);
     return HostState{is_fresh ? 0 : DeviceCounters::kNoOpinion, is_fresh};
   });
-  for (const Elsewhere& e : work.elsewhere) {
+  for (const Elsewhere& e : step_by_libtorch(work, recipes, table.all())) {
     const kernels::SgdScalars<double>& h = table.all()[work.rows[e.row].scalars];
     auto* state = static_cast<SGDParamState*>(work.states[e.row]);
     kernels::SgdElement<TensorElements> element{work.weight_of(e), {}};

@@ -161,6 +161,11 @@ void StepWork::add_elsewhere(const char* optimizer, const Stepped& stepped, cons
   parameters.push_back(stepped);
 }
 
+double StepWork::gradient_factor(std::size_t row) const {
+  const double scale = guard.inv_scale == nullptr ? 1 : static_cast<double>(*guard.inv_scale);
+  return scale * group_factor[parameters[row].group];
+}
+
 TensorElements StepWork::weight_of(const Elsewhere& e) const {
   const at::Tensor& param = *parameters[e.row].param;
   return {param.detach().to(param.scalar_type() == at::kDouble ? at::kDouble : at::kFloat)};
@@ -168,10 +173,9 @@ TensorElements StepWork::weight_of(const Elsewhere& e) const {
 
 TensorElements StepWork::gradient_of(const Elsewhere& e) const {
   const at::Tensor& param = *parameters[e.row].param;
-  const double scale = guard.inv_scale == nullptr ? 1 : static_cast<double>(*guard.inv_scale);
   const at::Tensor wide =
       e.grad.detach().to(param.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  return {wide.mul(scale * group_factor[parameters[e.row].group])};
+  return {wide.mul(gradient_factor(e.row))};
 }
 
 void StepWork::write_weight(const Elsewhere& e, const TensorElements& weight) const {

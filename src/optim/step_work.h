@@ -162,6 +162,9 @@ class StepWork {
   /// out as the kernels read it if a file or another optimizer left it otherwise.
   void* state_memory(at::Tensor& state, const Stepped& of);
 
+  /// The factor on the gradient of a row that LibTorch's operators step.
+  double gradient_factor(std::size_t row) const;
+
   /// The values that an element's arithmetic starts from, in the type it computes in, and where its
   /// result goes.
   TensorElements weight_of(const Elsewhere&) const;

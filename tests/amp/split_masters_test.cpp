@@ -40,11 +40,13 @@ WideNet with_ties() {
   WideNet net;
   const torch::NoGradGuard no_grad;
   for (const at::Tensor& parameter : net->parameters()) {
-    auto* values = parameter.mutable_data_ptr<float>();
-    for (std::int64_t i = 0; i < parameter.numel(); i += 3) {
+    const at::Tensor copy = parameter.detach().to(at::kCPU, at::kFloat, false, /*copy=*/true);
+    auto* values = copy.mutable_data_ptr<float>();
+    for (std::int64_t i = 0; i < copy.numel(); i += 3) {
       values[i] =
           std::bit_cast<float>((std::bit_cast<std::uint32_t>(values[i]) & 0xffff0000U) | 0x8000U);
     }
+    parameter.copy_(copy);
   }
   return net;
 }

@@ -254,6 +254,16 @@ std::vector<Fault> wrong_functions() {
            return sound().join_masters(row, masters, device, s);
          };
        }},
+      {"steps that forget the remainders", Family::kSplitMasters,
+       [](Interface& f) {
+         f.sgd = [](cuda::List* list, const StepRow* rows, const cuda::RowState* states,
+                    std::int64_t count, const SgdRecipe* recipes, std::int64_t recipe_count,
+                    const cuda::StepFlags& flags, Stream s) {
+           auto* const remainder = static_cast<std::int16_t*>(rows->remainder);
+           for (std::int64_t i = 0; remainder != nullptr && i < rows->count; ++i) remainder[i] = 0;
+           return sound().sgd(list, rows, states, count, recipes, recipe_count, flags, s);
+         };
+       }},
   };
 }
 

@@ -91,8 +91,8 @@ TEST(CastTensors, ReachesAnOrderedDict) {
 }
 
 TEST(CastTensors, ReachesAPackedSequence) {
-  const auto packed =
-      torch::nn::utils::rnn::pack_padded_sequence(torch::ones({3, 2, 4}), torch::tensor({3, 2}));
+  const auto packed = torch::nn::utils::rnn::pack_padded_sequence(torch::ones({3, 2, 4}),
+                                                                  torch::tensor({3, 2}).cpu());
   const auto cast = cast_tensors(packed, kToHalf);
   EXPECT_EQ(cast.data().scalar_type(), at::kHalf);
   EXPECT_TRUE(torch::equal(cast.batch_sizes(), packed.batch_sizes()));
@@ -143,7 +143,7 @@ TEST(CastTensors, DoesNotTouchKeys) {
 
 TEST(CastTensors, LeavesPackedSequencesOfIntegers) {
   const auto indices = torch::nn::utils::rnn::pack_padded_sequence(torch::ones({3, 2}, at::kLong),
-                                                                   torch::tensor({3, 1}));
+                                                                   torch::tensor({3, 1}).cpu());
   EXPECT_EQ(cast_tensors(indices, kToHalf).data().scalar_type(), at::kLong);
 }
 

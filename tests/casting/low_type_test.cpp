@@ -163,7 +163,7 @@ TEST_P(LowType, RunsRecurrentLayersWithPackedSequencesToo) {
   torch::manual_seed(4);
   torch::nn::LSTM lstm(torch::nn::LSTMOptions(3, 4).num_layers(2));
   const at::Tensor x = random_of({5, 2, 3});
-  const auto packed = torch::nn::utils::rnn::pack_padded_sequence(x, torch::tensor({5, 3}));
+  const auto packed = torch::nn::utils::rnn::pack_padded_sequence(x, torch::tensor({5, 3}).cpu());
   const at::Tensor expected = std::get<0>(lstm->forward(x));
   at::Tensor y;
   at::Tensor of_packed;
@@ -183,7 +183,7 @@ TEST_P(LowType, RunsRecurrentLayersWithPackedSequencesToo) {
 template <typename Layer>
 void expect_low_forward_and_backward(Layer layer, at::ScalarType low) {
   const at::Tensor x = random_of({5, 2, 3});
-  const auto packed = torch::nn::utils::rnn::pack_padded_sequence(x, torch::tensor({5, 3}));
+  const auto packed = torch::nn::utils::rnn::pack_padded_sequence(x, torch::tensor({5, 3}).cpu());
   at::Tensor y;
   at::Tensor of_packed;
   {

@@ -58,6 +58,22 @@ TEST_F(KernelsOnDevice, AreListedWithTheirProofs) {
   EXPECT_EQ(proofs.front().family, "steps");
 }
 
+// The device's kernels cannot write a flag of the host; theirs is joined with it.
+TEST_F(KernelsOnDevice, RaiseAFlagThatTheHostHolds) {
+  const at::Tensor finite = at::full({9000}, 2.0, device());
+  const at::Tensor infinite = at::full({9000}, INFINITY, device());
+  const at::Tensor out = at::empty_like(finite);
+  at::Tensor flag = at::zeros({1}, at::kCPU);
+  for (int i = 0; i < 3; ++i) scale("test", {finite}, {out}, 3, flag);
+  EXPECT_EQ(flag.item<float>(), 0);
+  axpby("test", {finite}, {finite}, {out}, 1, 2, flag);
+  EXPECT_EQ(flag.item<float>(), 0);
+  scale("test", {infinite}, {out}, 3, flag);
+  EXPECT_EQ(flag.item<float>(), 1);
+  scale("test", {finite}, {out}, 3, flag);
+  EXPECT_EQ(flag.item<float>(), 1) << "a flag stays up";
+}
+
 /// A list that is called on two streams.
 class ListOnStreams : public KernelsOnDevice {
  protected:

@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 
+#include "bridge/device.h"
 #include "mezzo/amp.h"
 #include "mezzo/checkpoint.h"
 #include "mezzo/ema.h"
@@ -175,6 +176,24 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& row) { return std::get<0>(row.param) + "_" + std::get<1>(row.param); });
 
 TEST_P(DeviceCourse, OfAPerceptronIsTheHosts) {
+  const auto& [level, optimizer] = GetParam();
+  expect_same_course<Perceptron>(level, optimizer, 3);
+}
+
+// LibTorch's steps take over where ours were refused; the low copies of weights are theirs too.
+class DeviceCourseOfLibTorch : public DeviceCourse {
+ protected:
+  DeviceCourseOfLibTorch() { bridge::choose_kernels(at::kCUDA, nullptr); }
+  ~DeviceCourseOfLibTorch() override { bridge::choose_usual_kernels(at::kCUDA); }
+};
+INSTANTIATE_TEST_SUITE_P(Device, DeviceCourseOfLibTorch,
+                         testing::Combine(testing::Values("O0", "O1", "O2", "O3", "O4", "O5"),
+                                          testing::Values("adam", "sgd", "adagrad")),
+                         [](const auto& row) {
+                           return std::get<0>(row.param) + "_" + std::get<1>(row.param);
+                         });
+
+TEST_P(DeviceCourseOfLibTorch, OfAPerceptronIsTheHosts) {
   const auto& [level, optimizer] = GetParam();
   expect_same_course<Perceptron>(level, optimizer, 3);
 }

@@ -37,7 +37,10 @@ inline const std::vector<double>& judged(const std::string& name) {
 }
 
 inline at::Tensor judged_tensor(const std::string& name) {
-  return torch::tensor(judged(name), at::kDouble);
+  std::vector<double> numbers = judged(name);
+  const auto count = static_cast<std::int64_t>(numbers.size());
+  return torch::empty({count}, at::kDouble)
+      .copy_(torch::from_blob(numbers.data(), {count}, at::kDouble));
 }
 
 /// make_reference.py's sines.

@@ -1,6 +1,7 @@
 // Tensors that are made without a device, on one that is chosen: for tests that name none.
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/repeat_native.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/TensorOptions.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -28,6 +29,21 @@ std::atomic<int>& chosen() {
   return device;
 }
 
+// An operator of LibTorch that makes numbers for itself, which the host reads.
+thread_local bool makes_its_own = false;
+
+bool applies_here() {
+  return chosen() != kNone && !makes_its_own && !InKernel::here();
+}
+
+at::Tensor repeat(const at::Tensor& self, at::IntArrayRef repeats) {
+  struct Own {
+    Own() { makes_its_own = true; }
+    ~Own() { makes_its_own = false; }
+  } const own;
+  return at::native::repeat(self, repeats);
+}
+
 // Does as LibTorch's rows for this key, with the chosen device where none is named.
 void make(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   std::optional<at::ScalarType> type;
@@ -42,13 +58,14 @@ void make(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*
     const std::string& name = arguments[i].name();
     if (name == "device") where = &value;
     if (value.isNone()) continue;
+    if (value.isTensor()) device = value.toTensor().device();  // else its own is meant
     if (name == "dtype") type = value.toScalarType();
     if (name == "layout") layout = value.toLayout();
     if (name == "device") device = value.toDevice();
     if (name == "pin_memory") pinned = value.toBool();
   }
   const bool strided = layout.value_or(at::kStrided) == at::kStrided;
-  if (where != nullptr && !device && !pinned && strided && chosen() != kNone && !InKernel::here()) {
+  if (where != nullptr && !device && !pinned && strided && applies_here()) {
     device = pretend::device(chosen());
     *where = *device;
   }
@@ -60,7 +77,7 @@ void make(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*
 void move_literal(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();
   const std::size_t first = stack->size() - arguments.size();
-  const bool here = chosen() != kNone && !InKernel::here();
+  const bool here = applies_here();
   c10::IValue* where = nullptr;
   bool only_device = true;
   for (std::size_t i = 1; i < arguments.size(); ++i) {
@@ -88,6 +105,10 @@ TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, library) {
   library.impl("to.dtype_layout", torch::CppFunction::makeFromBoxedFunction<&move_literal>());
 }
 
+TORCH_LIBRARY_IMPL(aten, CUDA, library) {
+  library.impl("repeat", TORCH_FN(repeat));
+}
+
 // Tests run on the thread that loads the library.
 struct WatchesLiterals {
   WatchesLiterals() {
@@ -105,7 +126,7 @@ at::Tensor literal(at::ArrayRef<T> values, const at::TensorOptions& options) {
   std::copy(values.begin(), values.end(), host.mutable_data_ptr<T>());
   host = host.to(options.dtype().toScalarType());
   at::Device where = options.device();
-  if (!options.has_device() && chosen() != kNone && !InKernel::here()) {
+  if (!options.has_device() && applies_here()) {
     where = pretend::device(chosen());
   }
   return where.is_cpu() ? host : host.to(where);

@@ -73,6 +73,8 @@ struct Form {
 
 Form form_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {.sizes = {}, .strides = {}, .type = at::kFloat, .defined = false};
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided,
+                              "pretend CUDA: the device has no sparse tensors");
   return {.sizes = tensor.sizes().vec(),
           .strides = tensor.strides().vec(),
           .type = tensor.scalar_type(),
@@ -147,8 +149,9 @@ Values run_on_cpu(const c10::OperatorHandle& op, Values arguments) {
     if (is_generator(value)) value = c10::IValue();
   }
   const at::Tensor output = cast_softmax(op.schema().name(), arguments);
-  torch::jit::Stack stack(std::make_move_iterator(arguments.begin()),
-                          std::make_move_iterator(arguments.end()));
+  // LibTorch takes several outputs from the stack's arguments after it dropped those, so that
+  // somebody else must hold them.
+  torch::jit::Stack stack(arguments.begin(), arguments.end());
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   if (output.defined()) {
     output.resize_(stack[0].toTensor().sizes()).copy_(stack[0].toTensor());
@@ -575,6 +578,8 @@ TORCH_LIBRARY_IMPL(_, CUDA, library) {
 }
 TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   take_lists(library);
+  // LibTorch's own chooses among kernels that it looks up without the dispatcher.
+  library.impl("convolution_backward", torch::CppFunction::makeFromBoxedFunction<&run_operator>());
 }
 
 }  // namespace

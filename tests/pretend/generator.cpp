@@ -8,7 +8,9 @@
 #include <mutex>
 #include <random>
 
+#include "guard.h"
 #include "memory.h"
+#include "streams.h"
 
 namespace mezzo::pretend {
 namespace {
@@ -27,7 +29,10 @@ class DeviceGenerator final : public c10::GeneratorImpl {
   }
   void set_offset(std::uint64_t offset) override { offset_ = offset; }
   std::uint64_t get_offset() const override { return offset_; }
-  std::uint64_t current_seed() const override { return seed_; }
+  std::uint64_t current_seed() const override {
+    refuse_in_capture();
+    return seed_;
+  }
   std::uint64_t seed() override {
     set_current_seed(std::random_device{}());
     return seed_;
@@ -40,6 +45,7 @@ class DeviceGenerator final : public c10::GeneratorImpl {
     std::memcpy(&offset_, bytes + sizeof(seed_), sizeof(offset_));
   }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    refuse_in_capture();
     at::Tensor state =
         at::empty({2 * sizeof(std::uint64_t)}, at::TensorOptions(at::kCPU).dtype(at::kByte));
     auto* bytes = state.mutable_data_ptr<std::uint8_t>();
@@ -60,6 +66,11 @@ class DeviceGenerator final : public c10::GeneratorImpl {
     copy->seed_ = seed_;
     copy->offset_ = offset_;
     return copy;
+  }
+
+  void refuse_in_capture() const {
+    TORCH_CHECK(!Streams::all().capture_of(current_stream(current_device())),
+                "Cannot call CUDAGeneratorImpl::current_seed during CUDA graph capture.");
   }
 
   std::uint64_t seed_ = kUsualSeed;

@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <utility>
@@ -26,6 +27,7 @@ struct InKernel::Guards {
       c10::default_included_set - c10::autograd_dispatch_keyset_with_ADInplaceOrView,
       c10::default_excluded_set | excluded_in_kernels()};
   at::NoGradGuard no_grad;
+  at::DisableRecordFunctionGuard unseen;
 };
 
 InKernel::InKernel() : guards_(std::make_unique<Guards>()) {

@@ -56,7 +56,7 @@ TEST(RecurrentFailures, InputsAndStatesThatDoNotFit) {
               HasSubstr("state 1 is undefined"));
   EXPECT_THAT(message_of([&] {
                 lstm->forward_with_packed_input(torch::nn::utils::rnn::pack_padded_sequence(
-                    torch::ones({2, 3, 5}), torch::tensor({2, 2, 1})));
+                    torch::ones({2, 3, 5}), torch::tensor({2, 2, 1}).cpu()));
               }),
               HasSubstr("the packed input has the sizes [5, 5]"));
 }

@@ -13,7 +13,7 @@ namespace packing = torch::nn::utils::rnn;
 struct Sequences {
   at::Tensor padded = torch::randn({6, 5, kFeatures}, at::kDouble);
   PackedSequence packed =
-      packing::pack_padded_sequence(padded, torch::tensor(kLengths), /*batch_first=*/false,
+      packing::pack_padded_sequence(padded, torch::tensor(kLengths).cpu(), /*batch_first=*/false,
                                     /*enforce_sorted=*/false);
   at::Tensor alone(std::size_t i) const {
     return padded.slice(0, 0, kLengths[i])

@@ -112,7 +112,7 @@ TEST_F(RecurrentState, FollowsCollectedAndPackedCalls) {
   expect_continued(run(second));
 
   lstm->reset_hidden();
-  const at::Tensor lengths = torch::tensor({2, 5, 4});
+  const at::Tensor lengths = torch::tensor({2, 5, 4}).cpu();
   lstm->forward_with_packed_input(torch::nn::utils::rnn::pack_padded_sequence(
       first, lengths, /*batch_first=*/false, /*enforce_sorted=*/false));
   const at::Tensor output = run(second);

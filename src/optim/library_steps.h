@@ -1,0 +1,32 @@
+// LibTorch's fused steps for parameters on a CUDA device whose kernels of ours are missing or were
+// refused.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "optim/step_work.h"
+
+namespace mezzo::optim {
+
+/// Parameters that one call steps: of one device, type and set of numbers.
+struct LibraryList {
+  std::size_t row = 0;  // of the first; its `scalars` are those of all
+  std::vector<at::Tensor> params;
+  std::vector<at::Tensor> grads;                // unscaled, of the parameters' types
+  std::vector<std::vector<at::Tensor>> states;  // one list for each state
+
+  /// The counter that `_fused_` operators read, one for each parameter.
+  std::vector<at::Tensor> steps(std::int64_t step) const;
+};
+
+/// Steps those of `work.elsewhere` that a `_fused_` operator of LibTorch takes: float or double,
+/// dense, on a CUDA device, of groups for which `takes(row)` holds. `states(row)` are the tensors
+/// of a row, `step` makes the call. Low copies are written as well. Returns what is left, for
+/// operators one by one.
+std::vector<Elsewhere> step_by_library(
+    const StepWork& work, const std::function<bool(std::size_t row)>& takes,
+    const std::function<std::vector<at::Tensor>(std::size_t row)>& states,
+    const std::function<void(const LibraryList&)>& step);
+
+}  // namespace mezzo::optim
