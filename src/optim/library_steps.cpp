@@ -63,9 +63,9 @@ std::vector<at::Tensor> LibraryList::steps(std::int64_t step) const {
 }
 
 std::vector<Elsewhere> step_by_library(
-    const StepWork& work, const std::function<bool(std::size_t row)>& takes,
-    const std::function<std::vector<at::Tensor>(std::size_t row)>& states,
-    const std::function<void(const LibraryList&)>& step) {
+    const StepWork& work, c10::function_ref<bool(std::size_t row)> takes,
+    c10::function_ref<std::vector<at::Tensor>(std::size_t row)> states,
+    c10::function_ref<void(const LibraryList&)> step) {
   std::vector<Elsewhere> left;
   std::vector<Gathered> lists;
   for (const Elsewhere& e : work.elsewhere) {

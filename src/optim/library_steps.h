@@ -2,7 +2,8 @@
 // refused.
 #pragma once
 
-#include <functional>
+#include <c10/util/FunctionRef.h>
+
 #include <vector>
 
 #include "optim/step_work.h"
@@ -25,8 +26,8 @@ struct LibraryList {
 /// of a row, `step` makes the call. Low copies are written as well. Returns what is left, for
 /// operators one by one.
 std::vector<Elsewhere> step_by_library(
-    const StepWork& work, const std::function<bool(std::size_t row)>& takes,
-    const std::function<std::vector<at::Tensor>(std::size_t row)>& states,
-    const std::function<void(const LibraryList&)>& step);
+    const StepWork& work, c10::function_ref<bool(std::size_t row)> takes,
+    c10::function_ref<std::vector<at::Tensor>(std::size_t row)> states,
+    c10::function_ref<void(const LibraryList&)> step);
 
 }  // namespace mezzo::optim
