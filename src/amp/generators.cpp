@@ -34,8 +34,9 @@ std::vector<at::Generator> default_generators() {
 }
 
 std::vector<at::Tensor> states_of_generators() {
-  std::vector<at::Tensor> states;
   std::vector<at::Generator> generators = default_generators();
+  std::vector<at::Tensor> states;
+  states.reserve(generators.size());
   for (at::Generator& generator : generators) states.push_back(state_of(generator));
   return states;
 }
@@ -47,6 +48,7 @@ std::vector<at::Tensor> states_of_used_generators() {
         return is_used(generator) && bridge::current_capture(generator.device()) != 0;
       });
   std::vector<at::Tensor> states;
+  states.reserve(generators.size());
   for (at::Generator& generator : generators) {
     const bool answers = generator.device().is_cpu() || (!captures && is_used(generator));
     states.push_back(answers ? state_of(generator) : at::Tensor());

@@ -51,7 +51,7 @@ struct NodeOrder {
   /// The place of the next node of this thread.
   static NodeOrder next_here();
   static NodeOrder of(const torch::autograd::Node&);
-  friend auto operator<=>(const NodeOrder&, const NodeOrder&) = default;
+  auto operator<=>(const NodeOrder&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 class Trace {
