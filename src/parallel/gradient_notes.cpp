@@ -85,6 +85,7 @@ std::vector<double> GradientReducer::read_notes() {
   const bool goes_on = on_device && !must_know();
   if (goes_on && settings_.unused_allowed) return {};
   std::vector<DeviceNumbers> sums;
+  sums.reserve(static_cast<std::size_t>(buckets_->count()));
   for (int b = 0; b < buckets_->count(); ++b) sums.emplace_back(buckets_->notes(b));
   if (!goes_on) return counts_in(sums, terms_.scale);
   unheard_ = Unheard{std::move(sums), terms_};
