@@ -73,7 +73,7 @@ void make(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*
 }
 
 // Literals of tests: nested ones are made on the host by LibTorch's own header, which then moves
-// them to the device of their options, the CPU where none is named.
+// them to the device of their options: the CPU where none is named, or to none beside a type.
 void move_literal(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();
   const std::size_t first = stack->size() - arguments.size();
@@ -90,8 +90,10 @@ void move_literal(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit
     }
   }
   const at::Tensor self = (*stack)[first].toTensor();
-  if (here && only_device && where != nullptr && !where->isNone() && where->toDevice().is_cpu() &&
-      self.device().is_cpu() && self.layout() == at::kStrided && !self.requires_grad()) {
+  const bool unnamed = where != nullptr &&
+                       (where->isNone() ? !only_device : only_device && where->toDevice().is_cpu());
+  if (here && unnamed && self.device().is_cpu() && self.layout() == at::kStrided &&
+      !self.requires_grad()) {
     *where = pretend::device(chosen());
   }
   const c10::impl::ExcludeDispatchKeyGuard once(c10::DispatchKey::TESTING_ONLY_GenericMode);
