@@ -145,13 +145,12 @@ void check_generators(const SafetensorsFile& file, const std::string& path) {
 }
 
 void load_generators(const SafetensorsFile& file) {
-  std::vector<at::Generator> generators = default_generators();
-  for (std::size_t i = 0; i < generators.size(); ++i) {
+  std::vector<at::Tensor> states(default_generators().size());
+  for (std::size_t i = 0; i < states.size(); ++i) {
     const at::Tensor* state = file.tensors.find("generator." + std::to_string(i));
-    if (state == nullptr) continue;
-    const std::lock_guard lock(generators[i].mutex());
-    generators[i].set_state(*state);
+    if (state != nullptr) states[i] = *state;
   }
+  set_states_of_generators(states);
 }
 
 }  // namespace mezzo::amp::detail

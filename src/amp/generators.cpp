@@ -56,4 +56,13 @@ std::vector<at::Tensor> states_of_used_generators() {
   return states;
 }
 
+void set_states_of_generators(const std::vector<at::Tensor>& states) {
+  std::vector<at::Generator> generators = default_generators();
+  for (std::size_t i = 0; i < std::min(generators.size(), states.size()); ++i) {
+    if (!states[i].defined()) continue;
+    const std::lock_guard lock(generators[i].mutex());
+    generators[i].set_state(states[i]);
+  }
+}
+
 }  // namespace mezzo::amp::detail

@@ -17,4 +17,7 @@ std::vector<at::Tensor> states_of_generators();
 /// them, and for all devices while one is being captured.
 std::vector<at::Tensor> states_of_used_generators();
 
+/// Gives such states back; a generator whose state is undefined or missing stays as it is.
+void set_states_of_generators(const std::vector<at::Tensor>& states);
+
 }  // namespace mezzo::amp::detail

@@ -5,7 +5,6 @@
 #include <ATen/ops/where.h>
 
 #include <algorithm>
-#include <mutex>
 #include <unordered_set>
 #include <utility>
 
@@ -97,12 +96,7 @@ void Snapshot::give_back() {
   if (!taken_ || capture_ != capture_now()) return;
   const at::NoGradGuard no_grad;
   copy_all(watched_, copies_);
-  if (!with_generators_) return;
-  std::vector<at::Generator> generators = default_generators();
-  for (std::size_t i = 0; i < std::min(generators.size(), generator_states_.size()); ++i) {
-    const std::lock_guard lock(generators[i].mutex());
-    generators[i].set_state(generator_states_[i]);
-  }
+  if (with_generators_) set_states_of_generators(generator_states_);
 }
 
 void Snapshot::remember(const std::vector<at::Tensor>& copies,

@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
-#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -58,24 +57,13 @@ bool gives_view(const c10::FunctionSchema& schema) {
 /// Repetitions leave no trace in the random numbers.
 class GeneratorStates {
  public:
-  GeneratorStates() : generators_(mezzo::amp::detail::default_generators()) {
-    for (at::Generator& generator : generators_) {
-      const std::lock_guard lock(generator.mutex());
-      states_.push_back(generator.get_state());
-    }
-  }
-  ~GeneratorStates() {
-    for (std::size_t i = 0; i < generators_.size(); ++i) {
-      const std::lock_guard lock(generators_[i].mutex());
-      generators_[i].set_state(states_[i]);
-    }
-  }
+  GeneratorStates() = default;
+  ~GeneratorStates() { mezzo::amp::detail::set_states_of_generators(states_); }
   GeneratorStates(const GeneratorStates&) = delete;
   GeneratorStates& operator=(const GeneratorStates&) = delete;
 
  private:
-  std::vector<at::Generator> generators_;
-  std::vector<at::Tensor> states_;
+  std::vector<at::Tensor> states_ = mezzo::amp::detail::states_of_generators();
 };
 
 /// Waits for what runs on a device, so that its time is measured.

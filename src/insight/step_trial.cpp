@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "amp/generators.h"
 #include "amp/model_state.h"
 #include "amp/optimizer_state.h"
 #include "insight/observer.h"
@@ -124,8 +125,8 @@ StepOutcome StepTrial::attempt(const Precision& precision, double scale, Observe
 StepOutcome StepTrial::evaluate(const Precision& precision, double scale, Observer* observer) {
   ++runs_;
   const parallel::Aside aside;
-  Surroundings surroundings(buffers_of(models_));
-  surroundings.set_generators(generators_);
+  const Surroundings surroundings(buffers_of(models_));
+  mezzo::amp::detail::set_states_of_generators(generators_);
   const FloatWhile weights(models_, precision);
   const TrialRules rules(models_, precision);
   const at::AutoGradMode records(true);

@@ -70,8 +70,9 @@ std::vector<Elsewhere> step_by_library(
   std::vector<Gathered> lists;
   for (const Elsewhere& e : work.elsewhere) {
     const at::Tensor param = work.parameters[e.row].param->detach();
-    const std::vector<at::Tensor> own = takes(e.row) ? states(e.row) : std::vector<at::Tensor>{};
-    if (!takes(e.row) || !fits(param, own)) {
+    const bool is_known = takes(e.row);
+    const std::vector<at::Tensor> own = is_known ? states(e.row) : std::vector<at::Tensor>{};
+    if (!is_known || !fits(param, own)) {
       left.push_back(e);
       continue;
     }
